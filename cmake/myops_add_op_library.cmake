@@ -1,0 +1,38 @@
+# Rules that our own libraries and those of other projects share.
+
+set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+# The flags that all runtimes' builds must have in common, or their results could differ by a bit.
+function(myops_compile_options target)
+  target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET
+                                             hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# ONNX Runtime looks for RegisterCustomOps; nothing else is to be seen from outside.
+function(myops_export_only_entry target)
+  if(UNIX AND NOT APPLE)
+    set(map ${MYOPS_CMAKE_DIR}/ort_exports.map)
+    target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
+  endif()
+endfunction()
+
+# myops_add_op_library(my_ops DOMAIN my_domain SOURCES a.cpp b.cpp)
+#
+# A custom-op library for ONNX Runtime from op descriptions (MYOPS_OP) in the given sources. Needs
+# find_package(myops); the result is a self-contained shared object.
+function(myops_add_op_library target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DOMAIN" "SOURCES")
+  if(NOT arg_DOMAIN OR NOT arg_SOURCES)
+    message(FATAL_ERROR "myops_add_op_library(${target}): give DOMAIN and SOURCES")
+  endif()
+  file(GLOB adapter CONFIGURE_DEPENDS ${MYOPS_SOURCE_DIR}/core/*.cpp
+       ${MYOPS_SOURCE_DIR}/ort/*.cpp)
+  add_library(${target} MODULE ${arg_SOURCES} ${adapter})
+  target_compile_features(${target} PRIVATE cxx_std_17)
+  target_include_directories(${target} PRIVATE ${MYOPS_INCLUDE_DIR})
+  target_compile_definitions(${target} PRIVATE MYOPS_DOMAIN="${arg_DOMAIN}")
+  myops_compile_options(${target})
+  myops_export_only_entry(${target})
+endfunction()

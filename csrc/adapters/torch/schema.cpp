@@ -1,0 +1,74 @@
+#include "schema.h"
+
+namespace myops::torch_adapter {
+namespace {
+
+template <class T>
+std::string list_default(const std::vector<T>& values) {
+  return str(values);
+}
+
+std::string attribute_argument(const Attribute& attribute) {
+  const std::string& name = attribute.name;
+  switch (attribute.type()) {
+    case AttributeType::Bool:
+      return str("bool ", name, "=", std::get<bool>(attribute.default_value) ? "True" : "False");
+    case AttributeType::Int:
+      return str("int ", name, "=", std::get<int64_t>(attribute.default_value));
+    case AttributeType::Float: {
+      const std::string number = str(std::get<double>(attribute.default_value));
+      const bool integral = number.find_first_of(".en") == std::string::npos;
+      return str("float ", name, "=", number, integral ? ".0" : "");
+    }
+    case AttributeType::String:
+      return str("str ", name, "=\"", std::get<std::string>(attribute.default_value), "\"");
+    case AttributeType::Ints:
+      return str("int[] ", name, "=",
+                 list_default(std::get<std::vector<int64_t>>(attribute.default_value)));
+    case AttributeType::Floats:
+      return str("float[] ", name, "=",
+                 list_default(std::get<std::vector<double>>(attribute.default_value)));
+  }
+  throw std::bad_variant_access();
+}
+
+}  // namespace
+
+bool has_values_overload(const Op& op) {
+  for (const Input& input : op.inputs) {
+    if (input.has_values) return true;
+  }
+  return false;
+}
+
+bool integer_values(const Op& op, const Input& input) {
+  const DType first = op.dtypes(input.type).front();
+  return first == DType::Int64 || first == DType::Int32 || first == DType::UInt8;
+}
+
+std::string schema(const Op& op, Overload overload) {
+  std::string text = op.name;
+  if (overload == Overload::Values) text += ".values";
+  text += "(";
+  const char* separator = "";
+  for (const Input& input : op.inputs) {
+    std::string type = "Tensor";
+    if (overload == Overload::Values && input.has_values) {
+      type = integer_values(op, input) ? "SymInt[]" : "float[]";
+    }
+    text += str(separator, type, input.is_optional ? "? " : " ", input.name,
+                input.is_optional ? "=None" : "");
+    separator = ", ";
+  }
+  if (!op.attributes.empty()) text += str(separator, "*");
+  for (const Attribute& attribute : op.attributes) {
+    text += ", " + attribute_argument(attribute);
+  }
+  text += ") -> ";
+  if (op.outputs.size() == 1) return text + "Tensor";
+  text += "(";
+  for (size_t i = 0; i < op.outputs.size(); ++i) text += i ? ", Tensor" : "Tensor";
+  return text + ")";
+}
+
+}  // namespace myops::torch_adapter

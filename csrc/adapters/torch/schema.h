@@ -1,0 +1,26 @@
+// The torch schema of an op, derived from its description.
+//
+//   my_add(Tensor a, Tensor b) -> Tensor
+//   resize(Tensor X, Tensor? roi=None, Tensor? scales=None, Tensor? sizes=None, *, bool
+//   antialias=False, ...) -> Tensor
+//
+// An op with `.values()` inputs has a second overload, `values`, in which these are Python lists,
+// so that the shape of the result is known while a program is traced:
+//
+//   resize.values(Tensor X, float[]? roi=None, float[]? scales=None, SymInt[]? sizes=None, *, ...)
+//   -> Tensor
+#pragma once
+
+#include <string>
+
+#include "myops/op.h"
+
+namespace myops::torch_adapter {
+
+enum class Overload : uint8_t { Tensors, Values };
+
+bool has_values_overload(const Op& op);
+bool integer_values(const Op& op, const Input& input);  // SymInt[] rather than float[]
+std::string schema(const Op& op, Overload overload);
+
+}  // namespace myops::torch_adapter

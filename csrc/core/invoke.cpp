@@ -1,0 +1,160 @@
+// The one road into a kernel: check, infer, allocate, compute.
+#include <cmath>
+#include <new>
+#include <optional>
+
+#include "myops/op.h"
+
+namespace myops {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes is as long as a rank
+
+std::string names(const std::vector<DType>& dtypes) {
+  std::string text;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    text += str(i == 0 ? "" : i + 1 == dtypes.size() ? " or " : ", ", dtype_name(dtypes[i]));
+  }
+  return text;
+}
+
+using DTypes = std::vector<std::optional<DType>>;
+
+// Required inputs are there, each has a declared dtype, and inputs that share a type parameter
+// agree.
+void check_inputs(const Op& op, const ShapeContext& context) {
+  const DTypes& inputs = context.dtypes_;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const Input& input = op.inputs[i];
+    if (!context.has(i) && !input.is_optional) fail(op.name, input.name, "nothing", "a tensor");
+    if (!inputs[i]) continue;  // left out, or not known while a graph is being inferred
+    const std::vector<DType>& legal = op.dtypes(input.type);
+    if (std::find(legal.begin(), legal.end(), *inputs[i]) == legal.end()) {
+      refuse_dtype(op, input, dtype_name(*inputs[i]));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (op.inputs[j].type == input.type && inputs[j] && *inputs[j] != *inputs[i]) {
+        fail(op.name, input.name, str("dtype ", dtype_name(*inputs[i])),
+             str(dtype_name(*inputs[j]), ", the dtype of ", op.inputs[j].name));
+      }
+    }
+  }
+}
+
+// Lengths as integers; the rule was called with all of them known, so it must answer likewise.
+Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
+  const std::optional<Dims>& dims = context.output(index);
+  Shape shape;
+  if (dims) {
+    for (const Dim& dim : *dims) {
+      if (!dim.known()) break;
+      shape.push_back(dim.value);
+    }
+  }
+  if (!dims || shape.size() != dims->size()) {
+    throw Error(str(op.name, ": the shape rule left output ", op.outputs[index].name,
+                    " unknown although every input length is known"));
+  }
+  double count = 1;
+  for (int64_t dim : shape) count *= static_cast<double>(dim);
+  if (count > static_cast<double>(kMaxElements)) {
+    fail(op.name, op.outputs[index].name, str("shape ", shape), "at most 2^40 elements");
+  }
+  return shape;
+}
+
+Layout output_layout(const Op& op, const std::vector<Tensor>& inputs, const Shape& shape) {
+  const Access access = op.inputs[0].access_mode;
+  const bool follows = access == Access::ChannelsLast || access == Access::Strided;
+  const bool possible = shape.size() == inputs[0].shape.size();
+  return follows && possible && inputs[0].channels_last() ? Layout::ChannelsLast
+                                                          : Layout::Contiguous;
+}
+
+}  // namespace
+
+void check_attributes(const Op& op, const Attributes& attributes) {
+  for (size_t i = 0; i < op.attributes.size(); ++i) {
+    const Attribute& attribute = op.attributes[i];
+    if (attribute.choices.empty()) continue;
+    const std::string& value = std::get<std::string>(attributes.value(i));
+    if (std::find(attribute.choices.begin(), attribute.choices.end(), value) !=
+        attribute.choices.end()) {
+      continue;
+    }
+    std::string legal;
+    for (const std::string& choice : attribute.choices) {
+      legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
+    }
+    fail(op.name, attribute.name, str("\"", value, "\""), str("one of ", legal));
+  }
+}
+
+void refuse_dtype(const Op& op, const Input& input, const std::string& got) {
+  fail(op.name, input.name, "dtype " + got, names(op.dtypes(input.type)));
+}
+
+DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {
+  const std::string& type = op.outputs[output].type;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i].type == type && inputs[i]) return *inputs[i];
+  }
+  return op.dtypes(type).front();
+}
+
+void ShapeContext::set_output(size_t output, Dims dims) { outputs_[output] = std::move(dims); }
+
+void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
+  check_inputs(op, context);
+  check_attributes(op, attributes);
+  context.outputs_.assign(op.outputs.size(), std::nullopt);
+  op.shape_rule(context);
+}
+
+void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
+            Runtime& runtime) {
+  ShapeContext shapes(op, attributes);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& tensor = inputs[i];
+    shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
+    shapes.inputs_.push_back(
+        tensor.present ? std::optional<Dims>(Dims(tensor.shape.begin(), tensor.shape.end()))
+                       : std::nullopt);
+    const bool read = tensor.present && op.inputs[i].has_values;
+    if (read && (tensor.rank() > 1 || tensor.elements() > kMaxValues)) {
+      fail(op.name, op.inputs[i].name, str("shape ", tensor.shape),
+           str("a list of at most ", kMaxValues, " numbers"));
+    }
+    shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
+  }
+  infer(op, attributes, shapes);
+
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const Shape shape = concrete(op, i, shapes);
+    outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), shape,
+                                       output_layout(op, inputs, shape)));
+  }
+  KernelContext context(op, inputs, outputs, attributes, runtime);
+  op.compute(context);
+}
+
+std::vector<double> read_values(const Tensor& tensor) {
+  std::vector<double> values(static_cast<size_t>(tensor.elements()));
+  const int64_t step = tensor.rank() == 0 ? 0 : tensor.strides[0];
+  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(tensor.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const T value = tensor.as<T>()[static_cast<int64_t>(i) * step];
+      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+        values[i] = static_cast<float>(value);
+      } else {
+        values[i] = static_cast<double>(value);
+      }
+    }
+  });
+  return values;
+}
+
+}  // namespace myops

@@ -1,0 +1,61 @@
+// Parallel pieces and scratch memory, the same for every runtime.
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+
+#include "myops/context.h"
+
+namespace myops {
+namespace {
+
+struct Pieces {
+  int64_t count;
+  int64_t grain;
+  void (*call)(const void*, int64_t, int64_t);
+  const void* body;
+  std::mutex mutex;
+  int64_t failed_piece = -1;
+  std::exception_ptr failure;
+};
+
+// Exceptions must not cross the runtime's thread pool, which is C or another library's C++.
+void run_piece(void* argument, int64_t index) {
+  Pieces& pieces = *static_cast<Pieces*>(argument);
+  const int64_t begin = index * pieces.grain;
+  const int64_t end = std::min(begin + pieces.grain, pieces.count);
+  try {
+    pieces.call(pieces.body, begin, end);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(pieces.mutex);
+    if (pieces.failed_piece < 0 || index < pieces.failed_piece) {
+      pieces.failed_piece = index;
+      pieces.failure = std::current_exception();
+    }
+  }
+}
+
+}  // namespace
+
+void KernelContext::run_pieces(int64_t count, int64_t grain,
+                               void (*call)(const void*, int64_t, int64_t),
+                               const void* body) const {
+  if (count <= 0) return;
+  if (count <= grain) {
+    call(body, 0, count);
+    return;
+  }
+  Pieces pieces{count, grain, call, body, {}, -1, nullptr};
+  runtime_.run((count + grain - 1) / grain, run_piece, &pieces);
+  if (pieces.failure) std::rethrow_exception(pieces.failure);
+}
+
+namespace {
+constexpr std::align_val_t kAlignment{64};
+}
+
+Scratch::Scratch(size_t bytes) : memory_(::operator new(bytes, kAlignment)) {}
+
+void Scratch::Free::operator()(void* memory) const { ::operator delete(memory, kAlignment); }
+
+}  // namespace myops

@@ -1,0 +1,137 @@
+// What a shape rule and a kernel see of the world.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "myops/attributes.h"
+#include "myops/error.h"
+#include "myops/tensor.h"
+
+namespace myops {
+
+struct Op;
+
+// One axis length during shape inference: a number, a name (a symbolic dimension), or neither.
+struct Dim {
+  int64_t value = -1;
+  std::string symbol;
+
+  Dim() = default;
+  Dim(int64_t value_) : value(value_) {}
+  explicit Dim(std::string symbol_) : symbol(std::move(symbol_)) {}
+  bool known() const { return value >= 0; }
+  bool operator==(const Dim& other) const {
+    return known() ? value == other.value : !symbol.empty() && symbol == other.symbol;
+  }
+};
+
+using Dims = std::vector<Dim>;
+
+// For the shape rule, which serves three masters: a call (all lengths known), shape inference in
+// ONNX Runtime and onnx (some lengths are names), and refusal of bad arguments. It is called only
+// when the rank of every present input is known.
+class ShapeContext {
+ public:
+  ShapeContext(const Op& op, const Attributes& attributes) : op_(op), attributes_(attributes) {}
+  virtual ~ShapeContext() = default;
+
+  const std::string& op_name() const;
+  const Attributes& attributes() const { return attributes_; }
+
+  bool has(size_t input) const { return inputs_[input].has_value(); }
+  const Dims& dims(size_t input) const { return *inputs_[input]; }
+  // Nothing when it is not known yet.
+  std::optional<DType> dtype(size_t input) const { return dtypes_[input]; }
+  // The numbers in an input that the op declared with `.values()`; nothing when they are not
+  // known yet (the input comes from the graph at run time).
+  const std::optional<std::vector<double>>& values(size_t input) const { return values_[input]; }
+
+  void set_output(size_t output, Dims dims);
+  const std::optional<Dims>& output(size_t index) const { return outputs_[index]; }
+
+  // Filled by the caller of the rule.
+  std::vector<std::optional<Dims>> inputs_;
+  std::vector<std::optional<DType>> dtypes_;
+  std::vector<std::optional<std::vector<double>>> values_;
+  std::vector<std::optional<Dims>> outputs_;
+
+ private:
+  const Op& op_;
+  const Attributes& attributes_;
+};
+
+// What a runtime lends to a kernel. Implemented once per adapter.
+class Runtime {
+ public:
+  using Task = void (*)(void* argument, int64_t index);  // never throws
+
+  virtual ~Runtime() = default;
+  // Memory for one output, owned by the runtime.
+  virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
+  // Calls task(argument, i) once for each i in [0, count), in any order, on any threads.
+  virtual void run(int64_t count, Task task, void* argument) = 0;
+};
+
+// 64-byte aligned memory for one task or one call; freed with the object.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes);
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_.get());
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+};
+
+class KernelContext {
+ public:
+  KernelContext(const Op& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                const Attributes& attributes, Runtime& runtime)
+      : op_(op), inputs_(inputs), outputs_(outputs), attributes_(attributes), runtime_(runtime) {}
+
+  const std::string& op_name() const;
+  const Attributes& attributes() const { return attributes_; }
+  const Tensor& input(size_t index) const { return inputs_[index]; }
+  const Tensor& output(size_t index) const { return outputs_[index]; }
+
+  Scratch scratch(size_t bytes) const { return Scratch(bytes); }
+
+  // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls
+  // body(begin, end) once for each, in parallel. The pieces depend on `count` and `grain` alone,
+  // never on the number of threads: that is why results do not either. An exception in a piece
+  // is carried out of the parallel region; of several, the one of the lowest piece.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) const {
+    using Erased = void (*)(const void*, int64_t, int64_t);
+    const Erased call = [](const void* erased, int64_t begin, int64_t end) {
+      (*static_cast<const Body*>(erased))(begin, end);
+    };
+    run_pieces(count, std::max<int64_t>(grain, 1), call, &body);
+  }
+
+ private:
+  void run_pieces(int64_t count, int64_t grain, void (*call)(const void*, int64_t, int64_t),
+                  const void* body) const;
+
+  const Op& op_;
+  const std::vector<Tensor>& inputs_;
+  std::vector<Tensor>& outputs_;
+  const Attributes& attributes_;
+  Runtime& runtime_;
+};
+
+// The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.
+std::vector<double> read_values(const Tensor& tensor);
+
+}  // namespace myops

@@ -1,0 +1,66 @@
+// How an op refuses its arguments: one exception type, one sentence form.
+//
+//   resize: scales: got length 3, expected length 4 (the rank of X)
+//
+// The check stands in the op's room, so every runtime shows the same text. Adapters turn the
+// exception into what their runtime knows (RuntimeError, OrtStatus, ValueError).
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace myops {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+namespace detail {
+inline void append(std::ostringstream&) {}
+
+template <class T>
+void print(std::ostringstream& out, const T& value) {
+  out << value;
+}
+
+template <class T>
+void print(std::ostringstream& out, const std::vector<T>& values) {
+  out << '[';
+  for (size_t i = 0; i < values.size(); ++i) {
+    out << (i ? ", " : "");
+    print(out, values[i]);
+  }
+  out << ']';
+}
+
+template <class T, class... Rest>
+void append(std::ostringstream& out, const T& first, const Rest&... rest) {
+  print(out, first);
+  append(out, rest...);
+}
+}  // namespace detail
+
+// Joins its arguments into a string; vectors print as [1, 2, 3].
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  std::ostringstream out;
+  out.precision(9);
+  detail::append(out, parts...);
+  return out.str();
+}
+
+[[noreturn]] inline void fail(const std::string& op, const std::string& argument,
+                              const std::string& got, const std::string& expected) {
+  throw Error(str(op, ": ", argument, ": got ", got, ", expected ", expected));
+}
+
+}  // namespace myops
+
+// Inside a shape rule or a kernel; `got` and `expected` are only evaluated on failure.
+#define MYOPS_EXPECT(context, condition, argument, got, expected)                  \
+  do {                                                                             \
+    if (!(condition)) ::myops::fail((context).op_name(), argument, got, expected); \
+  } while (false)

@@ -1,0 +1,132 @@
+// The description of an op: everything that torch, ONNX and NumPy need to know about it.
+//
+//   MYOPS_OP(my_add) {
+//     return Op("my_add")
+//         .onnx("MyAdd", 1)
+//         .doc("2a + b, with NumPy broadcasting.")
+//         .type("T", {DType::Float32, DType::Float64})
+//         .input({"a", "T", "The doubled addend."})
+//         .input({"b", "T", "The other addend."})
+//         .output({"c", "T", "2a + b."})
+//         .shape(shape)
+//         .kernel(compute);
+//   }
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "myops/attributes.h"
+#include "myops/context.h"
+
+namespace myops {
+
+// How the kernel wants an input's memory. The adapter copies what does not fit.
+enum class Access : uint8_t {
+  Contiguous,    // row-major
+  ChannelsLast,  // row-major or channels_last, as it comes
+  Strided,       // any strides
+  ShapeOnly,     // the memory is never read
+};
+
+struct Input {
+  std::string name;
+  std::string type;  // a name given to Op::type
+  std::string doc;
+  bool is_optional = false;
+  bool has_values = false;
+  Access access_mode = Access::Contiguous;
+
+  Input optional() && { return is_optional = true, std::move(*this); }
+  // The input's numbers decide the output's shape (scales, sizes). It is a short list on the CPU;
+  // torch also gets an overload that takes a Python list.
+  Input values() && { return has_values = true, std::move(*this); }
+  Input access(Access mode) && { return access_mode = mode, std::move(*this); }
+};
+
+struct Output {
+  std::string name;
+  std::string type;
+  std::string doc;
+};
+
+struct TypeParameter {
+  std::string name;
+  std::vector<DType> dtypes;
+};
+
+struct Op {
+  std::string name;       // torch and Python: snake_case
+  std::string onnx_type;  // ONNX: CamelCase; empty when there is no node (a backward op)
+  int since_version = 1;
+  std::string summary;
+  std::vector<TypeParameter> types;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  std::vector<Attribute> attributes;
+  void (*shape_rule)(ShapeContext&) = nullptr;
+  void (*compute)(KernelContext&) = nullptr;
+
+  explicit Op(std::string name_) : name(std::move(name_)) {}
+
+  Op onnx(std::string type, int since) && {
+    onnx_type = std::move(type);
+    since_version = since;
+    return std::move(*this);
+  }
+  Op doc(std::string text) && { return summary = std::move(text), std::move(*this); }
+  Op type(std::string type_name, std::vector<DType> dtypes) && {
+    types.push_back({std::move(type_name), std::move(dtypes)});
+    return std::move(*this);
+  }
+  Op input(Input declared) && { return inputs.push_back(std::move(declared)), std::move(*this); }
+  Op output(Output declared) && { return outputs.push_back(std::move(declared)), std::move(*this); }
+  Op attribute(Attribute declared) && {
+    return attributes.push_back(std::move(declared)), std::move(*this);
+  }
+  Op shape(void (*rule)(ShapeContext&)) && { return shape_rule = rule, std::move(*this); }
+  Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
+
+  const std::vector<DType>& dtypes(const std::string& type_name) const;
+};
+
+// Every op of this binary, sorted by name.
+const std::vector<Op>& all_ops();
+const Op* find_op(const std::string& name);
+
+// Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
+// The only way into a kernel.
+void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
+            Runtime& runtime);
+
+// Refuses strings that are not among the choices. invoke() and infer() do it too; runtimes that
+// know the attributes earlier refuse them earlier.
+void check_attributes(const Op& op, const Attributes& attributes);
+
+// The same checks and the shape rule alone; `context` comes with its inputs filled in.
+void infer(const Op& op, const Attributes& attributes, ShapeContext& context);
+
+// The dtype of an output, given those of the inputs (absent ones: nullopt).
+DType output_dtype(const Op& op, size_t output, const std::vector<std::optional<DType>>& inputs);
+
+// For adapters: an element type that DType does not even know.
+[[noreturn]] void refuse_dtype(const Op& op, const Input& input, const std::string& got);
+
+// Calls `listener` for every op that is registered, the earlier ones now and the later ones when
+// their turn comes: the order in which files are initialised does not matter.
+void for_each_op(void (*listener)(const Op&));
+
+namespace detail {
+struct Registrar {
+  explicit Registrar(Op (*make)());
+};
+}  // namespace detail
+
+}  // namespace myops
+
+// Opens the function that describes an op and registers it when the binary is loaded.
+#define MYOPS_OP(op_name)                                                         \
+  static ::myops::Op describe_##op_name();                                        \
+  static const ::myops::detail::Registrar register_##op_name{describe_##op_name}; \
+  static ::myops::Op describe_##op_name()

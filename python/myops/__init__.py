@@ -1,0 +1,49 @@
+"""myops: write a PyTorch operator once, export it to ONNX, run it in ONNX Runtime, equal bits.
+
+    myops.my_add, myops.resize, myops.interpolate    the ops (torch)
+    myops.nn                                         modules around them
+    myops.onnx                                       export, function bodies, lowering
+    myops.ort                                        ONNX Runtime: library, session, PyOps
+
+`import myops` and `import myops.ort` do not import torch; the first use of an op does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from typing import Any
+
+from myops.onnx import translation as _translation
+
+__version__ = "0.1.0"
+
+# Must happen before the first export, and an export may be the first that touches an op.
+_translation.register()
+
+
+@functools.cache
+def _public() -> dict[str, Any]:
+    """The public names of all op modules: a new op appears here without an edit."""
+    from myops import ops
+    from myops.onnx import symbolic
+
+    found = {name: getattr(module, name) for module in ops.modules() for name in module.__all__}
+    globals().update(found)
+    symbolic.register()
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if importlib.util.find_spec(f"myops.{name}") is not None:
+        return importlib.import_module(f"myops.{name}")
+    if not name.startswith("_"):
+        found = _public()
+        if name in found:
+            return found[name]
+    raise AttributeError(f"module 'myops' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "nn", "onnx", "ort", *_public()})

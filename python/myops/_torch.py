@@ -1,0 +1,260 @@
+"""The torch side of an op, derived from its description: fake kernel, autograd, vmap, call paths.
+
+`define` is called once in each `ops/<op>.py`. The op file gives what cannot be derived (gradient,
+symbolic shape); everything with a name in it (schema, attributes, node) comes from the
+description in C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from myops import _description, lib
+from myops._description import OpInfo
+
+torch.ops.load_library(str(lib.path("libmyops_torch")))
+
+# Tensors, lists of numbers (for `values` inputs), or None for what was left out.
+Inputs = Sequence[Any]
+Shape = Sequence[Any]
+
+DTYPES = {
+    name: getattr(torch, name)
+    for name in ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
+}
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class TorchOp:
+    """One op as the public functions call it. Made by `define`."""
+
+    def __init__(
+        self,
+        info: OpInfo,
+        shape: Callable[[Inputs, dict[str, Any]], list[Shape]],
+        save: Callable[..., None] | None,
+        backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
+        jvp: Callable[..., Any] | None,
+        vmap: Callable[..., Any] | None,
+    ) -> None:
+        self.info = info
+        self.symbolic_shape = shape
+        self.packet = getattr(getattr(torch.ops, _description.DOMAIN), info.name)
+        self.overloads = [self.packet.default]
+        if info.has_values:
+            self.overloads.append(self.packet.values)
+        self.defaults = {item.name: item.default for item in info.attributes}
+        self.function = _make_function(self, save, backward, jvp, vmap)
+        for overload in self.overloads:
+            name = overload.name()
+            torch.library.register_fake(name, self._fake, allow_override=True)
+            torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
+            if save is not None and backward is not None:
+                torch.library.register_autograd(name, backward, setup_context=_make_setup(save))
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        """Calls the op; `inputs` in the description's order, attributes by name.
+
+        Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
+        needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
+        torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
+        nothing asks for a gradient, the op is called straight away.
+        """
+        if not torch.compiler.is_compiling() and (
+            (torch.is_grad_enabled() and any(_requires_grad(item) for item in inputs))
+            or torch._C._are_functorch_transforms_active()
+            or torch.onnx.is_in_onnx_export()
+        ):
+            return self.function.apply(*inputs, *({**self.defaults, **attributes}.values()))
+        return self.overload(inputs)(*inputs, **attributes)
+
+    def overload(self, inputs: Inputs) -> Any:
+        """The overload for these inputs: `values` when a list of numbers is among them."""
+        lists = any(isinstance(item, (list, tuple)) for item in inputs)
+        return self.packet.values if lists else self.packet.default
+
+    def _fake(self, *inputs: Any, **attributes: Any) -> Any:
+        # The dispatcher leaves out trailing arguments that have their default value.
+        padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
+        shapes = self._concrete_shapes(padded, attributes)
+        if shapes is None:
+            shapes = self.symbolic_shape(padded, {**self.defaults, **attributes})
+        outputs = tuple(
+            self._empty(padded, number, shape) for number, shape in enumerate(shapes)
+        )
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
+        """The kernel's own shape rule, with its checks, where every number is known."""
+        values: list[Any] = []
+        for item, info in zip(inputs, self.info.inputs, strict=True):
+            if isinstance(item, torch.Tensor):
+                if info.values or any(not isinstance(dim, int) for dim in item.shape):
+                    return None
+                values.append(None)
+            else:
+                if item is not None and any(not isinstance(v, (int, float)) for v in item):
+                    return None
+                values.append(item)
+        shapes = [
+            item.shape if isinstance(item, torch.Tensor) else None if item is None else [len(item)]
+            for item in inputs
+        ]
+        dtypes = [
+            str(item.dtype).removeprefix("torch.") if isinstance(item, torch.Tensor) else None
+            for item in inputs
+        ]
+        try:
+            results = _description.infer(self.info.name, shapes, dtypes, attributes, values)
+        except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
+            raise RuntimeError(str(error)) from None
+        return [dims for _, dims in results if dims is not None]
+
+    def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:
+        like = inputs[0]
+        kind = self.info.outputs[output].type
+        for item, info in zip(inputs, self.info.inputs, strict=True):
+            if info.type == kind and isinstance(item, torch.Tensor):
+                like = item
+                break
+        result = like.new_empty(shape)
+        follows = self.info.inputs[0].access in ("channels_last", "strided")
+        if follows and is_channels_last(inputs[0]) and len(shape) == inputs[0].dim():
+            formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+            return result.to(memory_format=formats[len(shape)])
+        return result
+
+
+def define(
+    name: str,
+    *,
+    shape: Callable[[Inputs, dict[str, Any]], list[Shape]],
+    save: Callable[..., None] | None = None,
+    backward: Callable[..., tuple[torch.Tensor | None, ...]] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    vmap: Callable[..., Any] | None = None,
+) -> TorchOp:
+    """Gives the op `name` its fake kernel, gradient and vmap rule, and returns a callable.
+
+    Args:
+        name: Name in the description, e.g. "my_add".
+        shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
+            some lengths are symbolic. Where all are numbers, the C++ rule is used.
+        save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
+        backward: `backward(ctx, *grads)` returns one gradient or None for each input.
+        jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
+            differentiation; a tangent is None where the input has none.
+        vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
+            it the batch is unrolled.
+    """
+    return TorchOp(_description.OPS[name], shape, save, backward, jvp, vmap)
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether results should be channels_last too; ambiguous layouts count as contiguous."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if tensor.dim() not in formats or tensor.is_contiguous():
+        return False
+    return tensor.is_contiguous(memory_format=formats[tensor.dim()])
+
+
+def _requires_grad(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.requires_grad
+
+
+def _make_setup(save: Callable[..., None]) -> Callable[..., None]:
+    def setup_context(
+        ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
+    ) -> None:
+        save(ctx, inputs, keyword_only_inputs or {}, output)
+
+    return setup_context
+
+
+def _make_function(
+    op: TorchOp,
+    save: Callable[..., None] | None,
+    backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
+    jvp: Callable[..., Any] | None,
+    vmap: Callable[..., Any] | None,
+) -> type[torch.autograd.Function]:
+    """The `torch.autograd.Function`; its arguments are the inputs, then every attribute."""
+    count = len(op.info.inputs)
+    names = [item.name for item in op.info.attributes]
+
+    def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        return flat[:count], dict(zip(names, flat[count:], strict=True))
+
+    def forward(*flat: Any) -> Any:
+        inputs, attributes = split(flat)
+        return op.overload(inputs)(*inputs, **attributes)
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        if save is not None:
+            tensors, attributes = split(inputs)
+            save(ctx, tensors, attributes, output)
+
+    def run_backward(ctx: Any, *grads: Any) -> Any:
+        if backward is None:
+            raise RuntimeError(
+                f"myops.{op.info.name} is not differentiable. Detach its inputs, or call it under "
+                "torch.no_grad()."
+            )
+        return (*backward(ctx, *grads), *[None] * len(names))
+
+    def run_jvp(ctx: Any, *tangents: Any) -> Any:
+        assert jvp is not None  # only a member of the class when there is a rule
+        return jvp(ctx, *tangents[:count])
+
+    def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
+        inputs, attributes = split(flat)
+        rule = vmap or _unrolled
+        return rule(op, info, in_dims[:count], inputs, attributes)
+
+    def symbolic(g: Any, *flat: Any) -> Any:
+        from myops.onnx.symbolic import emit
+
+        return emit(g, op.info, *split(flat))
+
+    members = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(run_backward),
+        "vmap": staticmethod(run_vmap),
+        "symbolic": staticmethod(symbolic),
+        "__doc__": op.info.doc,
+    }
+    if jvp is not None:
+        members["jvp"] = staticmethod(run_jvp)
+    title = "".join(word.capitalize() for word in op.info.name.split("_"))
+    return type(f"{title}Function", (torch.autograd.Function,), members)
+
+
+def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
+        padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
+        dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
+        return (vmap or _unrolled)(op, info, dims, padded, attributes)
+
+    return rule
+
+
+def _unrolled(
+    op: TorchOp, info: Any, in_dims: Sequence[Any], inputs: Inputs, attributes: dict[str, Any]
+) -> Any:
+    """Right for any op: one call for each element of the batch."""
+
+    def pick(item: Any, dim: Any, index: int) -> Any:
+        return item.select(dim, index) if isinstance(dim, int) else item
+
+    results = [
+        op(*[pick(item, dim, i) for item, dim in zip(inputs, in_dims, strict=True)], **attributes)
+        for i in range(info.batch_size)
+    ]
+    if isinstance(results[0], tuple):
+        stacked = tuple(torch.stack(column) for column in zip(*results, strict=True))
+        return stacked, (0,) * len(stacked)
+    return torch.stack(results), 0

@@ -1,0 +1,129 @@
+"""The TorchScript exporter's face of every op: one node, derived from the description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.onnx import symbolic_helper
+
+from myops import _description
+from myops._description import OpInfo
+
+_SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f"}
+
+
+def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    """Adds the op's node to the graph.
+
+    Args:
+        g: The graph context that the exporter hands to a symbolic function.
+        info: Description of the op.
+        inputs: One graph value, list of numbers or None for each input.
+        attributes: Python values by name.
+    """
+    values = [_value(g, info, number, item) for number, item in enumerate(inputs)]
+    while values and values[-1] is None:
+        values.pop()
+    absent = [symbolic_helper._optional_input_placeholder_tensor(g) if v is None else v
+              for v in values]  # fmt: skip
+    keywords = {}
+    for item in info.attributes:
+        value = attributes.get(item.name, item.default)
+        if item.type in ("ints", "floats"):
+            value = list(value)
+            if not value:
+                continue  # an empty list stands for "not given", as the ONNX default does
+        keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
+    node = f"{_description.DOMAIN}::{info.onnx_type}"
+    result = g.op(node, *absent, outputs=len(info.outputs), **keywords)
+    for number, output in enumerate([result] if len(info.outputs) == 1 else result):
+        _set_type(output, info, number, values, attributes)
+    return result
+
+
+def _value(g: Any, info: OpInfo, number: int, item: Any) -> Any:
+    if item is None or (isinstance(item, torch._C.Value) and symbolic_helper._is_none(item)):
+        return None
+    if isinstance(item, torch._C.Value):
+        return item
+    integer = info.is_integer(info.inputs[number])
+    return g.op("Constant", value_t=values_tensor(item, integer))
+
+
+def values_tensor(numbers: Sequence[float], integer: bool) -> torch.Tensor:
+    """The constant for a list of numbers: float32 when it holds them exactly, else float64."""
+    if integer:
+        return torch.tensor(list(numbers), dtype=torch.int64)
+    exact = torch.tensor(list(numbers), dtype=torch.float64)
+    single = exact.to(torch.float32)
+    return single if torch.equal(single.to(torch.float64), exact) else exact
+
+
+def _set_type(
+    output: Any, info: OpInfo, number: int, values: Sequence[Any], attributes: dict[str, Any]
+) -> None:
+    """Tells the exporter dtype and shape, as far as the shape rule knows them."""
+    padded = [*values, *[None] * (len(info.inputs) - len(values))]
+    sizes = [None if v is None else symbolic_helper._get_tensor_sizes(v) for v in padded]
+    for item, value, known in zip(info.inputs, padded, sizes, strict=True):
+        if value is not None and known is None:
+            if not item.values:
+                return  # the rule needs every rank
+            sizes[info.inputs.index(item)] = [None]
+    kind = info.outputs[number].type
+    like = next(
+        (v for v, item in zip(padded, info.inputs, strict=True) if v is not None
+         and item.type == kind), None,
+    )  # fmt: skip
+    dims = _description.infer(info.name, sizes, (), attributes)[number][1]
+    if dims is None or like is None:
+        return
+    lengths = [dim if isinstance(dim, int) else None for dim in dims]
+    output.setType(like.type().with_sizes(lengths))
+
+
+def register() -> None:
+    """Makes scripted programs exportable: they hold the dispatcher op, not the Function."""
+    for info in _description.onnx_ops():
+        name = f"{_description.DOMAIN}::{info.name}"  # stands for all overloads
+        torch.onnx.register_custom_op_symbolic(name, _scripted(info), 9)
+
+
+def _scripted(info: OpInfo) -> Any:
+    """A symbolic function for the dispatcher op: every argument arrives as a graph value."""
+    count = len(info.inputs)
+
+    def symbolic(g: Any, *arguments: Any) -> Any:
+        attributes = {}
+        for item, value in zip(info.attributes, arguments[count:], strict=False):
+            known = symbolic_helper._maybe_get_const(
+                value, {"bool": "b", "int": "i", "float": "f", "string": "s", "ints": "is",
+                        "floats": "fs"}[item.type]
+            )  # fmt: skip
+            if isinstance(known, torch._C.Value):
+                raise ValueError(
+                    f"{info.name}: {item.name}: got a value that is computed at run time, "
+                    "expected a constant: an attribute of an ONNX node cannot change"
+                )
+            attributes[item.name] = known
+        inputs = [
+            _joined(g, value, info.is_integer(item)) if item.values else value
+            for item, value in zip(info.inputs, arguments[:count], strict=True)
+        ]
+        return emit(g, info, inputs, attributes)
+
+    return symbolic
+
+
+def _joined(g: Any, value: Any, integer: bool) -> Any:
+    """A list in the graph as numbers where they are constant, else as one tensor."""
+    if not isinstance(value.type(), torch._C.ListType):
+        return value
+    numbers = symbolic_helper._maybe_get_const(value, "is" if integer else "fs")
+    if not isinstance(numbers, torch._C.Value):
+        return numbers
+    one = g.op("Constant", value_t=torch.tensor([1]))
+    pieces = [g.op("Reshape", item, one) for item in symbolic_helper._unpack_list(value)]
+    return g.op("Concat", *pieces, axis_i=0)

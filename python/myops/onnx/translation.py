@@ -1,0 +1,126 @@
+"""The torch.export-based exporter's face of every op: one node, derived from the description."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from myops import _description
+from myops._description import OpInfo
+
+# With it comes the exporter's list of known ops. Importing it takes more than a second, so
+# `register` waits until somebody exports.
+_REGISTRATION = "torch.onnx._internal.exporter._registration"
+
+
+def translation_table() -> dict[Any, Callable[..., Any]]:
+    """Translations of all ops, for `torch.onnx.export(..., custom_translation_table=...)`.
+
+    `import myops` already registers them, so the table is only needed where that is refused, for
+    instance by a torch release whose exporter keeps its registry elsewhere.
+
+    Returns:
+        Dispatcher overload -> function that emits the node.
+    """
+    from myops._torch import torch
+
+    namespace = getattr(torch.ops, _description.DOMAIN)
+    table = {}
+    for info in _description.onnx_ops():
+        for overload in ["default"] + (["values"] if info.has_values else []):
+            table[getattr(getattr(namespace, info.name), overload)] = _translate(info)
+    return table
+
+
+def _translate(info: OpInfo) -> Callable[..., Any]:
+    count = len(info.inputs)
+
+    def translate(*inputs: Any, **attributes: Any) -> Any:
+        import onnxscript
+
+        from myops.onnx.schema import schema_for
+
+        domain = onnxscript.values.Opset(_description.DOMAIN, _description.OPSET_VERSION)
+        node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
+        padded = [*inputs, *[None] * (count - len(inputs))]
+        values = [
+            _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
+            for item, declared in zip(padded, info.inputs, strict=True)
+        ]
+        while values and values[-1] is None:
+            values.pop()
+        keywords = {}
+        for item in info.attributes:
+            value = attributes.get(item.name, item.default)
+            if item.type in ("ints", "floats") and not value:
+                continue
+            keywords[item.name] = int(value) if item.type == "bool" else value
+        return node(*values, **keywords)
+
+    translate.__name__ = info.name
+    return translate
+
+
+def _constant(numbers: Sequence[Any], integer: bool) -> Any:
+    """A list of numbers as a graph value; symbolic integers are joined to it in the graph."""
+    import onnx_ir
+    import onnxscript
+
+    from myops.onnx.symbolic import values_tensor
+
+    op = onnxscript.opset18
+    if all(isinstance(number, (int, float)) for number in numbers):
+        tensor = values_tensor(numbers, integer).numpy()
+        return op.Constant(value=onnx_ir.serde.serialize_tensor(onnx_ir.tensor(tensor)))
+    one = op.Constant(value_ints=[1])
+    pieces = [
+        op.Constant(value_ints=[number]) if isinstance(number, int) else op.Reshape(number, one)
+        for number in numbers
+    ]
+    return op.Concat(*pieces, axis=0) if len(pieces) > 1 else pieces[0]
+
+
+def register() -> None:
+    """Lets a plain `torch.onnx.export(model, ...)` find the translations."""
+    if _REGISTRATION in sys.modules:
+        _fill(sys.modules[_REGISTRATION])
+    else:
+        sys.meta_path.insert(0, _FillOnImport())
+
+
+def _fill(module: Any) -> None:
+    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+    for target, function in translation_table().items():
+        _torchlib_registry._registry.append(
+            module.OnnxDecompMeta(
+                onnx_function=function,
+                fx_target=target,
+                signature=None,
+                is_custom=True,
+                skip_signature_inference=True,
+            )
+        )
+
+
+class _FillOnImport(importlib.abc.MetaPathFinder):
+    """Adds the translations in the moment the exporter is imported."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != _REGISTRATION:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            _fill(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

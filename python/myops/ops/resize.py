@@ -1,0 +1,197 @@
+"""resize: ONNX Resize-19 for torch, with scales and sizes that may be computed at run time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from myops._torch import define
+
+__all__ = ["resize"]
+
+Numbers = Tensor | Sequence[float]
+
+
+def resize(
+    x: Tensor,
+    scales: Numbers | None = None,
+    sizes: Tensor | Sequence[int] | None = None,
+    *,
+    roi: Numbers | None = None,
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    nearest_mode: str = "round_prefer_floor",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+    axes: Sequence[int] | None = None,
+    keep_aspect_ratio_policy: str = "stretch",
+) -> Tensor:
+    """Resizes a tensor along any of its axes, with the meaning of ONNX Resize-19.
+
+    Where the ONNX text leaves rounding open, ONNX Runtime's is taken: scales are float32, an output
+    length is floor(float32(length * scale)), coordinates are float32 (float64 for float64 data).
+    For PyTorch's rounding use `myops.interpolate`.
+
+    Args:
+        x: Tensor[d0, ..., dn] of any rank >= 1; float16, bfloat16, float32, float64 or uint8
+            (rounded to nearest and saturated).
+        scales: One factor > 0 for each axis in `axes`. Python numbers give an output shape that is
+            known to compilers and exporters; a Tensor (float32 or float64) stays an input of
+            the exported graph.
+        sizes: Instead of `scales`, one output length >= 1 for each axis in `axes`: Python numbers
+            or an int64 Tensor.
+        roi: For coordinate_transformation_mode="tf_crop_and_resize": the starts, then the ends,
+            in units of the axis lengths, for each axis in `axes`.
+        mode: "nearest", "linear" or "cubic" (along each axis in turn).
+        coordinate_transformation_mode: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+            "align_corners", "asymmetric" or "tf_crop_and_resize".
+        nearest_mode: "round_prefer_floor", "round_prefer_ceil", "floor" or "ceil".
+        cubic_coeff_a: Coefficient of the cubic kernel; -0.5 and -0.75 are usual.
+        exclude_outside: Give samples outside of the tensor weight 0 and renormalise, instead of
+            repeating the border. For "cubic", and with `antialias`.
+        extrapolation_value: What tf_crop_and_resize writes outside of the tensor.
+        antialias: Stretch the kernel by 1/scale when shrinking ("linear" and "cubic").
+        axes: Axes to resize; negative ones count from the end. Default: all.
+        keep_aspect_ratio_policy: "stretch", "not_larger" or "not_smaller"; the last two treat
+            `sizes` as a box (ONNX Resize-18 and later).
+
+    Returns:
+        Tensor of the same dtype, channels_last if x is. Differentiable any number of times with
+        respect to x.
+
+    Raises:
+        RuntimeError: Both or neither of scales and sizes; wrong lengths; a scale that is not
+            positive and finite; a size of zero; more than 2^40 elements; and whatever else the
+            ONNX text forbids.
+
+    Source: https://onnx.ai/onnx/operators/onnx__Resize.html (version 19).
+
+    Example:
+        >>> x = torch.arange(4.0).reshape(1, 1, 2, 2)
+        >>> myops.resize(x, scales=[1, 1, 2, 2], mode="nearest").shape
+        torch.Size([1, 1, 4, 4])
+        >>> factor = torch.tensor([2.0, 2.0])
+        >>> myops.resize(x, factor, mode="linear", axes=[2, 3]).shape
+        torch.Size([1, 1, 4, 4])
+    """
+    return run(
+        x,
+        roi,
+        scales,
+        sizes,
+        antialias=bool(antialias),
+        axes=[] if axes is None else list(axes),
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        cubic_coeff_a=cubic_coeff_a,
+        exclude_outside=bool(exclude_outside),
+        extrapolation_value=extrapolation_value,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
+        nearest_mode=nearest_mode,
+    )
+
+
+def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tensor:
+    """Calls the op; lists become tensors as soon as one of the three is a tensor."""
+    roi, scales = _numbers(roi, torch.float32), _numbers(scales, torch.float32)
+    sizes = _numbers(sizes, torch.int64)
+    values = [roi, scales, sizes]
+    if any(isinstance(item, Tensor) for item in values):
+        kinds = [torch.float32, torch.float64, torch.int64]
+        values = [
+            torch.tensor(item, dtype=kind) if isinstance(item, list) else item
+            for item, kind in zip(values, kinds, strict=True)
+        ]
+    return _resize(x, *values, **attributes)
+
+
+def _numbers(item: Any, dtype: torch.dtype) -> Any:
+    """A tensor, None, or a list of numbers; a list that holds tensors becomes one tensor."""
+    if item is None or isinstance(item, Tensor):
+        return item
+    items = list(item)
+    if any(isinstance(value, (Tensor, torch.SymFloat)) for value in items):
+        # A SymFloat is what `.item()` gives in torch.export: float() would freeze it.
+        tensors = [
+            value if isinstance(value, Tensor) else torch.scalar_tensor(value) for value in items
+        ]
+        return torch.stack([value.reshape(()).to(dtype) for value in tensors])
+    if dtype == torch.int64:
+        return [value if isinstance(value, torch.SymInt) else int(value) for value in items]
+    return [float(value) for value in items]
+
+
+def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    x, _, scales, sizes = inputs
+    axes = [axis % x.dim() for axis in attributes["axes"]] or list(range(x.dim()))
+    result = list(x.shape)
+    for number, axis in enumerate(axes):
+        if isinstance(sizes, (list, tuple)) and attributes["keep_aspect_ratio_policy"] == "stretch":
+            result[axis] = sizes[number]
+        elif isinstance(scales, (list, tuple)) and inputs[1] is None:
+            result[axis] = _scaled(x.shape[axis], scales[number], attributes["torch_arithmetic"])
+        else:
+            result[axis] = torch.library.get_ctx().new_dynamic_size()
+    return [result]
+
+
+def _scaled(length: Any, scale: float, torch_arithmetic: bool) -> Any:
+    """floor(length * scale) for a length that may be symbolic, rounded as the kernel rounds."""
+    exact = Fraction(scale)
+    if exact.denominator <= 4096 and exact.numerator <= 4096:
+        return length * exact.numerator // exact.denominator  # no rounding in any arithmetic
+    if torch_arithmetic:
+        return math.floor(length * scale)
+    return torch.library.get_ctx().new_dynamic_size()  # float32 rounding has no symbolic form
+
+
+def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Tensor) -> None:
+    x, *values = inputs
+    ctx.shape = x.shape
+    ctx.attributes = attributes
+    ctx.lists = [None if isinstance(item, Tensor) else item for item in values]
+    tensors = [item if isinstance(item, Tensor) else None for item in values]
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+
+
+def _saved_values(ctx: Any) -> list[Any]:
+    pairs = zip(ctx.saved_tensors, ctx.lists, strict=True)
+    return [numbers if tensor is None else tensor for tensor, numbers in pairs]
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    like = grad.new_empty(()).expand(ctx.shape)  # the shape of x, and no memory
+    return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes), None, None, None
+
+
+def _jvp(ctx: Any, x: Tensor, *unused: Any) -> Tensor:
+    return _resize(x, *_saved_values(ctx), **ctx.attributes)
+
+
+def _backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    return [inputs[1].shape]
+
+
+def _backward_save(
+    ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Tensor
+) -> None:
+    _save(ctx, inputs[1:], attributes, output)
+
+
+def _double_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The resize is linear: the gradient of its gradient is the resize itself."""
+    return _resize(grad, *_saved_values(ctx), **ctx.attributes), None, None, None, None
+
+
+_resize = define("resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp)
+_resize_backward = define(
+    "resize_backward", shape=_backward_shape, save=_backward_save, backward=_double_backward
+)

@@ -1,0 +1,239 @@
+// The core and the kernels with no runtime at all: guard zones around outputs, misaligned inputs,
+// several ways to spread the work, refusals, rounding of the 16-bit floats.
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "myops/op.h"
+
+namespace {
+
+using namespace myops;
+
+int failures = 0;
+
+void expect(bool condition, const std::string& what) {
+  if (condition) return;
+  std::printf("FAILED: %s\n", what.c_str());
+  ++failures;
+}
+
+enum class Order { Forward, Backward, Threads };
+
+constexpr uint8_t kGuard = 0xa5;
+constexpr size_t kMargin = 64;
+
+// Outputs lie between guard bytes and start at an odd multiple of the element size.
+class TestRuntime final : public Runtime {
+ public:
+  explicit TestRuntime(Order order = Order::Forward) : order_(order) {}
+
+  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    const size_t size = dtype_size(dtype);
+    bytes = static_cast<size_t>(element_count(shape)) * size;
+    memory.assign(bytes + 2 * kMargin + size, kGuard);
+    start = kMargin + size;
+    return Tensor(memory.data() + start, dtype, shape, layout);
+  }
+
+  void run(int64_t count, Task task, void* argument) override {
+    if (order_ == Order::Forward) {
+      for (int64_t i = 0; i < count; ++i) task(argument, i);
+    } else if (order_ == Order::Backward) {
+      for (int64_t i = count; i-- > 0;) task(argument, i);
+    } else {
+      std::vector<std::thread> threads;
+      for (int64_t first = 0; first < 3; ++first) {
+        threads.emplace_back([=] {
+          for (int64_t i = first; i < count; i += 3) task(argument, i);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
+
+  std::vector<uint8_t> result() const {
+    return {memory.begin() + static_cast<long>(start),
+            memory.begin() + static_cast<long>(start + bytes)};
+  }
+  bool guards_intact() const {
+    for (size_t i = 0; i < memory.size(); ++i) {
+      if ((i < start || i >= start + bytes) && memory[i] != kGuard) return false;
+    }
+    return true;
+  }
+
+ private:
+  Order order_;
+  std::vector<uint8_t> memory;
+  size_t start = 0, bytes = 0;
+};
+
+std::vector<float> numbers(size_t count, unsigned seed) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    seed = seed * 1664525u + 1013904223u;
+    value = static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
+  }
+  return values;
+}
+
+Attributes attributes(const Op& op,
+                      const std::vector<std::pair<std::string, AttributeValue>>& set) {
+  Attributes values(op.attributes);
+  for (const auto& [name, value] : set) {
+    for (size_t i = 0; i < op.attributes.size(); ++i) {
+      if (op.attributes[i].name == name) values.set(i, value);
+    }
+  }
+  return values;
+}
+
+void refuses(const std::string& what, const std::string& text, const std::function<void()>& body) {
+  try {
+    body();
+    expect(false, what + ": no error");
+  } catch (const Error& error) {
+    expect(error.what() == text, what + ": " + error.what());
+  }
+}
+
+void test_every_order_gives_the_same_bits_and_no_overrun() {
+  const Op& op = *find_op("my_add");
+  for (const int64_t count : {0, 1, 7, 129, 32767, 32768, 100003}) {
+    std::vector<float> a = numbers(static_cast<size_t>(count) + 1, 1);
+    std::vector<float> b = numbers(static_cast<size_t>(count) + 1, 2);
+    std::vector<uint8_t> first;
+    for (const Order order : {Order::Forward, Order::Backward, Order::Threads}) {
+      TestRuntime runtime(order);
+      // One element in: the data is not aligned to more than its own size.
+      invoke(op,
+             {Tensor(a.data() + 1, DType::Float32, {count}),
+              Tensor(b.data() + 1, DType::Float32, {count})},
+             Attributes(op.attributes), runtime);
+      expect(runtime.guards_intact(), str("my_add wrote outside, count ", count));
+      const std::vector<uint8_t> result = runtime.result();
+      const float* c = reinterpret_cast<const float*>(result.data());
+      for (int64_t i = 0; i < count; ++i) {
+        const size_t at = static_cast<size_t>(i);
+        if (c[i] != 2 * a[at + 1] + b[at + 1]) {
+          expect(false, str("my_add value at ", i, " of ", count));
+          break;
+        }
+      }
+      if (order == Order::Forward) first = result;
+      expect(result == first, str("my_add depends on the order of pieces, count ", count));
+    }
+  }
+}
+
+void test_resize_orders_and_guards() {
+  const Op& op = *find_op("resize");
+  const Shape shape = {1, 3, 17, 23};
+  std::vector<float> x = numbers(static_cast<size_t>(element_count(shape)), 3);
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    for (double scale : {0.4, 1.0, 2.7}) {
+      for (const Layout layout : {Layout::Contiguous, Layout::ChannelsLast}) {
+        std::vector<uint8_t> first;
+        std::vector<double> scales = {scale, scale};
+        for (const Order order : {Order::Forward, Order::Backward, Order::Threads}) {
+          TestRuntime runtime(order);
+          invoke(
+              op,
+              {Tensor(x.data(), DType::Float32, shape, layout), Tensor(),
+               Tensor(scales.data(), DType::Float64, {2}), Tensor()},
+              attributes(op, {{"mode", std::string(mode)}, {"axes", std::vector<int64_t>{2, 3}}}),
+              runtime);
+          expect(runtime.guards_intact(), str("resize ", mode, " wrote outside"));
+          if (order == Order::Forward) first = runtime.result();
+          expect(runtime.result() == first, str("resize ", mode, " depends on the order"));
+        }
+      }
+    }
+  }
+}
+
+void test_refusals() {
+  const Op& add = *find_op("my_add");
+  std::vector<float> a(4);
+  refuses(
+      "shapes", "my_add: b: got length 3 on axis 0, expected 1 or 4, the length of a there", [&] {
+        TestRuntime runtime;
+        invoke(add, {Tensor(a.data(), DType::Float32, {4}), Tensor(a.data(), DType::Float32, {3})},
+               Attributes(add.attributes), runtime);
+      });
+  refuses("dtypes", "my_add: b: got dtype float64, expected float32, the dtype of a", [&] {
+    TestRuntime runtime;
+    invoke(add, {Tensor(a.data(), DType::Float32, {2}), Tensor(a.data(), DType::Float64, {2})},
+           Attributes(add.attributes), runtime);
+  });
+  refuses("missing", "my_add: b: got nothing, expected a tensor", [&] {
+    TestRuntime runtime;
+    invoke(add, {Tensor(a.data(), DType::Float32, {4}), Tensor()}, Attributes(add.attributes),
+           runtime);
+  });
+}
+
+// All 65,536 halves survive a round trip, and rounding goes to the nearest, ties to even.
+void test_16_bit_floats() {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    Half half;
+    half.bits = static_cast<uint16_t>(bits);
+    const float value = static_cast<float>(half);
+    if (std::isnan(value)) {
+      expect(std::isnan(static_cast<float>(Half(value))), "NaN half stays NaN");
+      continue;
+    }
+    if (Half(value).bits != half.bits) expect(false, str("half ", bits, " changes"));
+    BFloat16 brain;
+    brain.bits = static_cast<uint16_t>(bits);
+    const float wide = static_cast<float>(brain);
+    if (!std::isnan(wide) && BFloat16(wide).bits != brain.bits) {
+      expect(false, str("bfloat16 ", bits, " changes"));
+    }
+  }
+  expect(Half(1.0f + 1.0f / 2048).bits == Half(1.0f).bits, "tie goes to even, down");
+  expect(Half(1.0f + 3.0f / 2048).bits == Half(1.0f + 4.0f / 2048).bits, "tie goes to even, up");
+  expect(std::isinf(static_cast<float>(Half(65520.0f))), "65520 overflows");
+  expect(static_cast<float>(Half(65519.0f)) == 65504.0f, "65519 does not");
+  expect(Half(2.98023224e-8f).bits == 0, "half of the least subnormal is a tie to zero");
+  expect(BFloat16(1.00390625f).bits == BFloat16(1.0f).bits, "bfloat16 tie to even");
+}
+
+void test_an_exception_leaves_the_parallel_region() {
+  static const auto shape = [](ShapeContext& context) { context.set_output(0, context.dims(0)); };
+  static const auto compute = [](KernelContext& context) {
+    context.parallel_for(100, 1, [&](int64_t begin, int64_t) {
+      MYOPS_EXPECT(context, begin < 40, "piece", str(begin), "less than 40");
+    });
+  };
+  const Op op = Op("thrower")
+                    .type("T", {DType::Float32})
+                    .input({"x", "T", ""})
+                    .output({"y", "T", ""})
+                    .shape(+shape)
+                    .kernel(+compute);
+  std::vector<float> x(1);
+  for (const Order order : {Order::Forward, Order::Backward, Order::Threads}) {
+    // Always the lowest failing piece, whatever the order.
+    refuses("exception", "thrower: piece: got 40, expected less than 40", [&] {
+      TestRuntime runtime(order);
+      invoke(op, {Tensor(x.data(), DType::Float32, {1})}, Attributes(op.attributes), runtime);
+    });
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_every_order_gives_the_same_bits_and_no_overrun();
+  test_resize_orders_and_guards();
+  test_refusals();
+  test_16_bit_floats();
+  test_an_exception_leaves_the_parallel_region();
+  std::printf(failures == 0 ? "all kernel tests passed\n" : "%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
