@@ -82,9 +82,7 @@ class TorchOp:
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
             shapes = self.symbolic_shape(padded, {**self.defaults, **attributes})
-        outputs = tuple(
-            self._empty(padded, number, shape) for number, shape in enumerate(shapes)
-        )
+        outputs = tuple(self._empty(padded, number, shape) for number, shape in enumerate(shapes))
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
@@ -120,12 +118,10 @@ class TorchOp:
             if info.type == kind and isinstance(item, torch.Tensor):
                 like = item
                 break
-        result = like.new_empty(shape)
         follows = self.info.inputs[0].access in ("channels_last", "strided")
-        if follows and is_channels_last(inputs[0]) and len(shape) == inputs[0].dim():
-            formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-            return result.to(memory_format=formats[len(shape)])
-        return result
+        if follows and len(shape) == inputs[0].dim() and is_channels_last(inputs[0]):
+            return like.new_empty_strided(shape, _channels_last_strides(shape))
+        return like.new_empty(shape)
 
 
 def define(
@@ -159,6 +155,16 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     if tensor.dim() not in formats or tensor.is_contiguous():
         return False
     return tensor.is_contiguous(memory_format=formats[tensor.dim()])
+
+
+def _channels_last_strides(shape: Shape) -> list[Any]:
+    """As `strides_for` in tensor.h; lengths may be symbolic."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = step
+        step = step * (max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis])
+    return strides
 
 
 def _requires_grad(item: Any) -> bool:

@@ -191,7 +191,18 @@ def _double_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return _resize(grad, *_saved_values(ctx), **ctx.attributes), None, None, None, None
 
 
+def _backward_jvp(ctx: Any, grad: Tensor | None, *unused: Any) -> Tensor | None:
+    if grad is None:  # the shape of x has a tangent, which nothing depends on
+        return None
+    like = grad.new_empty(()).expand(ctx.shape)
+    return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes)
+
+
 _resize = define("resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp)
 _resize_backward = define(
-    "resize_backward", shape=_backward_shape, save=_backward_save, backward=_double_backward
+    "resize_backward",
+    shape=_backward_shape,
+    save=_backward_save,
+    backward=_double_backward,
+    jvp=_backward_jvp,
 )

@@ -1,0 +1,314 @@
+"""Resize in standard ONNX operators: which form, and the operator Resize itself.
+
+`standard` chooses the operator Resize wherever the Resize of the asked opset, as ONNX Runtime
+computes it, does what our kernel does. Where it does not, the same result is written with
+Gather, Mul and Add (`_resize_taps`); where that is impossible too, it refuses.
+
+What decides, by opset of the operator:
+    19+     everything
+    18      no half_pixel_symmetric (with `sizes` it is half_pixel)
+    13-17   no antialias, no keep_aspect_ratio_policy; roi, scales, sizes for every axis
+    11-12   roi and scales must be there, empty where they have no meaning
+    10      no sizes, no cubic; coordinates asymmetric; nearest rounds down when it grows and up
+            when it shrinks
+    9       Upsample: as 10, and factors below 1 are illegal
+and in ONNX Runtime's CPU kernel: no float64 or bfloat16; uint8 is truncated; linear needs rank
+2 to 5 with at most the last 2 (rank 4) or 3 (rank 5) axes resized, cubic rank 2 or 4.
+
+How exact: sizes always agree. "nearest" picks the same elements. float32, float16 and bfloat16 in
+the other modes agree within some 1e-6 of the largest element, float64 to its own precision (1e-6
+with antialias, where it goes through float32), uint8 within one step. With
+"tf_crop_and_resize", ONNX Runtime's Resize copies an axis of unchanged length, whatever the roi.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from myops.onnx import arrays
+from myops.onnx.arrays import Array, concat, constant, where
+from myops.ops._resize_taps import (
+    Axes,
+    axes_of,
+    from_real,
+    listed_axes,
+    nearest_index,
+    resize_by_taps,
+    small_picture,
+    to_real,
+)
+
+_LONGEST = 1 << 16  # output indices that are compared where a length is unknown
+
+
+def standard(g: Any) -> list[str]:
+    """Writes one resize in standard operators; see the head of this file for the rules."""
+    if g.opset < 9:
+        g.refuse("there is no Resize, and no Upsample with computed factors", "Use opset 11 or up.")
+    obstacle = _obstacle(g)
+    if not obstacle and not _prefers_taps(g):
+        return [_resize(g)]
+    taps_obstacle = _taps_obstacle(g)
+    if not taps_obstacle:
+        return [resize_by_taps(g)]
+    if not obstacle:
+        return [_resize(g)]
+    g.refuse(f"{obstacle}, and {taps_obstacle}", "Use opset 18 or up, or target=\"myops\".")
+
+
+def _taps_obstacle(g: Any) -> str:
+    if g.shape("X") is None:
+        return "the rank of X, which Gather needs, is unknown"
+    if _antialias(g):
+        return "antialiasing has no form without it"
+    return ""
+
+
+def _antialias(g: Any) -> bool:
+    """Whether antialiasing makes a difference: "linear" without shrinking is what it always is."""
+    if not g.attribute("antialias"):
+        return False
+    if g.attribute("mode") != "linear" or g.shape("X") is None:
+        return True
+    axes = axes_of(g, list(range(len(listed_axes(g)))))
+    if axes.scale is not None:
+        grows = axes.scale.value is not None and bool((axes.scale.value >= 1).all())
+    else:
+        lengths = (axes.input.value, axes.output.value)
+        grows = all(v is not None for v in lengths) and bool((lengths[1] >= lengths[0]).all())
+    return not grows
+
+
+def _obstacle(g: Any) -> str:
+    """Why the operator of this opset would give another result; "" when it would not."""
+    mode, kind = g.attribute("mode"), g.attribute("coordinate_transformation_mode")
+    policy = g.attribute("keep_aspect_ratio_policy")
+    aspect = bool(g.input("sizes")) and policy != "stretch"
+    if g.opset < 19 and kind == "half_pixel_symmetric" and (g.input("scales") or aspect):
+        return "half_pixel_symmetric is new in opset 19"
+    if g.opset < 18 and _antialias(g):
+        return "antialias is new in opset 18"
+    if g.opset < 18 and aspect:
+        return "keep_aspect_ratio_policy is new in opset 18"
+    if g.shape("X") is None and (g.opset < 18 or min(g.attribute("axes"), default=0) < 0):
+        return "the rank of X, which decides how long scales and sizes are, is unknown"
+    if g.opset < 11 and mode == "cubic":
+        return '"cubic" is new in opset 11'
+    if g.opset < 11 and mode == "linear" and kind != "asymmetric":
+        return f"before opset 11 the coordinates are asymmetric, not {kind}"
+    if mode == "nearest" and (g.opset < 11 or g.attribute("torch_arithmetic")):
+        return _nearest_obstacle(g)
+    if g.opset < 10 and not _all(_factors(g), lambda factor: factor >= 1):
+        return "Upsample of opset 9 takes no factor that is, or could be, below 1"
+    return ""
+
+
+def _all(array: Array, holds: Any) -> bool:
+    return array.value is not None and bool(np.all(holds(array.value)))
+
+
+def _nearest_obstacle(g: Any) -> str:
+    reason = "Resize would pick other elements"
+    if g.opset < 10 and not _all(_factors(g), lambda factor: factor >= 1):
+        return "Upsample of opset 9 takes no factor that is, or could be, below 1"
+    if g.shape("X") is None or g.attribute("coordinate_transformation_mode") == (
+        "tf_crop_and_resize"
+    ):
+        return reason
+    return "" if all(_picks_alike(g, p) for p in range(len(listed_axes(g)))) else reason
+
+
+def _picks_alike(g: Any, place: int) -> bool:
+    """Whether the operator's nearest picks on one axis what the kernel picks."""
+    axis, factor = axes_of(g, [place]), _factors(g).take([place])
+    if factor.value is None and axis.scale is not None:
+        factor = axis.scale.cast(np.float32)  # the length is unknown, so the factor was kept
+    if factor.value is None:
+        return False
+    if axis.output.value is not None:
+        return _same_picks(g, axis, factor, small_picture(g))
+    if axis.scale is None or axis.scale.value is None or not _is_plain(axis.scale.value):
+        return False
+    if g.attribute("coordinate_transformation_mode") not in ("asymmetric", "half_pixel"):
+        return False  # where the coordinates depend on the lengths
+    scale = float(axis.scale.value[0])
+    lengths = [*range(1, 129), max(1, int(_LONGEST / scale))]
+    for length in lengths:
+        known = Axes(constant(g, [length], np.int64), constant(g, [int(length * scale)], np.int64),
+                     axis.scale)  # fmt: skip
+        for small in (None, constant(g, [True], np.bool_)):
+            if not _same_picks(g, known, factor, small):
+                return False
+    return True
+
+
+def _same_picks(g: Any, axis: Axes, factor: Array, small: Array | None) -> bool:
+    last = axis.input - 1
+    ours = nearest_index(g, axis, np.float32, small, None).at_least(0).at_most(last)
+    scaled = Axes(axis.input, axis.output, factor.cast(np.float64))
+    for tie in (1e-6, 0):  # ONNX Runtime since 1.26 or so, and before
+        if (factor.value == 1).all():
+            theirs = arrays.arange(axis.output)
+        else:
+            operator = _AsOperator(g, bool((factor.value < 1).all()))
+            theirs = nearest_index(operator, scaled, np.float32, None, None, tie)
+        same = np.array_equal(ours.value, theirs.at_least(0).at_most(last).value)
+        if not same:
+            return False
+    return True
+
+
+class _AsOperator:
+    """The call as the operator of the opset reads it: without torch's rounding."""
+
+    def __init__(self, g: Any, shrinks: bool) -> None:
+        self._g, self._shrinks = g, shrinks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._g, name)
+
+    def attribute(self, name: str) -> Any:
+        if name == "torch_arithmetic":
+            return False
+        if self._g.opset < 11 and name == "coordinate_transformation_mode":
+            return "asymmetric"
+        if self._g.opset < 11 and name == "nearest_mode":
+            return "ceil" if self._shrinks else "floor"
+        return self._g.attribute(name)
+
+
+def _prefers_taps(g: Any) -> bool:
+    """Whether ONNX Runtime's kernel would refuse what the operator allows, or lose digits."""
+    if g.dtype("X") == np.float64:
+        return True
+    shape, mode = g.shape("X"), g.attribute("mode")
+    if shape is None or mode == "nearest":
+        return False
+    rank, changed = len(shape), {axis for axis in listed_axes(g) if not _is_kept(g, axis)}
+    if mode == "linear" and rank in (2, 3):
+        return False
+    if rank == 5 and mode == "linear":
+        return not changed <= {2, 3, 4}
+    return not (rank == 2 or (rank == 4 and changed <= {2, 3}))
+
+
+def _is_kept(g: Any, axis: int) -> bool:
+    one = axes_of(g, [listed_axes(g).index(axis)])
+    if one.scale is not None:
+        return _all(one.scale, lambda scale: scale == 1)
+    return _all(one.output.equals(one.input), lambda same: same)
+
+
+def _is_plain(scale: np.ndarray) -> bool:
+    """Few enough digits that every product with a length is exact, in float32 too; and far enough
+    from 1 that no length of 2 or more stays what it is."""
+    digits = np.round(np.frexp(scale)[0] * 256) == np.frexp(scale)[0] * 256
+    return bool((digits & ((scale <= 1) | (scale >= 1.5))).all())
+
+
+def _factors(g: Any) -> Array:
+    """The float32 scales that make the operator give the kernel's output lengths.
+
+    ONNX Runtime takes floor(float32(length * factor)), torch the same in float64. Where they
+    differ, the factor is moved by two or three of its last digits.
+    """
+    axes = axes_of(g, list(range(len(listed_axes(g)))))
+    torch = g.attribute("torch_arithmetic")
+    if axes.scale is None:
+        factor = axes.output.cast(np.float32) / axes.input.cast(np.float32)
+    else:
+        factor = axes.scale.cast(np.float32)
+        if not torch or (factor.value is not None and _is_plain(axes.scale.value)):
+            return factor
+    got = (axes.input.cast(np.float32) * factor).floor().cast(np.int64)
+    factor = where(
+        got < axes.output,
+        factor * np.float32(1 + 2.0**-22),
+        where(got > axes.output, factor * np.float32(1 - 2.0**-22), factor),
+    )
+    if torch and axes.scale is not None and g.attribute("mode") == "linear":
+        # torch copies an axis of unchanged length, whatever the scale.
+        factor = where(axes.output.equals(axes.input), constant(g, [1], np.float32), factor)
+    return factor
+
+
+def _resize(g: Any) -> str:
+    """Emits the operator; returns the name of its output."""
+    dtype, mode = g.dtype("X"), g.attribute("mode")
+    direct = mode == "nearest" and dtype.name in ("uint8", "float32", "float16")
+    real = dtype if direct or dtype == np.float16 else np.dtype(np.float32)
+    x = to_real(g, g.input("X"), dtype, real)
+    if g.opset < 11:
+        operator = "Resize" if g.opset == 10 else "Upsample"
+        y = g.op(operator, x, _full(g, _factors(g), [1.0]).name, mode=mode)
+        return from_real(g, y, dtype, real)
+    kind = g.attribute("coordinate_transformation_mode")
+    axes = listed_axes(g) if g.attribute("axes") else []
+    if g.opset < 18:
+        axes = []
+    if g.opset < 19 and kind == "half_pixel_symmetric":
+        kind = "half_pixel"  # the same when sizes are given
+    crops, antialias = kind == "tf_crop_and_resize", _antialias(g)
+    outside = g.attribute("extrapolation_value")
+    if real == np.uint8:
+        outside = float(np.clip(np.rint(outside), 0, 255))
+    policy = g.attribute("keep_aspect_ratio_policy")
+    y = g.op(
+        "Resize",
+        x,
+        *_lists(g, crops, expand=not axes and bool(g.attribute("axes"))),
+        antialias=1 if antialias else None,
+        axes=axes,
+        coordinate_transformation_mode=kind,
+        cubic_coeff_a=g.attribute("cubic_coeff_a") if mode == "cubic" else None,
+        exclude_outside=int(g.attribute("exclude_outside"))
+        if mode == "cubic" or antialias
+        else None,
+        extrapolation_value=outside if crops else None,
+        keep_aspect_ratio_policy=policy if g.input("sizes") and policy != "stretch" else None,
+        mode=mode,
+        nearest_mode=g.attribute("nearest_mode") if mode == "nearest" else None,
+    )
+    return from_real(g, y, dtype, real)
+
+
+def _lists(g: Any, crops: bool, expand: bool) -> tuple[str, str, str]:
+    """The inputs roi, scales and sizes of the operator."""
+    nothing = "" if g.opset >= 13 else g.constant(np.array([], np.float32))
+    roi, scales, sizes = nothing, nothing, ""
+    if crops:
+        bounds = arrays.numbers(g, "roi", np.float32)
+        if expand:
+            count = len(listed_axes(g))
+            starts = _full(g, bounds.take(list(range(count))), [0.0])
+            ends = _full(g, bounds.take(list(range(count, 2 * count))), [1.0])
+            bounds = concat([starts, ends])
+        roi = bounds.name
+    if g.input("scales"):
+        rank_known = g.shape("X") is not None or g.attribute("axes")
+        factors = _factors(g) if rank_known else arrays.numbers(g, "scales", np.float32)
+        scales = (_full(g, factors, [1.0]) if expand else factors).name
+    else:
+        lengths = arrays.numbers(g, "sizes", np.int64)
+        sizes = (_full(g, lengths, None) if expand else lengths).name
+    return roi, scales, sizes
+
+
+def _full(g: Any, listed: Array, default: list[float] | None) -> Array:
+    """A list for all axes from one for the listed axes; without a default, the lengths of X."""
+    axes, rank = listed_axes(g), len(g.shape("X"))
+    if axes == list(range(rank)):
+        return listed
+    others = [axis for axis in range(rank) if axis not in axes]
+    if default is None:
+        rest = arrays.shape(g, "X", others)
+    else:
+        rest = constant(g, default * len(others), listed.dtype)
+    order = [(axes + others).index(axis) for axis in range(rank)]
+    joined = concat([listed, rest])
+    if order == sorted(order):
+        return joined
+    pieces = [rest, listed] if others + axes == sorted(axes + others) else None
+    return concat(pieces) if pieces else joined.take(order)

@@ -1,0 +1,328 @@
+"""interpolate against torch.nn.functional.interpolate, and with tensors for size and factor."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import myops
+import myops.ort
+import onnx
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+
+LIST_OF_MODES = [
+    ("nearest", 3, None),
+    ("nearest", 4, None),
+    ("nearest", 5, None),
+    ("nearest-exact", 3, None),
+    ("nearest-exact", 4, None),
+    ("nearest-exact", 5, None),
+    ("linear", 3, False),
+    ("linear", 3, True),
+    ("bilinear", 4, False),
+    ("bilinear", 4, True),
+    ("bicubic", 4, False),
+    ("bicubic", 4, True),
+    ("trilinear", 5, False),
+    ("trilinear", 5, True),
+    ("area", 3, None),
+    ("area", 4, None),
+    ("area", 5, None),
+]
+FACTORS = [0.4, 0.5, 1.0, 5 / 3, 2.0, 2.3, 7 / 3, 3.0]
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def sample(rank: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    lengths = {3: (2, 3, 27), 4: (2, 3, 13, 10), 5: (2, 2, 5, 7, 6)}[rank]
+    return torch.randn(lengths).to(dtype)
+
+
+def assert_like_torch(actual: torch.Tensor, expected: torch.Tensor, mode: str) -> None:
+    tolerance = 0 if mode.startswith("nearest") else TOLERANCE[expected.dtype]
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("mode", "rank", "align_corners"), LIST_OF_MODES)
+def test_factors(mode: str, rank: int, align_corners: bool | None) -> None:
+    x = sample(rank)
+    for factor, recompute in itertools.product(FACTORS, (None, True)):
+        options: dict[str, Any] = {"mode": mode, "align_corners": align_corners}
+        options["recompute_scale_factor"] = recompute
+        expected = F.interpolate(x, scale_factor=factor, **options)
+        assert_like_torch(myops.interpolate(x, scale_factor=factor, **options), expected, mode)
+        as_tensor = torch.tensor(factor, dtype=torch.float64)
+        assert_like_torch(myops.interpolate(x, scale_factor=as_tensor, **options), expected, mode)
+
+
+@pytest.mark.parametrize(("mode", "rank", "align_corners"), LIST_OF_MODES)
+@pytest.mark.parametrize("lengths", [(1, 1, 1), (4, 31, 7), (13, 10, 19), (40, 3, 12)])
+def test_sizes(mode: str, rank: int, align_corners: bool | None, lengths: tuple[int, ...]) -> None:
+    x, size = sample(rank), lengths[: rank - 2]
+    expected = F.interpolate(x, size=size, mode=mode, align_corners=align_corners)
+    for given in (size, torch.tensor(size)):
+        result = myops.interpolate(x, size=given, mode=mode, align_corners=align_corners)
+        assert_like_torch(result, expected, mode)
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_dtypes(mode: str, dtype: torch.dtype) -> None:
+    x = sample(4, dtype)
+    expected = F.interpolate(x.double(), scale_factor=2.3, mode=mode)
+    result = myops.interpolate(x, scale_factor=2.3, mode=mode)
+    assert result.dtype == dtype
+    tolerance = 0 if mode == "nearest" else TOLERANCE[dtype]
+    torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_uint8_is_rounded_and_saturated(mode: str) -> None:
+    x = torch.randint(0, 256, (1, 3, 11, 9), dtype=torch.uint8)
+    exact = F.interpolate(x.double(), scale_factor=2.3, mode=mode)
+    result = myops.interpolate(x, scale_factor=2.3, mode=mode)
+    # A tie between two integers may fall either way in float32.
+    assert (result.double() - exact.clamp(0, 255)).abs().max() <= (
+        0 if mode == "nearest" else 0.501
+    )
+    if mode == "bicubic":
+        assert exact.min() < 0, "the case must overshoot, or saturation is not tested"
+        assert exact.max() > 255
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_antialias(mode: str, align_corners: bool) -> None:
+    x = sample(4)
+    for factor in (0.3, 0.5, 0.77, 1.0, 1.6):
+        options = {"mode": mode, "antialias": True, "align_corners": align_corners}
+        expected = F.interpolate(x, scale_factor=factor, **options)
+        assert_like_torch(myops.interpolate(x, scale_factor=factor, **options), expected, mode)
+    expected = F.interpolate(x, size=(5, 4), mode=mode, antialias=True)
+    assert_like_torch(myops.interpolate(x, size=(5, 4), mode=mode, antialias=True), expected, mode)
+
+
+def test_output_sizes_for_every_ratio() -> None:
+    """floor(length * p / q) as torch computes it, for p, q <= 64 and every length to 512."""
+    ratios = sorted({p / q for p in range(1, 65) for q in range(1, 65)})
+    lengths = torch.arange(1, 513)
+    wrong = []
+    for ratio in ratios:
+        expected = torch.floor(lengths.double() * ratio).long()
+        for length, wanted in zip(lengths.tolist(), expected.tolist(), strict=True):
+            if wanted == 0:
+                continue
+            info = [[1, 1, length], None, [1], None]
+            attributes = {"axes": [2], "torch_arithmetic": True}
+            dims = myops._description.infer("resize", info, (), attributes, [None, None, [ratio]])
+            if dims[0][1] != [1, 1, wanted]:
+                wrong.append((length, ratio, wanted, dims))
+    assert not wrong
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_picks_what_torch_picks_for_every_ratio(mode: str) -> None:
+    x = torch.arange(512.0).reshape(1, 1, 512)
+    for ratio in sorted({p / q for p in range(1, 65) for q in range(1, 65)}):
+        expected = F.interpolate(x, scale_factor=ratio, mode=mode)
+        assert torch.equal(myops.interpolate(x, scale_factor=ratio, mode=mode), expected), ratio
+    for length in (1, 7, 49, 98, 490, 513, 1000):
+        for start in (10, 31, 49, 128):
+            part = x[..., :start]
+            expected = F.interpolate(part, size=length, mode=mode)
+            assert torch.equal(myops.interpolate(part, size=length, mode=mode), expected)
+
+
+def opinfo_samples() -> list[Any]:
+    names = {"nn.functional.interpolate", "nn.functional.upsample_nearest",
+             "nn.functional.upsample_bilinear"}  # fmt: skip
+    return [
+        pytest.param(info, id=f"{info.name}-{info.variant_test_name}")
+        for info in op_db
+        if info.name in names
+    ]
+
+
+@pytest.mark.parametrize("info", opinfo_samples())
+def test_opinfo_samples(info: Any) -> None:
+    """torch's own sample inputs."""
+    count = 0
+    for item in info.sample_inputs("cpu", torch.float32):
+        options = dict(item.kwargs)
+        arguments = list(item.args)
+        if "upsample" in info.name:
+            bilinear = info.name.endswith("bilinear")
+            options["mode"] = "bilinear" if bilinear else "nearest"
+            if bilinear:
+                options["align_corners"] = True
+        mode = options.get("mode") or (arguments[2] if len(arguments) > 2 else "nearest")
+        expected = F.interpolate(item.input, *arguments, **options)
+        assert_like_torch(myops.interpolate(item.input, *arguments, **options), expected, mode)
+        count += 1
+    assert count > 0
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("tensor", [False, True])
+def test_gradients(mode: str, tensor: bool) -> None:
+    x = torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+    for options in ({"antialias": True}, {}) if mode.startswith("bi") else ({},):
+        factor = torch.tensor([1.7, 0.6], dtype=torch.float64) if tensor else (1.7, 0.6)
+
+        def function(x: torch.Tensor, factor: Any = factor, options: Any = options) -> torch.Tensor:
+            return myops.interpolate(x, scale_factor=factor, mode=mode, **options)
+
+        assert torch.autograd.gradcheck(function, x)
+        assert torch.autograd.gradgradcheck(function, x)
+        ours = torch.autograd.grad(function(x).square().sum(), x)
+        theirs = F.interpolate(x, scale_factor=(1.7, 0.6), mode=mode, **options)
+        expected = torch.autograd.grad(theirs.square().sum(), x)
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_channels_last() -> None:
+    x = sample(4)
+    last = x.to(memory_format=torch.channels_last)
+    for mode in ("nearest", "bilinear", "bicubic"):
+        for factor in (0.6, 2.5):
+            result = myops.interpolate(last, scale_factor=factor, mode=mode)
+            assert result.is_contiguous(memory_format=torch.channels_last)
+            expected = F.interpolate(x, scale_factor=factor, mode=mode)
+            assert_like_torch(result, expected, mode)
+
+
+def test_a_factor_of_one_changes_nothing() -> None:
+    for mode, rank, align_corners in LIST_OF_MODES:
+        x = sample(rank)
+        result = myops.interpolate(x, scale_factor=1, mode=mode, align_corners=align_corners)
+        torch.testing.assert_close(result, x, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "size and scale_factor: got 0 of them, expected exactly one"),
+        ({"size": 4, "scale_factor": 2}, "size and scale_factor: got 2 of them"),
+        ({"size": 4, "mode": "cubic"}, "mode: got 'cubic', expected one of"),
+        ({"size": 4, "mode": "trilinear"}, 'input: got rank 4, expected 5 for "trilinear"'),
+        ({"size": 4, "align_corners": True}, "align_corners: got True, expected None"),
+        ({"size": (4, 4, 4)}, "size: got 3 entries, expected 2"),
+        ({"size": torch.ones(3, dtype=torch.int64)}, "size: got a tensor of shape (3,)"),
+        ({"size": 4, "antialias": True}, "antialias: got True"),
+        ({"size": 4, "recompute_scale_factor": True}, "recompute_scale_factor: got True"),
+        ({"size": 0}, "sizes: got 0 on axis 2, expected at least 1"),
+        ({"scale_factor": -1.0}, "scales: got -1 on axis 2, expected a finite number above 0"),
+        ({"scale_factor": float("inf")}, "scales: got inf"),
+        ({"scale_factor": torch.tensor(float("nan"))}, "scales: got nan"),
+    ],
+)
+def test_refusals(options: dict[str, Any], text: str) -> None:
+    with pytest.raises((ValueError, RuntimeError)) as info:
+        myops.interpolate(sample(4), **options)
+    assert text in str(info.value)
+
+
+class Upscale(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 3, 3, padding=1)
+
+    @staticmethod
+    def upscale(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return myops.interpolate(x, scale_factor=factor, mode="bicubic")
+
+    def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return self.conv(self.upscale(x, factor))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(dynamic: bool) -> None:
+    torch._dynamo.reset()
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return myops.interpolate(x, scale_factor=7 / 3, mode="bicubic").relu()
+
+    compiled = torch.compile(model, fullgraph=True, dynamic=dynamic)
+    for lengths in ((2, 3, 13, 10), (1, 3, 27, 12)):
+        x = torch.randn(lengths, requires_grad=True)
+        result = compiled(x)
+        torch.testing.assert_close(result, model(x), rtol=1e-6, atol=1e-6)
+        gradient = torch.autograd.grad(result.sum(), x)
+        torch.testing.assert_close(gradient, torch.autograd.grad(model(x).sum(), x))
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_compile_with_a_tensor_factor(backend: str) -> None:
+    torch._dynamo.reset()
+    # Inductor of torch 2.13 misjudges the strides of a convolution over any run-time size.
+    model = Upscale() if backend == "aot_eager" else Upscale.upscale
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    for factor in (2.0, 3.0, 2.5):
+        x = sample(4)
+        given = torch.tensor(factor)
+        torch.testing.assert_close(compiled(x, given), model(x, given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_plain_torch_onnx_export_keeps_the_factor(tmp_path: Any, exporter: str) -> None:
+    model, x = Upscale().eval(), sample(4)
+    file = str(tmp_path / "model.onnx")
+    names = {"input_names": ["x", "factor"], "output_names": ["y"]}
+    torch.onnx.export(
+        model,
+        (x, torch.tensor([2.0, 2.0])),
+        file,
+        dynamo=exporter == "dynamo",
+        verbose=False,
+        **names,
+    )
+    exported = onnx.load(file)
+    assert [item.name for item in exported.graph.input] == ["x", "factor"]
+    assert ("myops", "Resize") in {(node.domain, node.op_type) for node in exported.graph.node}
+    session = myops.ort.session(file)
+    for factor in ([2.0, 2.0], [3.0, 1.5], [7 / 3, 0.6]):
+        given = torch.tensor(factor)
+        (result,) = session.run(None, {"x": x.numpy(), "factor": given.numpy()})
+        torch.testing.assert_close(
+            torch.from_numpy(result), model(x, given).detach(), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_new_interpolate_as_the_tutorial_writes_it(tmp_path: Any, exporter: str) -> None:
+    from myops import NewInterpolate
+
+    class StrangeSuperResolutionNet(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1 = torch.nn.Conv2d(3, 64, kernel_size=9, padding=4)
+
+        def forward(self, x: torch.Tensor, upscale_factor: torch.Tensor) -> torch.Tensor:
+            x = NewInterpolate.apply(x, upscale_factor)
+            return self.conv1(x)
+
+    model, x = StrangeSuperResolutionNet(), torch.randn(1, 3, 20, 16)
+    factor = torch.tensor([1, 1, 3, 3], dtype=torch.float)
+    file = str(tmp_path / "srcnn3.onnx")
+    with torch.no_grad():
+        torch.onnx.export(
+            model,
+            (x, factor),
+            file,
+            opset_version=18 if exporter == "dynamo" else 11,
+            input_names=["input", "factor"],
+            output_names=["output"],
+            dynamo=exporter == "dynamo",
+        )
+    session = myops.ort.session(file)
+    four = torch.tensor([1.0, 1.0, 4.0, 4.0])
+    (result,) = session.run(None, {"input": x.numpy(), "factor": four.numpy()})
+    assert result.shape == (1, 64, 80, 64)
+    torch.testing.assert_close(
+        torch.from_numpy(result), model(x, four).detach(), rtol=1e-4, atol=1e-4
+    )
