@@ -1,24 +1,26 @@
 """Resize in standard ONNX operators: which form, and the operator Resize itself.
 
-`standard` chooses the operator Resize wherever the Resize of the asked opset, as ONNX Runtime
-computes it, does what our kernel does. Where it does not, the same result is written with
-Gather, Mul and Add (`_resize_taps`); where that is impossible too, it refuses.
+`standard` takes the operator Resize wherever the Resize of the asked opset, as ONNX Runtime
+computes it, does what our kernel does, and otherwise writes the same result with Gather, Mul, Add
+and MatMul (`_resize_taps`).
 
-What decides, by opset of the operator:
-    19+     everything
-    18      no half_pixel_symmetric (with `sizes` it is half_pixel)
-    13-17   no antialias, no keep_aspect_ratio_policy; roi, scales, sizes for every axis
-    11-12   roi and scales must be there, empty where they have no meaning
-    10      no sizes, no cubic; coordinates asymmetric; nearest rounds down when it grows and up
-            when it shrinks
+What the operator cannot do, by opset:
+    18      half_pixel_symmetric (linear and cubic with `sizes`: it is half_pixel)
+    13-17   antialias, keep_aspect_ratio_policy; roi, scales and sizes are for all axes
+    11-12   the same; roi and scales must be there, empty where they have no meaning
+    10      sizes, cubic; coordinates are asymmetric; nearest rounds down on an axis that grows and
+            up on one that shrinks
     9       Upsample: as 10, and factors below 1 are illegal
-and in ONNX Runtime's CPU kernel: no float64 or bfloat16; uint8 is truncated; linear needs rank
-2 to 5 with at most the last 2 (rank 4) or 3 (rank 5) axes resized, cubic rank 2 or 4.
+and in ONNX Runtime's CPU kernel: float64 and bfloat16; uint8 without truncation; linear but for
+rank 2 to 5 with at most the last 2 (rank 4) or 3 (rank 5) axes resized, cubic but for the last 2
+axes of rank 2 or 4; tf_crop_and_resize on an axis whose length stays the same.
 
-How exact: sizes always agree. "nearest" picks the same elements. float32, float16 and bfloat16 in
-the other modes agree within some 1e-6 of the largest element, float64 to its own precision (1e-6
-with antialias, where it goes through float32), uint8 within one step. With
-"tf_crop_and_resize", ONNX Runtime's Resize copies an axis of unchanged length, whatever the roi.
+How exact: lengths always agree, "nearest" picks the same elements. float32, float16 and bfloat16
+in the other modes agree within some 1e-6 of the largest element, or one last digit of their own;
+float64 within 1e-12; uint8 within one step. Two reservations, where lengths or scales are only
+known at run time: when no length changes though a scale is not 1 (5 * 1.1 is 5), ONNX Runtime
+copies in "cubic" and, but for `interpolate`, in the other modes; and before release 1.26 it splits
+the ties of round_prefer_floor and round_prefer_ceil at random, but for `interpolate`.
 """
 
 from __future__ import annotations
@@ -29,16 +31,8 @@ import numpy as np
 
 from myops.onnx import arrays
 from myops.onnx.arrays import Array, concat, constant, where
-from myops.ops._resize_taps import (
-    Axes,
-    axes_of,
-    from_real,
-    listed_axes,
-    nearest_index,
-    resize_by_taps,
-    small_picture,
-    to_real,
-)
+from myops.ops._resize_axes import Axes, axes_of, listed_axes, nearest_index, small_picture
+from myops.ops._resize_taps import from_real, resize_by_taps, to_real
 
 _LONGEST = 1 << 16  # output indices that are compared where a length is unknown
 
@@ -48,29 +42,21 @@ def standard(g: Any) -> list[str]:
     if g.opset < 9:
         g.refuse("there is no Resize, and no Upsample with computed factors", "Use opset 11 or up.")
     obstacle = _obstacle(g)
-    if not obstacle and not _prefers_taps(g):
-        return [_resize(g)]
-    taps_obstacle = _taps_obstacle(g)
-    if not taps_obstacle:
+    if obstacle and g.shape("X") is None:
+        g.refuse(
+            f"{obstacle}, and the rank of X, which other operators need, is unknown",
+            "Use opset 19 or up, or keep the value_info of the model.",
+        )
+    if obstacle or _prefers_taps(g):
         return [resize_by_taps(g)]
-    if not obstacle:
-        return [_resize(g)]
-    g.refuse(f"{obstacle}, and {taps_obstacle}", "Use opset 18 or up, or target=\"myops\".")
-
-
-def _taps_obstacle(g: Any) -> str:
-    if g.shape("X") is None:
-        return "the rank of X, which Gather needs, is unknown"
-    if _antialias(g):
-        return "antialiasing has no form without it"
-    return ""
+    return [_resize(g)]
 
 
 def _antialias(g: Any) -> bool:
     """Whether antialiasing makes a difference: "linear" without shrinking is what it always is."""
     if not g.attribute("antialias"):
         return False
-    if g.attribute("mode") != "linear" or g.shape("X") is None:
+    if g.attribute("mode") != "linear" or g.shape("X") is None or _torch_windows(g):
         return True
     axes = axes_of(g, list(range(len(listed_axes(g)))))
     if axes.scale is not None:
@@ -81,15 +67,25 @@ def _antialias(g: Any) -> bool:
     return not grows
 
 
+def _torch_windows(g: Any) -> bool:
+    """torch's windows with align_corners lie elsewhere than the operator's."""
+    kind = g.attribute("coordinate_transformation_mode")
+    return bool(g.attribute("torch_arithmetic") and kind == "align_corners")
+
+
 def _obstacle(g: Any) -> str:
     """Why the operator of this opset would give another result; "" when it would not."""
     mode, kind = g.attribute("mode"), g.attribute("coordinate_transformation_mode")
     policy = g.attribute("keep_aspect_ratio_policy")
     aspect = bool(g.input("sizes")) and policy != "stretch"
-    if g.opset < 19 and kind == "half_pixel_symmetric" and (g.input("scales") or aspect):
+    # In the smooth modes it is half_pixel when sizes are given, but for a last digit.
+    differs = bool(g.input("scales")) or aspect or mode == "nearest"
+    if g.opset < 19 and kind == "half_pixel_symmetric" and differs:
         return "half_pixel_symmetric is new in opset 19"
     if g.opset < 18 and _antialias(g):
         return "antialias is new in opset 18"
+    if g.attribute("antialias") and _torch_windows(g):
+        return "torch's antialiasing with align_corners has other windows"
     if g.opset < 18 and aspect:
         return "keep_aspect_ratio_policy is new in opset 18"
     if g.shape("X") is None and (g.opset < 18 or min(g.attribute("axes"), default=0) < 0):
@@ -180,14 +176,20 @@ class _AsOperator:
 
 
 def _prefers_taps(g: Any) -> bool:
-    """Whether ONNX Runtime's kernel would refuse what the operator allows, or lose digits."""
-    if g.dtype("X") == np.float64:
-        return True
+    """Whether ONNX Runtime's kernel would refuse what the operator allows, or do otherwise."""
     shape, mode = g.shape("X"), g.attribute("mode")
-    if shape is None or mode == "nearest":
+    if shape is None:
         return False
+    axes = axes_of(g, list(range(len(listed_axes(g)))))
+    crops = g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize"
+    same = axes.output.equals(axes.input).value
+    if crops and (same is None or bool(same.any())):
+        return True
+    scaled = axes.scale is not None and not _all(axes.scale, lambda scale: scale == 1)
+    if g.dtype("X") == np.float64 or (scaled and same is not None and bool(same.all())):
+        return True
     rank, changed = len(shape), {axis for axis in listed_axes(g) if not _is_kept(g, axis)}
-    if mode == "linear" and rank in (2, 3):
+    if mode == "nearest" or (mode == "linear" and rank in (2, 3)):
         return False
     if rank == 5 and mode == "linear":
         return not changed <= {2, 3, 4}

@@ -1,227 +1,21 @@
-"""Resize written from first principles: Gather along each axis, weights, sums.
+"""Resize without the operator Resize: elements by Gather, weighted sums by Mul, Add and MatMul.
 
-Used where the operator Resize of the asked opset, or ONNX Runtime's kernel for it, does something
-else than our kernel. The formulas are those of csrc/ops/resize (geometry, coordinates, taps), in
-the same precision. `Axes` also serves the other way, the operator Resize.
+The formulas are those of csrc/ops/resize/taps.cpp, in the same precision.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from myops.onnx import arrays
 from myops.onnx.arrays import Array, constant, where
-
-_SMALL_PICTURE = 128  # rows and columns; torch has another nearest kernel up to here
-
-
-@dataclass
-class Axes:
-    """Some of the axes that a call resizes; each entry is a list with one number an axis."""
-
-    input: Array  # int64 lengths
-    output: Array
-    scale: Array | None  # as the kernel uses it, float64; None: the ratio of the lengths
-
-
-def listed_axes(g: Any) -> list[int]:
-    """The axes that scales, sizes and roi list, none of them negative."""
-    shape = g.shape("X")
-    given = g.attribute("axes")
-    if given and min(given) >= 0:
-        return list(given)
-    if shape is None:
-        g.refuse("the rank of X is unknown", "Keep the model's value_info.")
-    return [axis % len(shape) for axis in given] or list(range(len(shape)))
-
-
-def axes_of(g: Any, places: list[int]) -> Axes:
-    """Lengths and scales of the listed axes at `places`."""
-    listed = listed_axes(g)
-    torch = g.attribute("torch_arithmetic")
-    narrow = np.float64 if torch else np.float32
-    length = arrays.shape(g, "X", [listed[place] for place in places])
-    wide = length.cast(narrow)
-    if g.input("scales"):
-        scale = arrays.numbers(g, "scales", np.float64).take(places).cast(narrow)
-        return Axes(length, (wide * scale).floor().cast(np.int64), scale.cast(np.float64))
-    if g.attribute("keep_aspect_ratio_policy") == "stretch":
-        return Axes(length, arrays.numbers(g, "sizes", np.int64).take(places), None)
-    scale = _common_scale(g, narrow)
-    rounded = ((wide * scale).cast(np.float64) + 0.5).floor().cast(np.int64)
-    return Axes(length, rounded, scale.cast(np.float64) + constant(g, [0] * len(places), "float64"))
-
-
-def _common_scale(g: Any, dtype: Any) -> Array:
-    """The one scale that keeps the aspect ratio."""
-    listed = listed_axes(g)
-    ratios = arrays.numbers(g, "sizes", dtype) / arrays.shape(g, "X", listed).cast(dtype)
-    chosen = ratios.take([0])
-    for place in range(1, len(listed)):
-        ratio = ratios.take([place])
-        larger = g.attribute("keep_aspect_ratio_policy") == "not_smaller"
-        chosen = chosen.at_least(ratio) if larger else chosen.at_most(ratio)
-    return chosen
-
-
-class Map:
-    """From output index to input coordinate along one axis, in `real` precision."""
-
-    def __init__(self, g: Any, axis: Axes, roi: Array | None, real: Any, torch: bool) -> None:
-        self.kind = g.attribute("coordinate_transformation_mode")
-        self.real, self.torch, self.roi = real, torch, roi
-        self.input, self.output = axis.input.cast(real), axis.output.cast(real)
-        if axis.scale is None:
-            self.scale, self.step = self.output / self.input, self.input / self.output
-        else:
-            self.scale = axis.scale.cast(real)
-            self.step = (constant(g, [1.0], np.float64) / axis.scale).cast(real)
-        if torch and self.kind == "align_corners":
-            last = (self.input - 1) / (self.output - 1)
-            self.step = where(self.output > 1, last, constant(g, [0], real))
-
-    def __call__(self, x: Array) -> Array:
-        zero = constant(x.g, [0], self.real)
-        alone = self.output < 2
-        if self.kind == "half_pixel":
-            return self._half_pixel(x)
-        if self.kind == "half_pixel_symmetric":
-            offset = self.input / 2 * (1 - self.output / (self.scale * self.input))
-            if self.torch:
-                return offset + self._half_pixel(x)
-            wide = offset.cast(np.float64)
-            wide = wide + (x.cast(np.float64) + 0.5) / self.scale.cast(np.float64) - 0.5
-            return wide.cast(self.real)
-        if self.kind == "pytorch_half_pixel":
-            return where(alone, zero, self._half_pixel(x))
-        if self.kind == "align_corners":
-            if self.torch:
-                return self.step * x
-            return where(alone, zero, x * (self.input - 1) / (self.output - 1))
-        if self.kind == "asymmetric":
-            return self.step * x if self.torch else x / self.scale
-        assert self.roi is not None
-        start, end = self.roi.take([0]), self.roi.take([1])
-        last = self.input - 1
-        spread = start * last + x * (end - start) * last / (self.output - 1)
-        return where(alone, (start + end) * 0.5 * last, spread)
-
-    def _half_pixel(self, x: Array) -> Array:
-        if not self.torch:
-            return (x + 0.5) / self.scale - 0.5
-        # A fused multiply-add: the product of two float32 is exact in float64.
-        product = self.step.cast(np.float64) * (x.cast(np.float64) + 0.5)
-        return (product - 0.5).cast(self.real)
-
-
-def nearest_index(
-    g: Any, axis: Axes, real: Any, small: Array | None, roi: Array | None, tie: float = 1e-6
-) -> Array:
-    """The input index of every output index; it may lie outside the input.
-
-    What is `tie` from the middle of two elements counts as the middle.
-    """
-    torch = g.attribute("torch_arithmetic")
-    kind, rounding = g.attribute("coordinate_transformation_mode"), g.attribute("nearest_mode")
-    index = arrays.arange(axis.output)
-    pair = (kind, rounding)
-    if torch and pair in (("asymmetric", "floor"), ("half_pixel", "round_prefer_ceil")):
-        return _torch_nearest(g, axis, real, small, index)
-    x = Map(g, axis, roi, real, torch)(index.cast(real))
-    low = x.floor()
-    rest = x - low
-    if rounding == "floor":
-        return low.cast(np.int64)
-    if rounding == "ceil":
-        return where(rest > 0, low + 1, low).cast(np.int64)
-    if rounding == "round_prefer_floor":
-        return where(rest - 0.5 > tie, low + 1, low).cast(np.int64)
-    return where(rest - 0.5 < -tie, low, low + 1).cast(np.int64)
-
-
-def _torch_nearest(g: Any, axis: Axes, real: Any, small: Array | None, index: Array) -> Array:
-    """torch's nearest and nearest-exact, each of which has two kernels; both round to float32."""
-    exact = g.attribute("coordinate_transformation_mode") == "half_pixel"
-    wide, half = index.cast(np.float64), index.cast(np.float64) + 0.5
-    position = Map(g, axis, None, real, True)(index.cast(real))
-    if exact:
-        position = position.at_least(0).cast(np.float64) + 0.5
-    usual = position.cast(np.float32).floor().cast(np.int64)
-    if small is None:
-        return usual
-    step = Map(g, axis, None, np.float32, True).step
-    if exact:
-        return where(small, (half * step.cast(np.float64)).cast(np.float32).floor().cast(np.int64),
-                     usual)  # fmt: skip
-    picked = (index.cast(np.float32) * step).floor().cast(np.int64)
-    halved = (wide * 0.5).floor().cast(np.int64)
-    picked = where(axis.output.equals(axis.input * 2), halved, picked)
-    picked = where(axis.output.equals(axis.input), index, picked)
-    return where(small, picked, usual)
-
-
-def small_picture(g: Any) -> Array | None:
-    """Whether torch's kernel for small pictures is in charge; None: certainly not."""
-    shape = g.shape("X")
-    if shape is None or len(shape) != 4:
-        return None
-    listed = listed_axes(g)
-    ends = [
-        axes_of(g, [listed.index(axis)]).output
-        if axis in listed
-        else arrays.shape(g, "X", [axis])
-        for axis in (2, 3)
-    ]
-    small = ends[0] + ends[1] < _SMALL_PICTURE + 1
-    return None if small.value is not None and not small.value.all() else small
-
-
-def _cubic_weights(t: Array, a: float) -> list[Array]:
-    def near(x: Array) -> Array:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Array) -> Array:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
-
-
-def _taps(g: Any, x: Array, last: Array, real: Any) -> list[tuple[Array, Array]]:
-    """(index, weight) pairs whose weighted sum is the output at coordinate x."""
-    if g.attribute("mode") == "linear":
-        inside = x.at_least(0).at_most(last.cast(real))
-        left = inside.floor()
-        # On the last element both taps are that element; 1 and 0 would make NaN of infinity.
-        right_weight = where(left < last.cast(real), inside - left, constant(g, [0.5], real))
-        place = left.cast(np.int64)
-        return [(place, 1 - right_weight), ((place + 1).at_most(last), right_weight)]
-    left = x.floor()
-    weights = _cubic_weights(x - left, real(g.attribute("cubic_coeff_a")))
-    places = [left.cast(np.int64) + (k - 1) for k in range(4)]
-    if g.attribute("exclude_outside"):
-        kept = [where((p < 0).either(p > last), w * 0, w)
-                for p, w in zip(places, weights, strict=True)]  # fmt: skip
-        total = kept[0] + kept[1] + kept[2] + kept[3]
-        total = where((total * total).floor().cast(np.int64).equals(0), total * 0 + 1, total)
-        weights = [w / total for w in kept]
-    inside_places = [p.at_least(0).at_most(last) for p in places]
-    return list(zip(inside_places, weights, strict=True))
-
-
-def _resample(g: Any, y: str, axis: int, rank: int, taps: list[tuple[Array, Array]]) -> str:
-    total = ""
-    column = [-1] + [1] * (rank - 1 - axis)
-    for index, weight in taps:
-        term = g.op("Mul", g.op("Gather", y, index.name, axis=axis), weight.reshape(column).name)
-        total = g.op("Add", total, term) if total else term
-    return total
+from myops.ops._resize_axes import Axes, Map, axes_of, listed_axes, nearest_index, small_picture
 
 
 def resize_by_taps(g: Any) -> str:
-    """Emits the whole resize of X without the operator Resize; returns the output's name.
+    """Emits the whole resize of X; returns the output's name.
 
     Nearest moves elements of any dtype as they are. Linear and cubic compute in float64 for
     float64 data, else in float32, and round once at the end.
@@ -229,40 +23,36 @@ def resize_by_taps(g: Any) -> str:
     dtype = g.dtype("X")
     real = np.float64 if dtype == np.float64 else np.float32
     nearest = g.attribute("mode") == "nearest"
-    rank = len(g.shape("X"))
-    listed = listed_axes(g)
     # ONNX Runtime moves no bfloat16; float32 holds it exactly.
     moved = np.dtype(real) if not nearest or dtype.name == "bfloat16" else dtype
     y = to_real(g, g.input("X"), dtype, moved)
-    small = small_picture(g)
+    rank, listed, small = len(g.shape("X")), listed_axes(g), small_picture(g)
     outside: list[tuple[int, Array]] = []
     for place in sorted(range(len(listed)), key=lambda p: listed[p], reverse=True):
-        axis = axes_of(g, [place])
+        axis, number = axes_of(g, [place]), listed[place]
         if _is_identity(g, axis):
             continue
         roi = None
         last = axis.input - 1
         if g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
             roi = arrays.numbers(g, "roi", real).take([place, place + len(listed)])
-        elif g.attribute("torch_arithmetic") and g.attribute("mode") == "linear":
-            same = axis.output.equals(axis.input)  # torch copies the axis, whatever the scale
-            if axis.scale is not None:
-                axis.scale = where(same, constant(g, [1.0], np.float64), axis.scale)
+        elif axis.scale is not None and _copies_unchanged(g):
+            same = axis.output.equals(axis.input)
+            axis.scale = where(same, constant(g, [1.0], np.float64), axis.scale)
+        x = Map(g, axis, roi, real, g.attribute("torch_arithmetic"))
+        coordinates = x(arrays.arange(axis.output).cast(real))
         if nearest:
             index = nearest_index(g, axis, real, small, roi).at_least(0).at_most(last)
-            y = g.op("Gather", y, index.name, axis=listed[place])
-        if roi is not None or not nearest:
-            x = Map(g, axis, roi, real, g.attribute("torch_arithmetic"))(
-                arrays.arange(axis.output).cast(real)
-            )
-            if not nearest:
-                y = _resample(g, y, listed[place], rank, _taps(g, x, last, real))
-            if roi is not None:
-                outside.append((listed[place], (x < 0).either(x > last.cast(real))))
-    for axis_number, mask in outside:
-        value = constant(g, g.attribute("extrapolation_value"), np.float64)
-        shaped = mask.reshape([-1] + [1] * (rank - 1 - axis_number))
-        y = g.op("Where", shaped.name, g.constant(_element(value.value, moved)), y)
+            y = g.op("Gather", y, index.name, axis=number)
+        elif g.attribute("antialias"):
+            y = _filtered(g, y, number, rank, _windows(g, axis, x, coordinates))
+        else:
+            y = _weighted(g, y, number, rank, _taps(g, coordinates, last, real))
+        if roi is not None:
+            outside.append((number, (coordinates < 0).either(coordinates > last.cast(real))))
+    for number, mask in outside:
+        value = _element(g.attribute("extrapolation_value"), moved)
+        y = g.op("Where", mask.reshape(_column(rank, number)).name, g.constant(value), y)
     return from_real(g, y, dtype, moved)
 
 
@@ -276,9 +66,111 @@ def _is_identity(g: Any, axis: Axes) -> bool:
     return same.value is not None and bool(same.value.all())
 
 
-def _element(value: Any, dtype: np.dtype) -> np.ndarray:
+def _copies_unchanged(g: Any) -> bool:
+    """torch copies an axis of unchanged length in these modes, whatever the scale."""
+    smooth = g.attribute("mode") == "linear" or g.attribute("antialias")
+    return bool(g.attribute("torch_arithmetic") and smooth)
+
+
+def _column(rank: int, axis: int) -> list[int]:
+    """The shape that lays a list along an axis."""
+    return [-1] + [1] * (rank - 1 - axis)
+
+
+def _cubic_near(x: Array, a: Any) -> Array:
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _cubic_far(x: Array, a: Any) -> Array:
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def _taps(g: Any, x: Array, last: Array, real: Any) -> list[tuple[Array, Array]]:
+    """(index, weight) pairs whose weighted sum is the output at coordinate x."""
+    if g.attribute("mode") == "linear":
+        inside = x.at_least(0).at_most(last.cast(real))
+        left = inside.floor()
+        # On the last element both taps are that element; 1 and 0 would make NaN of infinity.
+        right_weight = where(left < last.cast(real), inside - left, constant(g, [0.5], real))
+        place = left.cast(np.int64)
+        return [(place, 1 - right_weight), ((place + 1).at_most(last), right_weight)]
+    left = x.floor().at_most(last.cast(real))
+    t = (x - left).at_least(0).at_most(1)
+    a = real(g.attribute("cubic_coeff_a"))
+    weights = [_cubic_far(t + 1, a), _cubic_near(t, a), _cubic_near(1 - t, a), _cubic_far(2 - t, a)]
+    places = [left.cast(np.int64) + (k - 1) for k in range(4)]
+    if g.attribute("exclude_outside"):
+        weights = [
+            where((p < 0).either(p > last), w * 0, w) for p, w in zip(places, weights, strict=True)
+        ]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        total = where((total < 0).either(total > 0), total, constant(g, [1], real))
+        weights = [w / total for w in weights]
+    return [(p.at_least(0).at_most(last), w) for p, w in zip(places, weights, strict=True)]
+
+
+def _weighted(g: Any, y: str, axis: int, rank: int, taps: list[tuple[Array, Array]]) -> str:
+    total = ""
+    for index, weight in taps:
+        column = weight.reshape(_column(rank, axis))
+        term = g.op("Mul", g.op("Gather", y, index.name, axis=axis), column.name)
+        total = g.op("Add", total, term) if total else term
+    return total
+
+
+def _windows(g: Any, axis: Axes, x: Map, coordinates: Array) -> tuple[Array, Array]:
+    """Antialiasing: the weights [output, element] and the index of each of these elements.
+
+    The filter is stretched by 1 / scale where that makes it wider. What falls outside is left
+    out, or given to the edge; either way the weights of an output add up to 1.
+    """
+    torch, linear = g.attribute("torch_arithmetic"), g.attribute("mode") == "linear"
+    steps = g.attribute("coordinate_transformation_mode") in ("half_pixel", "align_corners")
+    index = arrays.arange(axis.output).cast(np.float64)
+    center = coordinates + 0.5
+    if torch and steps:
+        center = (x.step.cast(np.float64) * (index + 0.5)).cast(x.real)
+    stretch = (x.step if torch else 1 / x.scale).at_least(1)
+    reach = stretch * (1 if linear else 2)
+    begin = (center - reach).cast(np.float64) + 0.5
+    pad = constant(g, [0], np.int64)
+    if not g.attribute("exclude_outside"):
+        pad = (reach + 2).floor().cast(np.int64)
+    element = arrays.arange(axis.input + pad * 2) - pad
+    places = element.at_least(0).at_most(axis.input - 1)
+    offset = element.cast(np.float64).reshape([1, -1]) - center.cast(np.float64).reshape([-1, 1])
+    distance = ((offset + 0.5) * (1 / stretch).cast(np.float64)).cast(x.real).absolute()
+    if linear:
+        weights = (1 - distance).at_least(0)
+    else:
+        a = x.real(g.attribute("cubic_coeff_a"))
+        far = where(distance < 2, _cubic_far(distance, a), constant(g, [0], x.real))
+        weights = where(distance < 1, _cubic_near(distance, a), far)
+    total = weights.sum_rows()
+    # Rounding can push the last window just outside: then the edge is taken.
+    edge = begin.floor().cast(np.int64).at_least(0).at_most(axis.input - 1).reshape([-1, 1])
+    alone = where(element.reshape([1, -1]).equals(edge), constant(g, [1], x.real), 0)
+    some = (total < 0).either(total > 0)
+    return where(some, weights / where(some, total, constant(g, [1], x.real)), alone), places
+
+
+def _filtered(g: Any, y: str, axis: int, rank: int, windows: tuple[Array, Array]) -> str:
+    """The matrix of weights times the elements along an axis."""
+    weights, places = windows
+    if not g.attribute("exclude_outside"):
+        y = g.op("Gather", y, places.name, axis=axis)
+    if rank == 1:
+        return g.op("MatMul", weights.name, y)
+    order = [number for number in range(rank) if number != axis]
+    order.insert(rank - 2, axis)  # MatMul sums over the last axis but one of its second factor
+    y = g.op("Transpose", y, perm=order)
+    y = g.op("MatMul", weights.name, y)
+    return g.op("Transpose", y, perm=[order.index(number) for number in range(rank)])
+
+
+def _element(value: float, dtype: np.dtype) -> np.ndarray:
     if dtype == np.uint8:
-        value = np.clip(np.rint(value), 0, 255)
+        value = float(np.clip(np.rint(value), 0, 255))
     return np.asarray(value).astype(dtype)
 
 

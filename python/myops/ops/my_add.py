@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from onnx import TensorProto, helper
 from torch import Tensor
 
 from myops._torch import TorchOp, define
@@ -38,6 +39,22 @@ def my_add(a: Tensor, b: Tensor) -> Tensor:
         return torch.ops.myops.my_add(a, b)
     else:
         return _my_add(a, b)
+
+
+def standard(g: Any) -> list[str]:
+    """The op in standard ONNX nodes: Mul and Add.
+
+    Half floats pass through float32, as in the kernel: one rounding, and ONNX Runtime has no
+    arithmetic on bfloat16 on a CPU.
+    """
+    dtype = g.dtype("a")
+    a, b = g.input("a"), g.input("b")
+    half = dtype.itemsize == 2
+    if half:
+        a, b = (g.op("Cast", item, to=TensorProto.FLOAT) for item in (a, b))
+    two = g.constant(np.array(2, np.float32 if half else dtype))
+    result = g.op("Add", g.op("Mul", a, two), b)
+    return [g.op("Cast", result, to=helper.np_dtype_to_tensor_dtype(dtype)) if half else result]
 
 
 def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:

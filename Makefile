@@ -1,0 +1,62 @@
+# Everything starts here. Each target sets up what it needs on a fresh machine: python3 with venv,
+# a C++17 compiler and a package index are enough.
+#
+#   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
+#   make test          all tests
+#   make lint          exactly what CI checks: ruff, mypy, clang-format
+#   make format        rewrite the code the way `make lint` wants it
+#   make build         rebuild the three libraries in place after a change in csrc/
+#   make test-native   C++ tests without Python, through CMake
+#   make wheel         a wheel in dist/
+#   make clean         remove what was built
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST_FLAGS ?=
+SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.h')
+
+.PHONY: demo test lint format build test-native wheel clean
+
+$(READY): pyproject.toml constraints.txt setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools wheel ninja pybind11 numpy
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[test,lint]"
+	touch $@
+
+# Editable installs do not notice changes in C++; this does, and only compiles what changed.
+build: $(READY)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+demo: build
+	$(BIN)/python examples/super_resolution/demo.py
+
+# The official header of ONNX Runtime is fetched to check our declaration of its ABI against it;
+# without it that one test is skipped.
+test: build test-native
+	-bash scripts/fetch_ort_header.sh
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+test-native: $(READY)
+	$(BIN)/cmake -S . -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
+	$(BIN)/cmake --build build/native
+	$(BIN)/ctest --test-dir build/native --output-on-failure
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(SOURCES)
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(SOURCES)
+
+wheel: $(READY)
+	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+	find python -name '*.so' -delete

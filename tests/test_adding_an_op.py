@@ -1,0 +1,37 @@
+"""Adding an op edits no existing file: three new files in a copy of the tree, and it runs
+everywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NEW = ROOT / "tests" / "data" / "new_op"
+
+
+def test_a_fourth_op_runs_in_all_runtimes(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("csrc", "cmake", "python", "tests"):
+        ignored = shutil.ignore_patterns("*.so", "*.dylib", "__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, tree / name, ignore=ignored)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+
+    room = tree / "csrc" / "ops" / "scaled_tanh"
+    room.mkdir()
+    shutil.copy(NEW / "scaled_tanh.cpp", room)
+    shutil.copy(NEW / "scaled_tanh.py", tree / "python" / "myops" / "ops")
+    shutil.copy(NEW / "test_scaled_tanh.py", tree / "tests" / "ops")
+
+    environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    build = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0",
+           "tests/ops/test_scaled_tanh.py"]  # fmt: skip
+    for command in (build, run):
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]

@@ -1,0 +1,141 @@
+"""One description, many faces: torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and
+documentation say the same, and the folders keep their promises."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import myops
+import myops.onnx
+import onnx
+import pytest
+import torch
+from myops import _description
+from myops._description import OpInfo
+
+ROOT = Path(__file__).parents[1]
+OPS = list(_description.OPS.values())
+NODES = _description.onnx_ops()
+ATTRIBUTE_KINDS = {
+    "bool": (onnx.defs.OpSchema.AttrType.INT, "bool"),
+    "int": (onnx.defs.OpSchema.AttrType.INT, "int"),
+    "float": (onnx.defs.OpSchema.AttrType.FLOAT, "float"),
+    "string": (onnx.defs.OpSchema.AttrType.STRING, "str"),
+    "ints": (onnx.defs.OpSchema.AttrType.INTS, "List[int]"),
+    "floats": (onnx.defs.OpSchema.AttrType.FLOATS, "List[float]"),
+}
+
+
+def named(ops: list[OpInfo]) -> list[object]:
+    return [pytest.param(info, id=info.name) for info in ops]
+
+
+@pytest.mark.parametrize("info", named(OPS))
+def test_torch_schema(info: OpInfo) -> None:
+    myops.ops.modules()
+    packet = getattr(torch.ops.myops, info.name)
+    assert packet.overloads() == ["default", *(["values"] if info.has_values else [])]
+    for overload in packet.overloads():
+        arguments = getattr(packet, overload)._schema.arguments
+        inputs = arguments[: len(info.inputs)]
+        for item, argument in zip(info.inputs, inputs, strict=True):
+            assert argument.name == item.name
+            assert isinstance(argument.type, torch.OptionalType) == item.optional
+        attributes = arguments[len(info.inputs) :]
+        for item, argument in zip(info.attributes, attributes, strict=True):
+            assert argument.name == item.name
+            assert argument.kwarg_only
+            assert str(argument.type) == ATTRIBUTE_KINDS[item.type][1]
+            assert argument.default_value == item.default
+
+
+@pytest.mark.parametrize("info", named(NODES))
+def test_onnx_schema(info: OpInfo) -> None:
+    myops.onnx.register_schemas()
+    schema = onnx.defs.get_schema(info.onnx_type, 1, "myops")
+    assert schema.since_version == info.since_version
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    for item, formal in zip(info.inputs, schema.inputs, strict=True):
+        assert formal.name == item.name
+        assert formal.description == item.doc
+        assert (formal.option == optional) == item.optional
+    assert [item.name for item in schema.outputs] == [item.name for item in info.outputs]
+    assert sorted(schema.attributes) == sorted(item.name for item in info.attributes)
+    for item in info.attributes:
+        attribute = schema.attributes[item.name]
+        assert attribute.type == ATTRIBUTE_KINDS[item.type][0]
+        assert attribute.description == item.doc
+        default = attribute.default_value
+        if default.type:
+            value = onnx.helper.get_attribute_value(default)
+            assert (value.decode() if isinstance(value, bytes) else value) == item.default
+    constraints = {c.type_param_str: sorted(c.allowed_type_strs) for c in schema.type_constraints}
+    names = {"float32": "float", "float64": "double"}
+    for name, dtypes in info.types.items():
+        wanted = sorted(f"tensor({names.get(dtype, dtype)})" for dtype in dtypes)
+        assert constraints[name] == wanted
+
+
+def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
+    info, standard = _description.OPS["resize"], onnx.defs.get_schema("Resize", 19)
+    assert [item.name for item in info.inputs] == [item.name for item in standard.inputs]
+    ours = {item.name: item for item in info.attributes}
+    # The one attribute more says whose rounding is meant, see docs/ops.md.
+    assert set(ours) - set(standard.attributes) == {"torch_arithmetic"}
+    assert set(standard.attributes) <= set(ours)
+    for name, attribute in standard.attributes.items():
+        if attribute.default_value.type:
+            value = onnx.helper.get_attribute_value(attribute.default_value)
+            value = value.decode() if isinstance(value, bytes) else value
+            assert ours[name].default == value
+
+
+@pytest.mark.parametrize("info", named(OPS))
+def test_everything_is_documented(info: OpInfo) -> None:
+    texts = [info.doc, *[item.doc for item in (*info.inputs, *info.outputs, *info.attributes)]]
+    assert all(len(text) > 8 and text.endswith(".") for text in texts), texts
+
+
+def test_public_functions_are_documented() -> None:
+    for module in myops.ops.modules():
+        for name in module.__all__:
+            member = getattr(module, name)
+            assert getattr(myops, name) is member
+            text = inspect.getdoc(member) or ""
+            function = member if inspect.isfunction(member) else member.apply
+            text += inspect.getdoc(function) or ""
+            for heading in ("Args:", "Returns:", "Example:"):
+                assert heading in text, f"{name} has no {heading}"
+            for parameter in inspect.signature(function).parameters:
+                assert re.search(rf"\b{parameter}\b.*:", text), f"{name}: {parameter}"
+
+
+def test_every_room_is_complete() -> None:
+    """An op has a room in C++ and tests; its Python file is found by name."""
+    rooms = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
+    described = {info.name for info in NODES}
+    assert rooms == described
+    for room in rooms:
+        assert (ROOT / "python" / "myops" / "ops" / f"{room}.py").is_file()
+        assert (ROOT / "tests" / "ops" / f"test_{room}.py").is_file()
+
+
+def test_kernels_know_no_runtime() -> None:
+    forbidden = re.compile(r"#include\s*[<\"](torch|ATen|c10|onnxruntime|pybind11|Python)")
+    for folder in ("include", "core", "ops"):
+        for path in (ROOT / "csrc" / folder).rglob("*.[hc]*"):
+            assert not forbidden.search(path.read_text()), path
+
+
+def test_docs_list_every_op() -> None:
+    page = (ROOT / "docs" / "ops.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    for info in NODES:
+        for text in (page, readme):
+            assert f"`myops::{info.onnx_type}`" in text
+        for item in info.attributes:
+            assert f"`{item.name}`" in page, f"docs/ops.md: {info.name}: {item.name}"
+        for dtype in info.types[info.inputs[0].type]:
+            assert dtype in page
