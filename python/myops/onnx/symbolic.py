@@ -13,6 +13,16 @@ from myops._description import OpInfo
 
 _SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f"}
 
+# How symbolic_helper reads a constant of each type.
+_PARSE: dict[str, Any] = {
+    "bool": "b",
+    "int": "i",
+    "float": "f",
+    "string": "s",
+    "ints": "is",
+    "floats": "fs",
+}
+
 
 def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """Adds the op's node to the graph.
@@ -98,10 +108,7 @@ def _scripted(info: OpInfo) -> Any:
     def symbolic(g: Any, *arguments: Any) -> Any:
         attributes = {}
         for item, value in zip(info.attributes, arguments[count:], strict=False):
-            known = symbolic_helper._maybe_get_const(
-                value, {"bool": "b", "int": "i", "float": "f", "string": "s", "ints": "is",
-                        "floats": "fs"}[item.type]
-            )  # fmt: skip
+            known = symbolic_helper._maybe_get_const(value, _PARSE[item.type])
             if isinstance(known, torch._C.Value):
                 raise ValueError(
                     f"{info.name}: {item.name}: got a value that is computed at run time, "

@@ -71,7 +71,7 @@ def _constant(numbers: Sequence[Any], integer: bool) -> Any:
 
     from myops.onnx.symbolic import values_tensor
 
-    op = onnxscript.opset18
+    op: Any = onnxscript.opset18
     if all(isinstance(number, (int, float)) for number in numbers):
         tensor = values_tensor(numbers, integer).numpy()
         return op.Constant(value=onnx_ir.serde.serialize_tensor(onnx_ir.tensor(tensor)))
