@@ -1,0 +1,92 @@
+// The loop structure of one call: which axes are resampled, and what lies between them.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "taps.h"
+
+namespace myops::resize {
+
+// A resampled axis, seen in memory order. The tensor that starts at this axis has taps.input
+// slabs of in_volume elements each before, and taps.output slabs of out_volume elements after.
+template <class Weight>
+struct Level {
+  Taps<Weight> taps;
+  int64_t in_volume = 1;
+  int64_t out_volume = 1;
+  int64_t blocks = 1;  // tensors of the next level in one slab; on the last level its elements
+};
+
+template <class Weight>
+struct Plan {
+  int64_t outer = 1;  // tensors that start at the first resampled axis
+  std::vector<Level<Weight>> levels;
+
+  // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would
+  // starve threads, fewer would repeat too many rows where two pieces meet.
+  int64_t grain() const {
+    constexpr int64_t kElements = 1 << 17;
+    const Level<Weight>& first = levels.front();
+    const int64_t read = first.in_volume * first.taps.input / first.taps.output;
+    return std::max<int64_t>(1, kElements / std::max<int64_t>({read, first.out_volume, 1}));
+  }
+};
+
+// Axes from the slowest to the fastest in memory. channels_last keeps axis 1 innermost, so the
+// taps of rows and columns run over contiguous channels and nothing is transposed.
+inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
+  std::vector<size_t> order;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (!channels_last || axis != 1) order.push_back(axis);
+  }
+  if (channels_last) order.push_back(1);
+  return order;
+}
+
+// The plan of the forward pass, or of its transpose.
+template <class Weight>
+Plan<Weight> make_plan(const Settings& settings, const std::vector<Axis>& axes, bool channels_last,
+                       bool backward) {
+  Plan<Weight> plan;
+  int64_t in_volume = 1, out_volume = 1, blocks = 1;
+  const std::vector<size_t> order = memory_order(axes.size(), channels_last);
+  for (size_t i = order.size(); i-- > 0;) {
+    const Axis& axis = axes[order[i]];
+    if (is_identity(settings, axis)) {
+      blocks *= axis.input;
+      in_volume *= axis.input;
+      out_volume *= axis.input;
+      continue;
+    }
+    Taps<Weight> taps = make_taps<Weight>(settings, axis);
+    if (backward) taps = transpose(taps);
+    const int64_t input = taps.input, output = taps.output;
+    plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks});
+    in_volume *= input;
+    out_volume *= output;
+    blocks = 1;
+  }
+  std::reverse(plan.levels.begin(), plan.levels.end());
+  plan.outer = blocks;
+  return plan;
+}
+
+// Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
+// tensor, in parallel. `body` is made anew for each piece by make_body().
+template <class Weight, class MakeBody>
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan,
+                  const MakeBody& make_body) {
+  const int64_t length = plan.levels.front().taps.output;
+  context.parallel_for(plan.outer * length, plan.grain(), [&](int64_t begin, int64_t end) {
+    auto body = make_body();
+    while (begin < end) {
+      const int64_t tensor = begin / length, at = begin % length;
+      const int64_t count = std::min(length - at, end - begin);
+      body(tensor, at, at + count);
+      begin += count;
+    }
+  });
+}
+
+}  // namespace myops::resize

@@ -1,0 +1,41 @@
+// The one-dimensional heart of Resize: which input elements make an output element of an axis.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "geometry.h"
+
+namespace myops::resize {
+
+// Output o is the sum of weight[k] * input[index[k]] for k in [first[o], first[o + 1]).
+// Indices are inside the input: what lies outside has been moved to the edge or left out.
+// Weight is float, or double for double data; so are all coordinates.
+template <class Weight>
+struct Taps {
+  int64_t input = 0;
+  int64_t output = 0;
+  int64_t width = 0;           // the number of taps if all outputs have as many, else 0
+  int64_t widest = 0;          // the largest number of taps
+  bool has_empty = false;      // some outputs have no taps
+  int64_t span = 1;            // the largest distance of indices in one output, plus 1
+  int64_t low = 0, high = -1;  // the smallest and largest index of all
+  std::vector<int64_t> first;
+  std::vector<int64_t> index;
+  std::vector<Weight> weight;
+
+  int64_t count(int64_t output_index) const {
+    return first[output_index + 1] - first[output_index];
+  }
+};
+
+// An output without taps lies outside the input and gets the extrapolation value.
+template <class Weight>
+Taps<Weight> make_taps(const Settings& settings, const Axis& axis);
+
+// The same linear map turned round: the gradient of the input from that of the output.
+// An element without taps has no influence on any output.
+template <class Weight>
+Taps<Weight> transpose(const Taps<Weight>& taps);
+
+}  // namespace myops::resize
