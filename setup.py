@@ -26,9 +26,8 @@ def sources(folder: str) -> list[str]:
 KERNELS = sources("core") + sources("ops")
 INCLUDE = [str(ROOT / "csrc" / "include")]
 DEPENDS = [str(path) for path in (ROOT / "csrc").rglob("*.h")]
-# Links libstdc++ into the ONNX Runtime library's users' process only as a shared dependency, and
-# keeps every symbol but the entry point out of sight.
-ORT_LINK = [f"-Wl,--version-script={ROOT / 'cmake' / 'ort_exports.map'}"] if LINUX else []
+# Shows the entry point and nothing else; a symbol that is missing fails here, not at a user's.
+ORT_LINK = [f"-Wl,--version-script={ROOT / 'cmake' / 'ort_exports.map'}", "-Wl,-z,defs"]
 
 torch_library = CppExtension(
     "myops.lib.libmyops_torch",
@@ -51,7 +50,7 @@ ort_library = Extension(
     include_dirs=INCLUDE,
     depends=DEPENDS,
     extra_compile_args=COMPILE,
-    extra_link_args=ORT_LINK,
+    extra_link_args=ORT_LINK if LINUX else [],
 )
 
 
@@ -74,6 +73,6 @@ class Build(BuildExtension):
 
 
 setup(
-    ext_modules=[torch_library, numpy_module] + ([ort_library] if ort_library.sources else []),
+    ext_modules=[torch_library, numpy_module, ort_library],
     cmdclass={"build_ext": Build},
 )

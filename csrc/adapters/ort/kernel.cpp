@@ -1,0 +1,132 @@
+// One node of a model: its attributes, read once, and the way from ONNX Runtime's tensors to
+// invoke() and back. A session may run it from several threads at once; nothing here changes.
+#include "status.h"
+#include "typed_op.h"
+
+namespace myops::ort {
+namespace {
+
+struct Kernel {
+  const TypedOp& typed;
+  const Attributes attributes;
+};
+
+class Description {
+ public:
+  Description(const Api& api, const Value* value) : api_(api) {
+    check(api, api.GetTensorTypeAndShape(value, &info_));
+  }
+  ~Description() { api_.ReleaseTensorTypeAndShapeInfo(info_); }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+
+  DType dtype() const {
+    ElementType type;
+    check(api_, api_.GetTensorElementType(info_, &type));
+    return from_element_type(type);
+  }
+
+  Shape shape() const {
+    size_t rank = 0;
+    check(api_, api_.GetDimensionsCount(info_, &rank));
+    Shape dims(rank);
+    check(api_, api_.GetDimensions(info_, dims.data(), rank));
+    return dims;
+  }
+
+ private:
+  const Api& api_;
+  TypeAndShape* info_ = nullptr;
+};
+
+// Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
+void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {
+  const MemoryInfo* memory = nullptr;
+  check(api, api.GetTensorMemoryInfo(value, &memory));
+  DeviceType device;
+  api.MemoryInfoGetDeviceType(memory, &device);
+  MemoryType type;
+  check(api, api.MemoryInfoGetMemType(memory, &type));
+  if (device != DeviceType::Cpu && type == MemoryType::Default) {
+    fail(op.name, op.inputs[input].name, "a tensor on another device", "a tensor on the CPU");
+  }
+}
+
+Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
+  check_on_cpu(op, api, input, value);
+  const Description description(api, value);
+  void* data = nullptr;  // the C API has one accessor for both; inputs are only read
+  check(api, api.GetTensorMutableData(const_cast<Value*>(value), &data));
+  return Tensor(data, description.dtype(), description.shape());
+}
+
+std::vector<Tensor> views(const Op& op, const Api& api, const ComputeContext* context) {
+  size_t count = 0;
+  check(api, api.KernelContext_GetInputCount(context, &count));
+  std::vector<Tensor> inputs(op.inputs.size());
+  for (size_t i = 0; i < inputs.size() && i < count; ++i) {
+    const Value* value = nullptr;
+    check(api, api.KernelContext_GetInput(context, i, &value));
+    if (value != nullptr) inputs[i] = view(op, api, i, value);
+  }
+  return inputs;
+}
+
+class OrtRuntime : public Runtime {
+ public:
+  OrtRuntime(const TypedOp& typed, ComputeContext* context)
+      : typed_(typed), api_(*typed.api), context_(context) {}
+
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout) override {
+    if (dtype != typed_.outputs[output]) {
+      fail(typed_.op->name, typed_.op->outputs[output].name, str("dtype ", dtype_name(dtype)),
+           str(dtype_name(typed_.outputs[output]), ", which the model was loaded with"));
+    }
+    Value* value = nullptr;
+    check(api_, api_.KernelContext_GetOutput(context_, output, shape.data(), shape.size(), &value));
+    Tensor tensor(nullptr, dtype, shape);
+    check(api_, api_.GetTensorMutableData(value, &tensor.data));
+    return tensor;
+  }
+
+  void run(int64_t count, Task task, void* argument) override {
+    struct Call {
+      Task task;
+      void* argument;
+    } call{task, argument};
+    const auto forward = [](void* erased, size_t index) {
+      const Call& call = *static_cast<const Call*>(erased);
+      call.task(call.argument, static_cast<int64_t>(index));
+    };
+    // 0 batches: each index is a task of its own that any thread of the session's pool may take.
+    check(api_,
+          api_.KernelContext_ParallelFor(context_, forward, static_cast<size_t>(count), 0, &call));
+  }
+
+ private:
+  const TypedOp& typed_;
+  const Api& api_;
+  ComputeContext* context_;
+};
+
+}  // namespace
+
+Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info,
+                      void** kernel) noexcept {
+  const TypedOp& typed = TypedOp::of(self);
+  return guard(*typed.api,
+               [&] { *kernel = new Kernel{typed, read_attributes(*typed.op, *typed.api, info)}; });
+}
+
+void destroy_kernel(void* kernel) noexcept { delete static_cast<Kernel*>(kernel); }
+
+Status* compute(void* kernel, ComputeContext* context) noexcept {
+  const Kernel& self = *static_cast<const Kernel*>(kernel);
+  const TypedOp& typed = self.typed;
+  return guard(*typed.api, [&] {
+    OrtRuntime runtime(typed, context);
+    invoke(*typed.op, views(*typed.op, *typed.api, context), self.attributes, runtime);
+  });
+}
+
+}  // namespace myops::ort

@@ -1,0 +1,94 @@
+// The entry point of the ONNX Runtime custom-op library: the only symbol that it exports.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "status.h"
+#include "typed_op.h"
+
+#ifdef _WIN32
+#define MYOPS_EXPORT __declspec(dllexport)
+#else
+#define MYOPS_EXPORT __attribute__((visibility("default")))
+#endif
+
+namespace myops::ort {
+namespace {
+
+bool infers_with_gaps(const char* version) {
+  int major = 0;
+  int minor = 0;
+  return std::sscanf(version, "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= 24);
+}
+
+// The domain with all its ops, for one ONNX Runtime. Sessions keep pointers into it.
+class Domain {
+ public:
+  Domain(const Table* table, const char* version) : host_{Api(table), infers_with_gaps(version)} {
+    for (const Op& op : all_ops()) {
+      if (!op.onnx_type.empty()) ops_.push_back(typed_ops(op, host_));
+    }
+    CustomOpDomain* domain = nullptr;
+    check(api_, api_.CreateCustomOpDomain(MYOPS_DOMAIN, &domain));
+    domain_.reset(domain);
+    for (const std::vector<TypedOp>& choices : ops_) {
+      for (const TypedOp& typed : choices) check(api_, api_.CustomOpDomain_Add(domain, &typed));
+    }
+  }
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  void add_to(SessionOptions* options) {
+    check(api_, api_.AddCustomOpDomain(options, domain_.get()));
+  }
+
+ private:
+  const Host host_;
+  const Api& api_ = host_.api;
+  std::vector<std::vector<TypedOp>> ops_;
+  std::unique_ptr<CustomOpDomain, decltype(Api::ReleaseCustomOpDomain)> domain_{
+      nullptr, api_.ReleaseCustomOpDomain};
+};
+
+// One domain for each ONNX Runtime in the process (there may be two, of different versions, each
+// with objects of its own). They live until the library is unloaded, which ONNX Runtime does
+// after the last session that uses it is gone.
+Domain& domain_for(const Table* table, const char* version) {
+  static std::mutex mutex;
+  static std::map<const Table*, std::unique_ptr<Domain>> domains;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Domain>& domain = domains[table];
+  if (!domain) domain = std::make_unique<Domain>(table, version);
+  return *domain;
+}
+
+// The function that makes a status has been the first of the table since version 1, so that even
+// an ONNX Runtime that is too old can be told so.
+Status* too_old(const ApiBase* base) noexcept {
+  const Table* table = base->get_api(1);
+  if (table == nullptr) return nullptr;
+  using CreateStatus = decltype(Api::CreateStatus);
+  const CreateStatus create_status = *reinterpret_cast<const CreateStatus*>(table);
+  try {
+    return create_status(ErrorCode::Fail,
+                         str(MYOPS_DOMAIN ": got ONNX Runtime ", base->get_version_string(),
+                             ", expected 1.17 or later")
+                             .c_str());
+  } catch (...) {
+    return create_status(ErrorCode::Fail, MYOPS_DOMAIN ": needs ONNX Runtime 1.17 or later");
+  }
+}
+
+}  // namespace
+}  // namespace myops::ort
+
+// Adds the domain to the options of a session. The result is null or a status that the caller
+// releases.
+extern "C" MYOPS_EXPORT myops::ort::Status* RegisterCustomOps(myops::ort::SessionOptions* options,
+                                                              const myops::ort::ApiBase* base) {
+  using namespace myops::ort;
+  const Table* table = base->get_api(kApiVersion);
+  if (table == nullptr) return too_old(base);
+  return guard(Api(table), [&] { domain_for(table, base->get_version_string()).add_to(options); });
+}

@@ -1,0 +1,116 @@
+// Output shapes when a model is loaded, from the op's own shape rule.
+//
+// ONNX Runtime ignores (and leaks) a status returned here, so whatever is wrong with a node is
+// left for create_kernel() and compute() to say; until then the shape stays unknown.
+#include <atomic>
+
+#include "status.h"
+#include "typed_op.h"
+
+namespace myops::ort {
+namespace {
+
+// A length that is neither a number nor a name must get a name: ONNX Runtime would take -1 for a
+// number. No two of them may be equal, as equal names mean equal lengths.
+std::string fresh_name() {
+  static std::atomic<uint64_t> count{0};
+  return str("unk__" MYOPS_DOMAIN "_", count++);
+}
+
+Dims read_dims(const Api& api, const TypeAndShape* info) {
+  size_t rank = 0;
+  check(api, api.GetDimensionsCount(info, &rank));
+  std::vector<int64_t> values(rank);
+  std::vector<const char*> names(rank);
+  check(api, api.GetDimensions(info, values.data(), rank));
+  check(api, api.GetSymbolicDimensions(info, names.data(), rank));
+  Dims dims;
+  for (size_t i = 0; i < rank; ++i) {
+    const bool named = names[i] != nullptr && names[i][0] != '\0';
+    dims.push_back(named ? Dim(std::string(names[i])) : Dim(values[i]));
+  }
+  return dims;
+}
+
+// False when the rank of an input is not known.
+bool read_inputs(const Op& op, const Api& api, const ShapeInferContext* context,
+                 ShapeContext& shapes) {
+  size_t count = 0;
+  check(api, api.ShapeInferContext_GetInputCount(context, &count));
+  shapes.inputs_.resize(op.inputs.size());
+  shapes.values_.resize(op.inputs.size());  // never known here
+  shapes.dtypes_.resize(op.inputs.size());
+  for (size_t i = 0; i < op.inputs.size() && i < count; ++i) {
+    TypeAndShape* info = nullptr;  // stays the context's
+    check(api, api.ShapeInferContext_GetInputTypeShape(context, i, &info));
+    ElementType type;
+    check(api, api.GetTensorElementType(info, &type));
+    if (type == ElementType::Undefined) continue;  // left out
+    Dims dims = read_dims(api, info);
+    if (dims.empty()) {
+      // An input of unknown rank looks like a scalar, so a scalar has to count as unknown;
+      // an input of values, however, can only be a list.
+      if (!op.inputs[i].has_values) return false;
+      dims.resize(1);
+    }
+    shapes.dtypes_[i] = from_element_type(type);
+    shapes.inputs_[i] = std::move(dims);
+  }
+  return true;
+}
+
+class OutputShape {
+ public:
+  OutputShape(const Api& api, DType dtype, const Dims& dims) : api_(api) {
+    std::vector<int64_t> values;
+    std::vector<std::string> names;
+    for (const Dim& dim : dims) {
+      values.push_back(dim.known() ? dim.value : -1);
+      names.push_back(dim.known() ? "" : dim.symbol.empty() ? fresh_name() : dim.symbol);
+    }
+    std::vector<const char*> pointers;
+    for (const std::string& name : names) pointers.push_back(name.c_str());
+    check(api, api.CreateTensorTypeAndShapeInfo(&info_));
+    try {
+      // Newer versions take the type from here too.
+      check(api, api.SetTensorElementType(info_, to_element_type(dtype)));
+      check(api, api.SetDimensions(info_, values.data(), values.size()));
+      check(api, api.SetSymbolicDimensions(info_, pointers.data(), pointers.size()));
+    } catch (...) {
+      api.ReleaseTensorTypeAndShapeInfo(info_);
+      throw;
+    }
+  }
+  ~OutputShape() { api_.ReleaseTensorTypeAndShapeInfo(info_); }
+  OutputShape(const OutputShape&) = delete;
+  OutputShape& operator=(const OutputShape&) = delete;
+
+  const TypeAndShape* get() const { return info_; }
+
+ private:
+  const Api& api_;
+  TypeAndShape* info_ = nullptr;
+};
+
+}  // namespace
+
+Status* infer_output_shape(const CustomOp* self, ShapeInferContext* context) noexcept {
+  const TypedOp& typed = TypedOp::of(self);
+  const Op& op = *typed.op;
+  const Api& api = *typed.api;
+  Status* refusal = guard(api, [&] {
+    const Attributes attributes = read_attributes(op, api, context);
+    ShapeContext shapes(op, attributes);
+    if (!read_inputs(op, api, context, shapes)) return;
+    infer(op, attributes, shapes);
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      if (!shapes.output(i)) continue;
+      const OutputShape shape(api, output_dtype(op, i, shapes.dtypes_), *shapes.output(i));
+      check(api, api.ShapeInferContext_SetOutputTypeShape(context, i, shape.get()));
+    }
+  });
+  (void)succeeded(api, refusal);
+  return nullptr;
+}
+
+}  // namespace myops::ort

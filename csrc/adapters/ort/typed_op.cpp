@@ -1,0 +1,96 @@
+#include "typed_op.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace myops::ort {
+namespace {
+
+constexpr ElementType kElementTypes[kDTypeCount] = {
+    ElementType::Float16, ElementType::BFloat16, ElementType::Float32, ElementType::Float64,
+    ElementType::UInt8,   ElementType::Int32,    ElementType::Int64};
+
+size_t type_index(const Op& op, const std::string& type) {
+  for (size_t i = 0; i < op.types.size(); ++i) {
+    if (op.types[i].name == type) return i;
+  }
+  (void)op.dtypes(type);  // throws: the description names a type that it does not declare
+  return 0;
+}
+
+template <class Parameters>
+std::vector<DType> dtypes_of(const Op& op, const Parameters& parameters,
+                             const std::vector<size_t>& choice) {
+  std::vector<DType> dtypes;
+  for (const auto& parameter : parameters) {
+    const size_t type = type_index(op, parameter.type);
+    dtypes.push_back(op.types[type].dtypes[choice[type]]);
+  }
+  return dtypes;
+}
+
+bool has_optional_inputs(const Op& op) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [](const Input& input) { return input.is_optional; });
+}
+
+}  // namespace
+
+ElementType to_element_type(DType dtype) { return kElementTypes[static_cast<int>(dtype)]; }
+
+DType from_element_type(ElementType type) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (kElementTypes[i] == type) return static_cast<DType>(i);
+  }
+  throw Error(str("ONNX element type ", static_cast<int>(type), " is not one that myops knows"));
+}
+
+TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
+                 std::vector<DType> outputs_)
+    : op(&op_), api(&host.api), inputs(std::move(inputs_)), outputs(std::move(outputs_)) {
+  get_name = [](const CustomOp* self) { return of(self).op->onnx_type.c_str(); };
+  get_execution_provider = [](const CustomOp*) -> const char* { return nullptr; };  // CPU
+  get_input_count = [](const CustomOp* self) { return of(self).inputs.size(); };
+  get_output_count = [](const CustomOp* self) { return of(self).outputs.size(); };
+  get_input_type = [](const CustomOp* self, size_t i) {
+    return to_element_type(of(self).inputs[i]);
+  };
+  get_output_type = [](const CustomOp* self, size_t i) {
+    return to_element_type(of(self).outputs[i]);
+  };
+  get_input_characteristic = [](const CustomOp* self, size_t i) {
+    return of(self).op->inputs[i].is_optional ? Characteristic::Optional : Characteristic::Required;
+  };
+  get_output_characteristic = [](const CustomOp*, size_t) { return Characteristic::Required; };
+  get_input_memory = [](const CustomOp*, size_t) { return MemoryType::Default; };
+  get_start_version = [](const CustomOp* self) { return of(self).op->since_version; };
+  get_end_version = [](const CustomOp*) { return std::numeric_limits<int>::max(); };
+  create_kernel_v2 = ort::create_kernel;
+  compute_v2 = ort::compute;
+  destroy_kernel = ort::destroy_kernel;
+  if (host.infers_with_gaps || !has_optional_inputs(op_)) {
+    infer_output_shape = ort::infer_output_shape;
+  }
+}
+
+std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
+  std::vector<TypedOp> typed;
+  std::vector<size_t> choice(op.types.size(), 0);
+  // A type that no input has cannot be chosen by a node: it stays at its first dtype, as in
+  // output_dtype().
+  std::vector<bool> free(op.types.size(), false);
+  for (const Input& input : op.inputs) free[type_index(op, input.type)] = true;
+
+  for (;;) {
+    typed.emplace_back(op, host, dtypes_of(op, op.inputs, choice),
+                       dtypes_of(op, op.outputs, choice));
+    size_t type = op.types.size();  // count up, the last type fastest
+    while (type-- > 0) {
+      if (free[type] && ++choice[type] < op.types[type].dtypes.size()) break;
+      choice[type] = 0;
+    }
+    if (type > op.types.size()) return typed;  // wrapped below zero: all seen
+  }
+}
+
+}  // namespace myops::ort

@@ -1,0 +1,54 @@
+// An op of the description with its type parameters chosen: ONNX Runtime takes one custom op for
+// each combination of element types and picks among those of one name.
+#pragma once
+
+#include <vector>
+
+#include "abi.h"
+#include "myops/op.h"
+
+// The ONNX domain of every op in the library; a library of other ops defines its own.
+#ifndef MYOPS_DOMAIN
+#define MYOPS_DOMAIN "myops"
+#endif
+
+namespace myops::ort {
+
+// The ONNX Runtime that has loaded us.
+struct Host {
+  Api api;
+  // Up to 1.23 it reads through a null pointer, before it calls us, when it infers shapes for a
+  // node that leaves out an input which is not the last.
+  bool infers_with_gaps;
+};
+
+// What ONNX Runtime gets is the CustomOp; it comes back in every callback as the TypedOp.
+struct TypedOp : CustomOp {
+  TypedOp(const Op& op, const Host& host, std::vector<DType> inputs, std::vector<DType> outputs);
+
+  static const TypedOp& of(const CustomOp* base) { return *static_cast<const TypedOp*>(base); }
+
+  const Op* op;
+  const Api* api;
+  std::vector<DType> inputs;
+  std::vector<DType> outputs;
+};
+
+std::vector<TypedOp> typed_ops(const Op& op, const Host& host);
+
+// kernel.cpp: one node of a model that is being run.
+Status* create_kernel(const CustomOp*, const Table*, const KernelInfo*, void** kernel) noexcept;
+Status* compute(void* kernel, ComputeContext*) noexcept;
+void destroy_kernel(void* kernel) noexcept;
+
+// shape_inference.cpp
+Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
+
+// node_attributes.cpp. A missing attribute keeps its default; one of another type is refused.
+Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info);
+Attributes read_attributes(const Op& op, const Api& api, const ShapeInferContext* context);
+
+ElementType to_element_type(DType dtype);
+DType from_element_type(ElementType type);
+
+}  // namespace myops::ort

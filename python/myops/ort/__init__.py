@@ -1,0 +1,209 @@
+"""myops in ONNX Runtime. Needs neither torch nor a compiler.
+
+    session(model)       an InferenceSession that knows the nodes of the domain "myops"
+    register(options)    the same for SessionOptions of your own
+    get_library_path()   the library itself, for C, C++, C#, Java, JavaScript ...
+    enable_pyops()       the ops as PyOps of onnxruntime-extensions
+    pyop_session(model)  a session that runs every node of ours through NumPy
+
+The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
+before 1.24, shapes are not inferred for ops that have optional inputs (Resize), because ONNX
+Runtime itself would crash on one that is left out; and 1.17 wants the type of the result of a
+node that leaves out an input in the middle written in the model, as onnx.shape_inference does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+    from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
+
+__all__ = [
+    "PyopSession",
+    "enable_pyops",
+    "get_library_path",
+    "pyop_session",
+    "register",
+    "session",
+]
+
+MINIMUM_ONNXRUNTIME = (1, 17)
+
+_LIBRARY = Path(__file__).parents[1] / "lib" / "libmyops_ort"
+_MAX_BYTES = 2**31 - 1  # what protobuf can put into one message
+
+# The libraries in SessionOptions that went through register(): ONNX Runtime fails, later and
+# with other words, when it meets one twice.
+_registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        _onnxruntime()  # says what to do when it is missing
+        return getattr(importlib.import_module("myops.ort.pyops"), name)
+    raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
+
+
+def get_library_path() -> str:
+    """The file name of the ONNX Runtime custom-op library.
+
+    Every ONNX Runtime loads it by `RegisterCustomOpsLibrary`, in any host language; in Python
+    `register` and `session` do. It stands alone: no torch, no Python.
+
+    Returns:
+        The absolute path of libmyops_ort (.so, .dylib or .dll).
+
+    Raises:
+        FileNotFoundError: The library has not been built.
+
+    Example:
+        >>> options = onnxruntime.SessionOptions()
+        >>> options.register_custom_ops_library(myops.ort.get_library_path())
+    """
+    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+    library = _LIBRARY.with_suffix(suffix)
+    if not library.is_file():
+        raise FileNotFoundError(
+            f"the ONNX Runtime library of myops is missing: {library}; build it with "
+            "`pip install -e .` in a checkout, or reinstall the package"
+        )
+    return str(library)
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(
+            "myops.ort needs ONNX Runtime; get it with `pip install 'onnxruntime>=1.17'`"
+        ) from error
+    version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+    if version < MINIMUM_ONNXRUNTIME:
+        raise ImportError(
+            f"myops.ort: got onnxruntime {onnxruntime.__version__}, expected 1.17 or later; get it "
+            "with `pip install --upgrade onnxruntime`"
+        )
+    return onnxruntime
+
+
+def register(
+    session_options: onnxruntime.SessionOptions, *more_libraries: str | os.PathLike[str]
+) -> onnxruntime.SessionOptions:
+    """Lets sessions made with `session_options` run the nodes of the domain "myops".
+
+    Registering the same options again does nothing, unless you did it the first time by
+    `register_custom_ops_library` itself: then making a session fails ("Domain already set").
+
+    Args:
+        session_options: They are changed in place.
+        more_libraries: Custom-op libraries of others to register too.
+
+    Returns:
+        `session_options`.
+
+    Raises:
+        ImportError: onnxruntime is missing or older than 1.17.
+        FileNotFoundError: Our library has not been built, or one of the others is missing.
+        ValueError: The library of onnxruntime-extensions is among the others after
+            `enable_pyops()`; both would provide the domain "myops".
+
+    Example:
+        >>> options = myops.ort.register(onnxruntime.SessionOptions())
+        >>> session = onnxruntime.InferenceSession("model.onnx", options)
+    """
+    _onnxruntime()
+    libraries = [get_library_path(), *(os.fspath(library) for library in more_libraries)]
+    _refuse_pyops_beside(libraries)
+    _register(session_options, libraries)
+    return session_options
+
+
+def _register(session_options: Any, libraries: Sequence[str]) -> None:
+    done = _registered.setdefault(session_options, set())
+    for library in libraries:
+        if not os.path.isfile(library):
+            raise FileNotFoundError(f"no such custom-op library: {library}")
+        if os.path.realpath(library) not in done:
+            session_options.register_custom_ops_library(library)
+            done.add(os.path.realpath(library))
+
+
+def _refuse_pyops_beside(libraries: Sequence[str]) -> None:
+    pyops = sys.modules.get("myops.ort.pyops")
+    if pyops is not None and pyops.is_enabled() and pyops.extensions_library() in libraries:
+        raise ValueError(
+            "libraries: got the library of onnxruntime-extensions after enable_pyops(), expected "
+            "either our library or the PyOps; ONNX Runtime refuses a domain that two libraries "
+            "provide. pyop_session() needs no enable_pyops()"
+        )
+
+
+def _loadable(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> str | bytes:
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model)
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    return serialized(model)
+
+
+def serialized(model: onnx.ModelProto) -> bytes:
+    """The bytes of a model, or ValueError when protobuf cannot hold it in one message."""
+    from google.protobuf.message import EncodeError
+
+    try:
+        if model.ByteSize() <= _MAX_BYTES:
+            return model.SerializeToString()
+    except (EncodeError, ValueError):  # what protobuf raises depends on its version
+        pass
+    raise ValueError(
+        "model: got a ModelProto of 2 GiB or more, expected less; save it with "
+        "onnx.save_model(model, path, save_as_external_data=True) and pass the path"
+    )
+
+
+def session(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    *,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    session_options: onnxruntime.SessionOptions | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    **options: Any,
+) -> onnxruntime.InferenceSession:
+    """Loads a model with nodes of the domain "myops" into ONNX Runtime.
+
+    Args:
+        model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
+        providers: Execution providers, most wanted first. Our nodes always run on the CPU.
+        session_options: Your own; our library is added to them. Default: new ones.
+        libraries: Custom-op libraries of others that the model needs too.
+        options: Passed on to onnxruntime.InferenceSession.
+
+    Returns:
+        The session.
+
+    Raises:
+        ImportError: onnxruntime is missing or older than 1.17.
+        FileNotFoundError: Our library has not been built, or another is missing.
+        ValueError: The ModelProto is too large.
+
+    Example:
+        >>> session = myops.ort.session("upscale.onnx")
+        >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
+    """
+    onnxruntime = _onnxruntime()
+    if session_options is None:
+        session_options = onnxruntime.SessionOptions()
+    register(session_options, *libraries)
+    return onnxruntime.InferenceSession(
+        _loadable(model), session_options, providers=list(providers), **options
+    )

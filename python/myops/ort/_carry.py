@@ -1,0 +1,244 @@
+"""Rewrites a model so that PyOps can run its nodes: see myops.ort.pyops for what they cannot do.
+
+A node `myops::Resize(X, "", scales) {mode = "linear"}` of float16 becomes
+
+    X_wide       = Cast(X)                                      float32
+    Y_wide       = myops.pyop::Resize(X_wide, empty, scales, empty) {call = "..."}
+    Y            = Cast(Y_wide)                                 float16
+
+where `call` says in JSON which inputs are there, their true dtypes, and all attributes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+
+from myops import _description
+from myops._description import AttributeInfo, InputInfo, OpInfo
+from myops.onnx import schema
+
+DOMAIN = "myops.pyop"
+CALL = "call"  # the one attribute of a rewritten node
+
+_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and its carrier
+_EMPTY = "myops_pyop_empty_"  # the initializers that stand for inputs left out
+
+_KINDS = {
+    onnx.AttributeProto.INT: "an int",
+    onnx.AttributeProto.FLOAT: "a float",
+    onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.INTS: "a list of ints",
+    onnx.AttributeProto.FLOATS: "a list of floats",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a rewritten node asks of the kernel."""
+
+    session: int
+    dtypes: list[str | None]  # of the inputs, before they were widened; None: left out
+    attributes: dict[str, Any]
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> Request:
+        return Request(**json.loads(text))
+
+
+def carrier(dtype: str) -> str:
+    """The dtype in which a PyOp sees a tensor of `dtype`."""
+    return _WIDE.get(dtype, dtype)
+
+
+def signatures(info: OpInfo) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The dtypes of inputs and outputs, for each combination that PyOps can have."""
+    carried = [list(dict.fromkeys(map(carrier, dtypes))) for dtypes in info.types.values()]
+    found = []
+    for choice in itertools.product(*carried):
+        chosen = dict(zip(info.types, choice, strict=True))
+        inputs = tuple(chosen[item.type] for item in info.inputs)
+        outputs = tuple(chosen[item.type] for item in info.outputs)
+        found.append((inputs, outputs))
+    return list(dict.fromkeys(found))
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of that name; bfloat16 is that of ml_dtypes."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def truth(info: OpInfo, item: AttributeInfo, value: int) -> bool:
+    """An ONNX int as a bool."""
+    if value not in (0, 1):
+        raise ValueError(f"{info.name}: {item.name}: got {value}, expected 0 or 1")
+    return value == 1
+
+
+def _op_of(domain: str, op_type: str) -> OpInfo | None:
+    if domain != _description.DOMAIN:
+        return None
+    try:
+        return _description.by_onnx_type(op_type)
+    except KeyError:
+        return None
+
+
+def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
+    """The model for PyOps; `session` is the number that its nodes will report failures under.
+
+    `model` may be changed.
+    """
+    ours = [(f.domain, f.name) for f in model.functions if _op_of(f.domain, f.name)]
+    if len(ours) < len(model.functions):  # nodes of ours may be inside
+        model = onnx.inliner.inline_selected_functions(model, ours, exclude=True)
+    del model.functions[:]  # only bodies of our own ops are left
+    for node in _nodes(model.graph):
+        info = _op_of(node.domain, node.op_type)
+        if info is not None:
+            _attributes(info, node)  # shape inference takes them as they come
+    schema.register_schemas()
+    model = onnx.shape_inference.infer_shapes(model)
+    _Rewriter(session).model(model)
+    return model
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for inner in _subgraphs(node):
+            yield from _nodes(inner)
+
+
+class _Rewriter:
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self.names = itertools.count()
+        self.empties: set[str] = set()  # the dtypes of the fillers that nodes refer to
+
+    def model(self, model: onnx.ModelProto) -> None:
+        self.graph(model.graph, {})
+        for dtype in sorted(self.empties):
+            empty = np.empty(0, numpy_dtype(dtype))
+            model.graph.initializer.append(onnx.numpy_helper.from_array(empty, _EMPTY + dtype))
+        model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+
+    def graph(self, graph: onnx.GraphProto, outer: dict[str, int]) -> None:
+        """Rewrites the nodes of a graph and of the graphs inside them."""
+        types = outer | dict(_element_types(graph))
+        nodes = list(graph.node)
+        del graph.node[:]
+        for node in nodes:
+            for inner in _subgraphs(node):
+                self.graph(inner, types)
+            info = _op_of(node.domain, node.op_type)
+            graph.node.extend([node] if info is None else self.node(info, node, types))
+
+    def node(
+        self, info: OpInfo, node: onnx.NodeProto, types: dict[str, int]
+    ) -> Iterator[onnx.NodeProto]:
+        """The nodes that take the place of `node`."""
+        names = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
+        given = [
+            _dtype(info, item, types.get(name)) if name else None
+            for item, name in zip(info.inputs, names, strict=True)
+        ]
+        chosen = {kind: dtypes[0] for kind, dtypes in info.types.items()}
+        for item, dtype in zip(info.inputs, given, strict=True):
+            chosen[item.type] = dtype or chosen[item.type]
+
+        inputs = []
+        for item, name, dtype in zip(info.inputs, names, given, strict=True):
+            if dtype is None:
+                filler = carrier(chosen[item.type])
+                self.empties.add(filler)
+                inputs.append(_EMPTY + filler)
+            elif carrier(dtype) != dtype:
+                inputs.append(self.fresh(name))
+                yield _cast(name, inputs[-1], carrier(dtype))
+            else:
+                inputs.append(name)
+        outputs, after = [], []
+        for output, name in zip(info.outputs, node.output, strict=False):
+            dtype = chosen[output.type]
+            narrow = bool(name) and carrier(dtype) != dtype
+            outputs.append(self.fresh(name) if narrow else name)
+            if narrow:
+                after.append(_cast(outputs[-1], name, dtype))
+        request = Request(self.session, given, _attributes(info, node))
+        yield onnx.helper.make_node(
+            info.onnx_type, inputs, outputs, node.name, domain=DOMAIN, **{CALL: request.dumps()}
+        )
+        yield from after
+
+    def fresh(self, name: str) -> str:
+        return f"{name}_myops_pyop_{next(self.names)}"
+
+
+def _cast(source: str, target: str, dtype: str) -> onnx.NodeProto:
+    return onnx.helper.make_node("Cast", [source], [target], to=schema.ELEMENT_TYPES[dtype])
+
+
+def _element_types(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
+    for value in (*graph.value_info, *graph.output, *graph.input):
+        if value.type.tensor_type.elem_type:
+            yield value.name, value.type.tensor_type.elem_type
+    for tensor in graph.initializer:
+        yield tensor.name, tensor.data_type
+
+
+def _dtype(info: OpInfo, item: InputInfo, element_type: int | None) -> str:
+    if element_type is None:
+        raise ValueError(
+            f"{info.name}: {item.name}: got a tensor of unknown type, expected one that "
+            "onnx.shape_inference can tell (PyOps need it before the model runs)"
+        )
+    dtype = schema.DTYPES.get(element_type)
+    legal = info.types[item.type]
+    if dtype not in legal:
+        name = dtype or onnx.TensorProto.DataType.Name(element_type).lower()
+        expected = " or ".join(filter(None, [", ".join(legal[:-1]), legal[-1]]))
+        raise ValueError(f"{info.name}: {item.name}: got dtype {name}, expected {expected}")
+    return dtype
+
+
+def _attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
+    """The attributes that the node gives; the kernel knows the defaults of the others."""
+    protos = {attribute.name: attribute for attribute in node.attribute}
+    values = {}
+    for item in info.attributes:
+        if item.name not in protos:
+            continue
+        proto = protos[item.name]
+        expected = schema.attribute_proto(item, item.default).type
+        if proto.type != expected:
+            got = _KINDS.get(proto.type, "something else")
+            one = " (0 or 1)" if item.type == "bool" else ""
+            raise ValueError(
+                f"{info.name}: {item.name}: got {got}, expected {_KINDS[expected]}{one}"
+            )
+        is_bool = item.type == "bool"
+        value = truth(info, item, proto.i) if is_bool else schema.attribute_value(item, proto)
+        values[item.name] = value
+    return values

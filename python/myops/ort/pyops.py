@@ -1,0 +1,287 @@
+"""Our ops as PyOps of onnxruntime-extensions: NumPy kernels inside an ONNX Runtime session.
+
+The kernels are those of the native library, reached through Python; results have equal bits. It
+is a way to run a model where only Python packages can be installed, to step through a node in a
+debugger, and to check the native library against a second host. It is never a fast path: each
+call takes the interpreter lock and copies its tensors twice.
+
+There are two doors:
+
+`enable_pyops()` registers the ops under their own names in the domain "myops", for models whose
+nodes PyOps can express as they stand. `pyop_session(model)` rewrites a copy of the model first
+(into the private domain "myops.pyop") and has none of the first four limits.
+
+What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes of it:
+
+1. float16 and bfloat16 tensors end the process. pyop_session carries them through the PyOp as
+   float32: Cast widens the inputs, the kernel still computes on the narrow type, and the Cast
+   after it narrows values that are exact already. Every value has equal bits; a NaN stays a NaN,
+   but its payload may change.
+2. All inputs are required. pyop_session fills optional inputs that are left out with empty
+   tensors; without it you do (an optional input with 0 elements counts as left out).
+3. Attributes are int, float or string, all are required, and a float arrives with 6 digits only.
+   pyop_session puts all of them into one string. Without it, every attribute has to be written
+   out, and a float or a list has to be a string in JSON: cubic_coeff_a="-0.75", axes="[2, 3]". A
+   node that is written otherwise is refused when the model is loaded.
+4. An exception in a PyOp ends the process. PyopSession.run raises it instead.
+5. Shapes are not inferred through a PyOp.
+6. Once enable_pyops() has been called, a session cannot have both the library of
+   onnxruntime-extensions and ours: ONNX Runtime refuses a domain that two libraries provide (in
+   older versions the PyOps shadow the native ops). Compare the two in separate sessions.
+
+What does work: float32, float64, uint8, int32, int64 behind one name, empty tensors and scalars,
+several outputs. Results go back as arrays, not through Python lists as usual, so that even the
+payload of a float32 NaN survives.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from myops import _description, ort
+from myops._description import AttributeInfo, OpInfo
+from myops.onnx.schema import ELEMENT_TYPES
+from myops.ort import _carry
+
+if TYPE_CHECKING:
+    import onnxruntime_extensions
+
+_enabled = False
+_numbers = itertools.count()
+# What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
+_failures: dict[int, Exception] = {}
+
+
+def _extensions() -> onnxruntime_extensions:
+    try:
+        import onnxruntime_extensions
+    except ImportError as error:
+        raise ImportError(
+            "PyOps need onnxruntime-extensions; get it with `pip install 'myops[pyops]'`"
+        ) from error
+    return onnxruntime_extensions
+
+
+def extensions_library() -> str:
+    """The custom-op library of onnxruntime-extensions, through which PyOps come into a session."""
+    return _extensions().get_library_path()
+
+
+def is_enabled() -> bool:
+    """Whether enable_pyops() has been called in this process."""
+    return _enabled
+
+
+def enable_pyops() -> list[str]:
+    """Registers every op of ours as a PyOp under its own name in the domain "myops".
+
+    Sessions made afterwards with the library of onnxruntime-extensions run nodes of the domain
+    "myops" through NumPy. It holds for the whole process and cannot be undone; calling it again
+    does nothing. The limits are in the docstring of this module: `pyop_session` has fewer.
+
+    Returns:
+        The names of the PyOps, such as "myops::MyAdd".
+
+    Raises:
+        ImportError: onnxruntime-extensions is missing.
+
+    Example:
+        >>> myops.ort.enable_pyops()
+        >>> options = onnxruntime.SessionOptions()
+        >>> options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+        >>> session = onnxruntime.InferenceSession("add.onnx", options)
+    """
+    global _enabled
+    if not _enabled:
+        kinds = _extensions().PyCustomOpDef
+        for info in _description.onnx_ops():
+            attributes = {
+                item.name: kinds.dt_int64 if item.type in ("bool", "int") else kinds.dt_string
+                for item in info.attributes
+            }
+            _define(_description.DOMAIN, info, attributes, _plain)
+        _enabled = True
+    return [f"{_description.DOMAIN}::{info.onnx_type}" for info in _description.onnx_ops()]
+
+
+def _define(
+    domain: str,
+    info: OpInfo,
+    attributes: dict[str, int],
+    body: Callable[[OpInfo, tuple[str, ...]], Callable[..., Any]],
+) -> None:
+    """One PyOp for each combination of dtypes; `body` also gets the dtypes of the outputs."""
+    for inputs, outputs in _carry.signatures(info):
+        _extensions().onnx_op(
+            op_type=f"{domain}::{info.onnx_type}",
+            inputs=[ELEMENT_TYPES[dtype] for dtype in inputs],
+            outputs=[ELEMENT_TYPES[dtype] for dtype in outputs],
+            attrs=attributes,
+        )(body(info, outputs))
+
+
+class _Array(np.ndarray):
+    """An array that is its own list.
+
+    onnxruntime-extensions fetches a result by `result.flatten().tolist()` and then makes an array
+    of it: without the detour it is many times faster, and exact for every NaN.
+    """
+
+    def tolist(self) -> Any:
+        return self.view(np.ndarray)
+
+
+def _results(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return tuple(array.view(_Array) for array in arrays)
+
+
+def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
+    def run(*arrays: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
+        inputs = [
+            None if item.optional and array.size == 0 else array
+            for item, array in zip(info.inputs, arrays, strict=True)
+        ]
+        values = {
+            item.name: _attribute(info, item, attributes[item.name]) for item in info.attributes
+        }
+        return _results(_description.call(info.name, inputs, values))
+
+    return run
+
+
+def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
+    if item.type == "bool":
+        return _carry.truth(info, item, value)
+    if item.type in ("int", "string"):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'{info.name}: {item.name}: got "{value}", expected JSON') from error
+
+
+@functools.cache
+def _define_carriers() -> None:
+    """The PyOps of the private domain; once, as ONNX Runtime keeps pointers into their list."""
+    kinds = _extensions().PyCustomOpDef
+    for info in _description.onnx_ops():
+        _define(_carry.DOMAIN, info, {_carry.CALL: kinds.dt_string}, _carrier)
+
+
+def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
+    def run(*arrays: np.ndarray, **attributes: str) -> tuple[np.ndarray, ...]:
+        request = _carry.Request.loads(attributes[_carry.CALL])
+        try:
+            inputs = [
+                None if dtype is None else array.astype(_carry.numpy_dtype(dtype), copy=False)
+                for dtype, array in zip(request.dtypes, arrays, strict=True)
+            ]
+            results = _description.call(info.name, inputs, request.attributes)
+            return _results(
+                [np.asarray(r, dtype) for r, dtype in zip(results, outputs, strict=True)]
+            )
+        except Exception as error:  # may not leave the PyOp; PyopSession raises it
+            _failures.setdefault(request.session, error)
+            return _results([np.empty(0, dtype) for dtype in outputs])
+
+    return run
+
+
+class PyopSession(onnxruntime.InferenceSession):
+    """The InferenceSession that `pyop_session` returns: its `run` raises what a kernel raises.
+
+    One run at a time: further threads wait for their turn.
+    """
+
+    def __init__(self, model: bytes, number: int, *args: Any, **kwargs: Any) -> None:
+        self._number = number
+        self._turn = threading.Lock()
+        # Constant folding may run a node here already.
+        self._raising(lambda: super(PyopSession, self).__init__(model, *args, **kwargs))
+
+    def _raising(self, call: Callable[[], Any]) -> Any:
+        with self._turn:
+            failure: Exception | None = None
+            try:
+                result = call()
+            except Exception as error:
+                failure = _failures.pop(self._number, None)
+                if failure is None:
+                    raise
+                raise failure from error  # what followed from the empty result
+            failure = _failures.pop(self._number, None)
+            if failure is not None:
+                raise failure
+            return result
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        return self._raising(lambda: super(PyopSession, self).run(*args, **kwargs))
+
+    def run_with_ort_values(self, *args: Any, **kwargs: Any) -> Any:
+        return self._raising(lambda: super(PyopSession, self).run_with_ort_values(*args, **kwargs))
+
+    def run_with_iobinding(self, *args: Any, **kwargs: Any) -> Any:
+        return self._raising(lambda: super(PyopSession, self).run_with_iobinding(*args, **kwargs))
+
+    def run_async(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("PyopSession.run_async: use run in a thread of your own")
+
+
+def pyop_session(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    *,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    session_options: onnxruntime.SessionOptions | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    **options: Any,
+) -> PyopSession:
+    """Loads a model so that its nodes of the domain "myops" run through NumPy.
+
+    A copy of the model is rewritten for PyOps (see this module's docstring); `model` itself is
+    not touched. Every model that `myops.ort.session` runs can be run, with equal bits.
+
+    Args:
+        model: A path, the bytes of a file, or an onnx.ModelProto; less than 2 GiB with its
+            weights.
+        providers: Execution providers, most wanted first.
+        session_options: Your own; the library of onnxruntime-extensions is added to them.
+        libraries: Custom-op libraries of others that the model needs too.
+        options: Passed on to onnxruntime.InferenceSession.
+
+    Returns:
+        The session; its `run` raises ValueError with the kernel's text when a kernel refuses.
+
+    Raises:
+        ImportError: onnxruntime-extensions is missing.
+        ValueError: An attribute has a wrong type, the type of an input cannot be inferred, or the
+            model has 2 GiB or more.
+
+    Example:
+        >>> session = myops.ort.pyop_session("upscale.onnx")
+        >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
+    """
+    ort._onnxruntime()
+    _define_carriers()
+    number = next(_numbers)
+    source = ort._loadable(model)
+    copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
+    ort.serialized(copy)  # the steps below need it in one message, with its weights
+    rewritten = _carry.rewrite(copy, number)
+    if session_options is None:
+        session_options = onnxruntime.SessionOptions()
+    ort._register(
+        session_options, [extensions_library(), *(os.fspath(library) for library in libraries)]
+    )
+    return PyopSession(
+        ort.serialized(rewritten), number, session_options, providers=list(providers), **options
+    )
