@@ -66,7 +66,7 @@ def test_onnx_schema(info: OpInfo) -> None:
     for item in info.attributes:
         attribute = schema.attributes[item.name]
         assert attribute.type == ATTRIBUTE_KINDS[item.type][0]
-        assert attribute.description == item.doc
+        assert attribute.description.startswith(item.doc)  # then its choices
         default = attribute.default_value
         if default.type:
             value = onnx.helper.get_attribute_value(default)
@@ -95,7 +95,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
 @pytest.mark.parametrize("info", named(OPS))
 def test_everything_is_documented(info: OpInfo) -> None:
     texts = [info.doc, *[item.doc for item in (*info.inputs, *info.outputs, *info.attributes)]]
-    assert all(len(text) > 8 and text.endswith(".") for text in texts), texts
+    assert all(text.endswith((".", "]")) for text in texts), texts  # a sentence, or a shape
 
 
 def test_public_functions_are_documented() -> None:
