@@ -113,7 +113,7 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
 }
 
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
-            Runtime& runtime) {
+            Runtime& runtime, const void* prepared) {
   ShapeContext shapes(op, attributes);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = inputs[i];
@@ -136,7 +136,7 @@ void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& a
     outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), shape,
                                        output_layout(op, inputs, shape)));
   }
-  KernelContext context(op, inputs, outputs, attributes, runtime);
+  KernelContext context(op, inputs, outputs, attributes, runtime, prepared);
   op.compute(context);
 }
 

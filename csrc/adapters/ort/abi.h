@@ -127,6 +127,9 @@ struct CustomOp {
        float* out, size_t* size)                                                                   \
   call(KernelInfoGetAttributeArray_int64, 163, Status*, const KernelInfo*, const char* name,       \
        int64_t* out, size_t* size)                                                                 \
+  call(KernelInfo_GetInputCount, 230, Status*, const KernelInfo*, size_t* out)                     \
+  call(KernelInfoGetConstantInput_tensor, 249, Status*, const KernelInfo*, size_t index,           \
+       int* is_constant, const Value** out)                                                        \
   /* One run of a kernel. */                                                                       \
   call(KernelContext_GetInputCount, 88, Status*, const ComputeContext*, size_t* out)               \
   call(KernelContext_GetInput, 90, Status*, const ComputeContext*, size_t index,                   \

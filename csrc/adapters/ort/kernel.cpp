@@ -1,5 +1,7 @@
 // One node of a model: its attributes, read once, and the way from ONNX Runtime's tensors to
 // invoke() and back. A session may run it from several threads at once; nothing here changes.
+#include <memory>
+
 #include "status.h"
 #include "typed_op.h"
 
@@ -9,6 +11,7 @@ namespace {
 struct Kernel {
   const TypedOp& typed;
   const Attributes attributes;
+  Prepared prepared;  // from initializers, when the session is made
 };
 
 class Description {
@@ -109,13 +112,33 @@ class OrtRuntime : public Runtime {
   ComputeContext* context_;
 };
 
+Prepared prepare(const Kernel& kernel, const KernelInfo* info) {
+  const Op& op = *kernel.typed.op;
+  const Api& api = *kernel.typed.api;
+  if (op.make_prepared == nullptr) return nullptr;
+  size_t count = 0;
+  check(api, api.KernelInfo_GetInputCount(info, &count));
+  std::vector<Tensor> constants(op.inputs.size());
+  for (size_t i = 0; i < constants.size() && i < count; ++i) {
+    int is_constant = 0;
+    const Value* value = nullptr;
+    check(api, api.KernelInfoGetConstantInput_tensor(info, i, &is_constant, &value));
+    if (is_constant != 0 && value != nullptr) constants[i] = view(op, api, i, value);
+  }
+  return op.make_prepared(PrepareContext(op, constants, kernel.attributes));
+}
+
 }  // namespace
 
 Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info,
                       void** kernel) noexcept {
   const TypedOp& typed = TypedOp::of(self);
-  return guard(*typed.api,
-               [&] { *kernel = new Kernel{typed, read_attributes(*typed.op, *typed.api, info)}; });
+  return guard(*typed.api, [&] {
+    auto made = std::make_unique<Kernel>(
+        Kernel{typed, read_attributes(*typed.op, *typed.api, info), nullptr});
+    made->prepared = prepare(*made, info);
+    *kernel = made.release();
+  });
 }
 
 void destroy_kernel(void* kernel) noexcept { delete static_cast<Kernel*>(kernel); }
@@ -125,7 +148,8 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   const TypedOp& typed = self.typed;
   return guard(*typed.api, [&] {
     OrtRuntime runtime(typed, context);
-    invoke(*typed.op, views(*typed.op, *typed.api, context), self.attributes, runtime);
+    invoke(*typed.op, views(*typed.op, *typed.api, context), self.attributes, runtime,
+           self.prepared.get());
   });
 }
 

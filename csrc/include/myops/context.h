@@ -94,16 +94,47 @@ class Scratch {
   std::unique_ptr<void, Free> memory_;
 };
 
+// What a kernel made of constant inputs before its first call (see Op::prepare).
+using Prepared = std::shared_ptr<const void>;
+
+// For Op::prepare: the attributes, and the inputs that will be the same in every call.
+class PrepareContext {
+ public:
+  PrepareContext(const Op& op, const std::vector<Tensor>& constants, const Attributes& attributes)
+      : op_(op), constants_(constants), attributes_(attributes) {}
+
+  const std::string& op_name() const;
+  const Attributes& attributes() const { return attributes_; }
+  // Not `present` when the input is computed by the graph, or left out. Nothing is checked yet.
+  const Tensor& constant(size_t index) const { return constants_[index]; }
+
+ private:
+  const Op& op_;
+  const std::vector<Tensor>& constants_;
+  const Attributes& attributes_;
+};
+
 class KernelContext {
  public:
   KernelContext(const Op& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-                const Attributes& attributes, Runtime& runtime)
-      : op_(op), inputs_(inputs), outputs_(outputs), attributes_(attributes), runtime_(runtime) {}
+                const Attributes& attributes, Runtime& runtime, const void* prepared)
+      : op_(op),
+        inputs_(inputs),
+        outputs_(outputs),
+        attributes_(attributes),
+        runtime_(runtime),
+        prepared_(prepared) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
   const Tensor& input(size_t index) const { return inputs_[index]; }
   const Tensor& output(size_t index) const { return outputs_[index]; }
+
+  // What Op::prepare returned, or null: most calls come unprepared.
+  template <class T>
+  const T* prepared() const {
+    return static_cast<const T*>(prepared_);
+  }
 
   Scratch scratch(size_t bytes) const { return Scratch(bytes); }
 
@@ -129,6 +160,7 @@ class KernelContext {
   std::vector<Tensor>& outputs_;
   const Attributes& attributes_;
   Runtime& runtime_;
+  const void* prepared_;
 };
 
 // The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.

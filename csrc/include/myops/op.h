@@ -67,6 +67,7 @@ struct Op {
   std::vector<Attribute> attributes;
   void (*shape_rule)(ShapeContext&) = nullptr;
   void (*compute)(KernelContext&) = nullptr;
+  Prepared (*make_prepared)(const PrepareContext&) = nullptr;
 
   explicit Op(std::string name_) : name(std::move(name_)) {}
 
@@ -88,6 +89,12 @@ struct Op {
   Op shape(void (*rule)(ShapeContext&)) && { return shape_rule = rule, std::move(*this); }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
 
+  // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
+  // once for all calls. It may return null, and the kernel must manage without.
+  Op prepare(Prepared (*function)(const PrepareContext&)) && {
+    return make_prepared = function, std::move(*this);
+  }
+
   const std::vector<DType>& dtypes(const std::string& type_name) const;
 };
 
@@ -98,7 +105,7 @@ const Op* find_op(const std::string& name);
 // Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
 // The only way into a kernel.
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
-            Runtime& runtime);
+            Runtime& runtime, const void* prepared = nullptr);
 
 // Refuses strings that are not among the choices. invoke() and infer() do it too; runtimes that
 // know the attributes earlier refuse them earlier.

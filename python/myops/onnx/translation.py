@@ -94,7 +94,10 @@ def register() -> None:
 def _fill(module: Any) -> None:
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
+    known = {meta.fx_target for meta in _torchlib_registry._registry}
     for target, function in translation_table().items():
+        if target in known:
+            continue
         _torchlib_registry._registry.append(
             module.OnnxDecompMeta(
                 onnx_function=function,

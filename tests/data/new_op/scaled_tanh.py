@@ -19,7 +19,7 @@ def scaled_tanh(x: Tensor, bias: Tensor | None = None, *, alpha: float = 1.0) ->
 
 def standard(g: Any) -> list[str]:
     """The op in standard ONNX nodes."""
-    alpha = g.op("CastLike", g.op("Constant", value_float=g.ref("alpha")), g.input("x"))
+    alpha = g.constant(np.array(g.attribute("alpha"), g.dtype("x")))
     scaled = g.op("Mul", g.op("Tanh", g.input("x")), alpha)
     return [g.op("Add", scaled, g.input("bias")) if g.input("bias") else scaled]
 
