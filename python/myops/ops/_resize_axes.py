@@ -44,13 +44,17 @@ def axes_of(g: Any, places: list[int]) -> Axes:
     length = arrays.shape(g, "X", [listed[place] for place in places])
     wide = length.cast(narrow)
     if g.input("scales"):
-        scale = arrays.numbers(g, "scales", np.float64).take(places).cast(narrow)
+        scale = _places(g, arrays.numbers(g, "scales", np.float64).cast(narrow), places)
         return Axes(length, (wide * scale).floor().cast(np.int64), scale.cast(np.float64))
     if g.attribute("keep_aspect_ratio_policy") == "stretch":
-        return Axes(length, arrays.numbers(g, "sizes", np.int64).take(places), None)
+        return Axes(length, _places(g, arrays.numbers(g, "sizes", np.int64), places), None)
     scale = _common_scale(g, narrow)
     rounded = ((wide * scale).cast(np.float64) + 0.5).floor().cast(np.int64)
     return Axes(length, rounded, scale.cast(np.float64) + constant(g, [0] * len(places), "float64"))
+
+
+def _places(g: Any, listed: Array, places: list[int]) -> Array:
+    return listed if places == list(range(len(listed_axes(g)))) else listed.take(places)
 
 
 def _common_scale(g: Any, dtype: Any) -> Array:
@@ -63,6 +67,12 @@ def _common_scale(g: Any, dtype: Any) -> Array:
         larger = g.attribute("keep_aspect_ratio_policy") == "not_smaller"
         chosen = chosen.at_least(ratio) if larger else chosen.at_most(ratio)
     return chosen
+
+
+def copies_unchanged(g: Any) -> bool:
+    """torch copies an axis of unchanged length in these modes, whatever the scale."""
+    smooth = g.attribute("mode") == "linear" or g.attribute("antialias")
+    return bool(g.attribute("torch_arithmetic") and smooth)
 
 
 class Map:
@@ -161,16 +171,14 @@ def _torch_nearest(g: Any, axis: Axes, real: Any, small: Array | None, index: Ar
     return where(small, picked, usual)
 
 
-def small_picture(g: Any) -> Array | None:
-    """Whether torch's kernel for small pictures is in charge; None: certainly not."""
+def small_picture(g: Any, axis: int) -> Array | None:
+    """Whether torch's kernel for small pictures does this axis; None: certainly not."""
     shape = g.shape("X")
-    if shape is None or len(shape) != 4:
+    if shape is None or len(shape) != 4 or axis not in (2, 3):
         return None
     listed = listed_axes(g)
     ends = [
-        axes_of(g, [listed.index(axis)]).output
-        if axis in listed
-        else arrays.shape(g, "X", [axis])
+        axes_of(g, [listed.index(axis)]).output if axis in listed else arrays.shape(g, "X", [axis])
         for axis in (2, 3)
     ]
     small = ends[0] + ends[1] < _SMALL_PICTURE + 1

@@ -30,9 +30,24 @@ from typing import Any
 import numpy as np
 
 from myops.onnx import arrays
-from myops.onnx.arrays import Array, concat, constant, where
-from myops.ops._resize_axes import Axes, axes_of, listed_axes, nearest_index, small_picture
-from myops.ops._resize_taps import from_real, resize_by_taps, to_real
+from myops.onnx.arrays import Array, constant
+from myops.ops._resize_axes import (
+    Axes,
+    axes_of,
+    copies_unchanged,
+    listed_axes,
+    nearest_index,
+    small_picture,
+)
+from myops.ops._resize_operator import (
+    antialiases,
+    every,
+    factors_of,
+    has_torch_windows,
+    is_plain,
+    resize_by_operator,
+)
+from myops.ops._resize_taps import resize_by_taps
 
 _LONGEST = 1 << 16  # output indices that are compared where a length is unknown
 
@@ -47,30 +62,9 @@ def standard(g: Any) -> list[str]:
             f"{obstacle}, and the rank of X, which other operators need, is unknown",
             "Use opset 19 or up, or keep the value_info of the model.",
         )
-    if obstacle or _prefers_taps(g):
+    if obstacle or _prefers_taps(g.hints):
         return [resize_by_taps(g)]
-    return [_resize(g)]
-
-
-def _antialias(g: Any) -> bool:
-    """Whether antialiasing makes a difference: "linear" without shrinking is what it always is."""
-    if not g.attribute("antialias"):
-        return False
-    if g.attribute("mode") != "linear" or g.shape("X") is None or _torch_windows(g):
-        return True
-    axes = axes_of(g, list(range(len(listed_axes(g)))))
-    if axes.scale is not None:
-        grows = axes.scale.value is not None and bool((axes.scale.value >= 1).all())
-    else:
-        lengths = (axes.input.value, axes.output.value)
-        grows = all(v is not None for v in lengths) and bool((lengths[1] >= lengths[0]).all())
-    return not grows
-
-
-def _torch_windows(g: Any) -> bool:
-    """torch's windows with align_corners lie elsewhere than the operator's."""
-    kind = g.attribute("coordinate_transformation_mode")
-    return bool(g.attribute("torch_arithmetic") and kind == "align_corners")
+    return [resize_by_operator(g)]
 
 
 def _obstacle(g: Any) -> str:
@@ -82,9 +76,9 @@ def _obstacle(g: Any) -> str:
     differs = bool(g.input("scales")) or aspect or mode == "nearest"
     if g.opset < 19 and kind == "half_pixel_symmetric" and differs:
         return "half_pixel_symmetric is new in opset 19"
-    if g.opset < 18 and _antialias(g):
+    if g.opset < 18 and antialiases(g):
         return "antialias is new in opset 18"
-    if g.attribute("antialias") and _torch_windows(g):
+    if g.attribute("antialias") and has_torch_windows(g):
         return "torch's antialiasing with align_corners has other windows"
     if g.opset < 18 and aspect:
         return "keep_aspect_ratio_policy is new in opset 18"
@@ -96,18 +90,14 @@ def _obstacle(g: Any) -> str:
         return f"before opset 11 the coordinates are asymmetric, not {kind}"
     if mode == "nearest" and (g.opset < 11 or g.attribute("torch_arithmetic")):
         return _nearest_obstacle(g)
-    if g.opset < 10 and not _all(_factors(g), lambda factor: factor >= 1):
+    if g.opset < 10 and not every(factors_of(g), lambda factor: factor >= 1):
         return "Upsample of opset 9 takes no factor that is, or could be, below 1"
     return ""
 
 
-def _all(array: Array, holds: Any) -> bool:
-    return array.value is not None and bool(np.all(holds(array.value)))
-
-
 def _nearest_obstacle(g: Any) -> str:
     reason = "Resize would pick other elements"
-    if g.opset < 10 and not _all(_factors(g), lambda factor: factor >= 1):
+    if g.opset < 10 and not every(factors_of(g), lambda factor: factor >= 1):
         return "Upsample of opset 9 takes no factor that is, or could be, below 1"
     if g.shape("X") is None or g.attribute("coordinate_transformation_mode") == (
         "tf_crop_and_resize"
@@ -118,14 +108,14 @@ def _nearest_obstacle(g: Any) -> str:
 
 def _picks_alike(g: Any, place: int) -> bool:
     """Whether the operator's nearest picks on one axis what the kernel picks."""
-    axis, factor = axes_of(g, [place]), _factors(g).take([place])
+    axis, factor = axes_of(g, [place]), factors_of(g).take([place])
     if factor.value is None and axis.scale is not None:
         factor = axis.scale.cast(np.float32)  # the length is unknown, so the factor was kept
     if factor.value is None:
         return False
     if axis.output.value is not None:
-        return _same_picks(g, axis, factor, small_picture(g))
-    if axis.scale is None or axis.scale.value is None or not _is_plain(axis.scale.value):
+        return _same_picks(g, axis, factor, small_picture(g, listed_axes(g)[place]))
+    if axis.scale is None or axis.scale.value is None or not every(axis.scale, is_plain):
         return False
     if g.attribute("coordinate_transformation_mode") not in ("asymmetric", "half_pixel"):
         return False  # where the coordinates depend on the lengths
@@ -144,14 +134,15 @@ def _same_picks(g: Any, axis: Axes, factor: Array, small: Array | None) -> bool:
     last = axis.input - 1
     ours = nearest_index(g, axis, np.float32, small, None).at_least(0).at_most(last)
     scaled = Axes(axis.input, axis.output, factor.cast(np.float64))
+    operator = _AsOperator(g, every(factor, lambda f: f < 1))
     for tie in (1e-6, 0):  # ONNX Runtime since 1.26 or so, and before
-        if (factor.value == 1).all():
+        theirs = nearest_index(operator, scaled, np.float32, None, None, tie)
+        if every(factor, lambda f: f == 1):
             theirs = arrays.arange(axis.output)
-        else:
-            operator = _AsOperator(g, bool((factor.value < 1).all()))
-            theirs = nearest_index(operator, scaled, np.float32, None, None, tie)
-        same = np.array_equal(ours.value, theirs.at_least(0).at_most(last).value)
-        if not same:
+        theirs = theirs.at_least(0).at_most(last)
+        if ours.value is None or theirs.value is None:
+            return False
+        if not np.array_equal(ours.value, theirs.value):
             return False
     return True
 
@@ -185,8 +176,10 @@ def _prefers_taps(g: Any) -> bool:
     same = axes.output.equals(axes.input).value
     if crops and (same is None or bool(same.any())):
         return True
-    scaled = axes.scale is not None and not _all(axes.scale, lambda scale: scale == 1)
+    scaled = axes.scale is not None and not every(axes.scale, lambda scale: scale == 1)
     if g.dtype("X") == np.float64 or (scaled and same is not None and bool(same.all())):
+        return True
+    if g.attribute("antialias") and scaled and not copies_unchanged(g) and _may_stay(axes):
         return True
     rank, changed = len(shape), {axis for axis in listed_axes(g) if not _is_kept(g, axis)}
     if mode == "nearest" or (mode == "linear" and rank in (2, 3)):
@@ -196,121 +189,15 @@ def _prefers_taps(g: Any) -> bool:
     return not (rank == 2 or (rank == 4 and changed <= {2, 3}))
 
 
+def _may_stay(axes: Axes) -> bool:
+    """Whether an axis may keep its length under a scale other than 1."""
+    if axes.output.value is not None and axes.input.value is not None:
+        return bool((axes.output.value == axes.input.value).any())
+    return axes.scale is None or not every(axes.scale, lambda s: (s <= 1) | (s >= 1.5))
+
+
 def _is_kept(g: Any, axis: int) -> bool:
     one = axes_of(g, [listed_axes(g).index(axis)])
     if one.scale is not None:
-        return _all(one.scale, lambda scale: scale == 1)
-    return _all(one.output.equals(one.input), lambda same: same)
-
-
-def _is_plain(scale: np.ndarray) -> bool:
-    """Few enough digits that every product with a length is exact, in float32 too; and far enough
-    from 1 that no length of 2 or more stays what it is."""
-    digits = np.round(np.frexp(scale)[0] * 256) == np.frexp(scale)[0] * 256
-    return bool((digits & ((scale <= 1) | (scale >= 1.5))).all())
-
-
-def _factors(g: Any) -> Array:
-    """The float32 scales that make the operator give the kernel's output lengths.
-
-    ONNX Runtime takes floor(float32(length * factor)), torch the same in float64. Where they
-    differ, the factor is moved by two or three of its last digits.
-    """
-    axes = axes_of(g, list(range(len(listed_axes(g)))))
-    torch = g.attribute("torch_arithmetic")
-    if axes.scale is None:
-        factor = axes.output.cast(np.float32) / axes.input.cast(np.float32)
-    else:
-        factor = axes.scale.cast(np.float32)
-        if not torch or (factor.value is not None and _is_plain(axes.scale.value)):
-            return factor
-    got = (axes.input.cast(np.float32) * factor).floor().cast(np.int64)
-    factor = where(
-        got < axes.output,
-        factor * np.float32(1 + 2.0**-22),
-        where(got > axes.output, factor * np.float32(1 - 2.0**-22), factor),
-    )
-    if torch and axes.scale is not None and g.attribute("mode") == "linear":
-        # torch copies an axis of unchanged length, whatever the scale.
-        factor = where(axes.output.equals(axes.input), constant(g, [1], np.float32), factor)
-    return factor
-
-
-def _resize(g: Any) -> str:
-    """Emits the operator; returns the name of its output."""
-    dtype, mode = g.dtype("X"), g.attribute("mode")
-    direct = mode == "nearest" and dtype.name in ("uint8", "float32", "float16")
-    real = dtype if direct or dtype == np.float16 else np.dtype(np.float32)
-    x = to_real(g, g.input("X"), dtype, real)
-    if g.opset < 11:
-        operator = "Resize" if g.opset == 10 else "Upsample"
-        y = g.op(operator, x, _full(g, _factors(g), [1.0]).name, mode=mode)
-        return from_real(g, y, dtype, real)
-    kind = g.attribute("coordinate_transformation_mode")
-    axes = listed_axes(g) if g.attribute("axes") else []
-    if g.opset < 18:
-        axes = []
-    if g.opset < 19 and kind == "half_pixel_symmetric":
-        kind = "half_pixel"  # the same when sizes are given
-    crops, antialias = kind == "tf_crop_and_resize", _antialias(g)
-    outside = g.attribute("extrapolation_value")
-    if real == np.uint8:
-        outside = float(np.clip(np.rint(outside), 0, 255))
-    policy = g.attribute("keep_aspect_ratio_policy")
-    y = g.op(
-        "Resize",
-        x,
-        *_lists(g, crops, expand=not axes and bool(g.attribute("axes"))),
-        antialias=1 if antialias else None,
-        axes=axes,
-        coordinate_transformation_mode=kind,
-        cubic_coeff_a=g.attribute("cubic_coeff_a") if mode == "cubic" else None,
-        exclude_outside=int(g.attribute("exclude_outside"))
-        if mode == "cubic" or antialias
-        else None,
-        extrapolation_value=outside if crops else None,
-        keep_aspect_ratio_policy=policy if g.input("sizes") and policy != "stretch" else None,
-        mode=mode,
-        nearest_mode=g.attribute("nearest_mode") if mode == "nearest" else None,
-    )
-    return from_real(g, y, dtype, real)
-
-
-def _lists(g: Any, crops: bool, expand: bool) -> tuple[str, str, str]:
-    """The inputs roi, scales and sizes of the operator."""
-    nothing = "" if g.opset >= 13 else g.constant(np.array([], np.float32))
-    roi, scales, sizes = nothing, nothing, ""
-    if crops:
-        bounds = arrays.numbers(g, "roi", np.float32)
-        if expand:
-            count = len(listed_axes(g))
-            starts = _full(g, bounds.take(list(range(count))), [0.0])
-            ends = _full(g, bounds.take(list(range(count, 2 * count))), [1.0])
-            bounds = concat([starts, ends])
-        roi = bounds.name
-    if g.input("scales"):
-        rank_known = g.shape("X") is not None or g.attribute("axes")
-        factors = _factors(g) if rank_known else arrays.numbers(g, "scales", np.float32)
-        scales = (_full(g, factors, [1.0]) if expand else factors).name
-    else:
-        lengths = arrays.numbers(g, "sizes", np.int64)
-        sizes = (_full(g, lengths, None) if expand else lengths).name
-    return roi, scales, sizes
-
-
-def _full(g: Any, listed: Array, default: list[float] | None) -> Array:
-    """A list for all axes from one for the listed axes; without a default, the lengths of X."""
-    axes, rank = listed_axes(g), len(g.shape("X"))
-    if axes == list(range(rank)):
-        return listed
-    others = [axis for axis in range(rank) if axis not in axes]
-    if default is None:
-        rest = arrays.shape(g, "X", others)
-    else:
-        rest = constant(g, default * len(others), listed.dtype)
-    order = [(axes + others).index(axis) for axis in range(rank)]
-    joined = concat([listed, rest])
-    if order == sorted(order):
-        return joined
-    pieces = [rest, listed] if others + axes == sorted(axes + others) else None
-    return concat(pieces) if pieces else joined.take(order)
+        return every(one.scale, lambda scale: scale == 1)
+    return every(one.output.equals(one.input), lambda same: same)

@@ -11,7 +11,15 @@ import numpy as np
 
 from myops.onnx import arrays
 from myops.onnx.arrays import Array, constant, where
-from myops.ops._resize_axes import Axes, Map, axes_of, listed_axes, nearest_index, small_picture
+from myops.ops._resize_axes import (
+    Axes,
+    Map,
+    axes_of,
+    copies_unchanged,
+    listed_axes,
+    nearest_index,
+    small_picture,
+)
 
 
 def resize_by_taps(g: Any) -> str:
@@ -26,7 +34,7 @@ def resize_by_taps(g: Any) -> str:
     # ONNX Runtime moves no bfloat16; float32 holds it exactly.
     moved = np.dtype(real) if not nearest or dtype.name == "bfloat16" else dtype
     y = to_real(g, g.input("X"), dtype, moved)
-    rank, listed, small = len(g.shape("X")), listed_axes(g), small_picture(g)
+    rank, listed = len(g.shape("X")), listed_axes(g)
     outside: list[tuple[int, Array]] = []
     for place in sorted(range(len(listed)), key=lambda p: listed[p], reverse=True):
         axis, number = axes_of(g, [place]), listed[place]
@@ -36,12 +44,13 @@ def resize_by_taps(g: Any) -> str:
         last = axis.input - 1
         if g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
             roi = arrays.numbers(g, "roi", real).take([place, place + len(listed)])
-        elif axis.scale is not None and _copies_unchanged(g):
+        elif axis.scale is not None and copies_unchanged(g):
             same = axis.output.equals(axis.input)
             axis.scale = where(same, constant(g, [1.0], np.float64), axis.scale)
         x = Map(g, axis, roi, real, g.attribute("torch_arithmetic"))
         coordinates = x(arrays.arange(axis.output).cast(real))
         if nearest:
+            small = small_picture(g, number)
             index = nearest_index(g, axis, real, small, roi).at_least(0).at_most(last)
             y = g.op("Gather", y, index.name, axis=number)
         elif g.attribute("antialias"):
@@ -64,12 +73,6 @@ def _is_identity(g: Any, axis: Axes) -> bool:
         return axis.scale.value is not None and bool((axis.scale.value == 1).all())
     same = axis.output.equals(axis.input)
     return same.value is not None and bool(same.value.all())
-
-
-def _copies_unchanged(g: Any) -> bool:
-    """torch copies an axis of unchanged length in these modes, whatever the scale."""
-    smooth = g.attribute("mode") == "linear" or g.attribute("antialias")
-    return bool(g.attribute("torch_arithmetic") and smooth)
 
 
 def _column(rank: int, axis: int) -> list[int]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from myops._torch import define
+from myops.ops._resize_onnx import standard as standard
 
 __all__ = ["resize"]
 

@@ -1,0 +1,248 @@
+"""One function for nodes of several kinds: which kind is this one? Asked in standard operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops._description import AttributeInfo, Dim, OpInfo
+from myops.onnx.lowering import Builder, Site
+from myops.onnx.schema import ELEMENT_TYPES
+
+Fresh = Callable[[str], str]
+
+_NO_LIST = -(2**31)  # stands for an attribute list that a node does not have
+
+# How many of these numbers survive a trip through a dtype tells which one it is.
+_FLOAT_PROBES = [0.5, 1 + 2.0**-9, 1 + 2.0**-20, 1 + 2.0**-40]
+_INTEGER_PROBES = [300, 2**40]
+_SURVIVORS = {"float64": (4, 1), "float32": (3, 1), "float16": (2, 1), "bfloat16": (1, 0),
+              "int64": (0, 2), "int32": (0, 1), "uint8": (0, 0)}  # fmt: skip
+
+
+class Case:
+    """One kind of node, in the terms in which kinds differ."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def traits(self) -> dict[str, Any]:
+        """What makes a kind, in the order in which it is easiest to ask for."""
+        site = self.site
+        found: dict[str, Any] = {}
+        for number, item in enumerate(site.info.inputs):
+            if item.optional:
+                found[f"presence of {item.name}"] = bool(site.inputs[number])
+        for number, item in enumerate(site.info.inputs):
+            dims = site.shapes[number]
+            if item.values and site.inputs[number]:
+                found[f"length of {item.name}"] = None if dims is None else dims[0]
+            elif site.inputs[number]:
+                found[f"rank of {item.name}"] = None if dims is None else len(dims)
+        ease = {"bool": 0, "int": 0, "float": 0, "string": 1, "ints": 2, "floats": 2}
+        for attribute in sorted(site.info.attributes, key=lambda item: ease[item.type]):
+            found[f"value of {attribute.name}"] = site.attributes[attribute.name]
+        for number, item in enumerate(site.info.inputs):
+            if not item.values and site.inputs[number]:
+                found[f"dtype of {item.name}"] = site.dtypes[number]
+        return found
+
+    def without_numbers(self) -> Site:
+        """The site without lengths and numbers, which a function must not rely on."""
+        shapes: list[list[Dim] | None] = [
+            dims if dims is None or item.values else [None] * len(dims)
+            for dims, item in zip(self.site.shapes, self.site.info.inputs, strict=True)
+        ]
+        names = [
+            item.name if name else ""
+            for item, name in zip(self.site.info.inputs, self.site.inputs, strict=True)
+        ]
+        blank: list[np.ndarray | None] = [None] * len(names)
+        return dataclasses.replace(self.site, inputs=names, shapes=shapes, values=blank)
+
+
+def choose(
+    info: OpInfo, cases: list[Case], opset: int, fresh: Fresh, write: Callable[..., Any]
+) -> list[onnx.NodeProto]:
+    """The nodes of a function that is right for all cases.
+
+    `write(site, full, opset, fresh, outputs)` gives the nodes of one case, see `bodies`.
+    """
+    outputs = [item.name for item in info.outputs]
+    return _Chooser(info, cases, opset, fresh, write).nodes(cases, outputs)
+
+
+def default_list(attribute: AttributeInfo) -> Any:
+    """The default of an attribute in a function, where a list cannot be empty."""
+    return [_NO_LIST] if attribute.type in ("ints", "floats") else attribute.default
+
+
+class _Chooser:
+    """Builds If(is the first case) then the first case, else the same for the others."""
+
+    def __init__(
+        self, info: OpInfo, cases: list[Case], opset: int, fresh: Fresh, write: Callable[..., Any]
+    ) -> None:
+        self._info, self._opset, self._fresh, self._write = info, opset, fresh, write
+        traits = [case.traits() for case in cases]
+        self._varied = {
+            name for one in traits for name in one if any(t.get(name) != one[name] for t in traits)
+        }
+        # Lists of floats that come in several dtypes are read as float64, which holds them all.
+        self._wide = set()
+        for i, item in enumerate(info.inputs):
+            kinds = {case.site.dtypes[i] for case in cases if case.site.inputs[i]}
+            if item.values and not info.is_integer(item) and (len(kinds) > 1 or None in kinds):
+                self._wide.add(i)
+
+    def nodes(self, cases: list[Case], outputs: list[str]) -> list[onnx.NodeProto]:
+        if len(cases) == 1:
+            return self._case(cases[0], outputs)
+        g = Builder(cases[0].site, self._opset, self._fresh, "")
+        if self._opset < 12:
+            g.refuse(
+                "nodes of one type differ in the " + ", ".join(sorted(self._varied))
+                + ", and no operator tells them apart before opset 12",
+                "Use opset 13 or up.",
+            )  # fmt: skip
+        condition = ""
+        for trait in self._telling(cases[0], cases[1:]):
+            one = self._condition(g, trait, cases[0].traits()[trait])
+            condition = g.op("And", condition, one) if condition else one
+        branches = {}
+        for branch, rest in (("then_branch", cases[:1]), ("else_branch", cases[1:])):
+            made = [self._fresh(name) for name in outputs]
+            values = [onnx.ValueInfoProto(name=name) for name in made]
+            branches[branch] = onnx.helper.make_graph(self.nodes(rest, made), branch, [], values)
+        return [*g.nodes, onnx.helper.make_node("If", [condition], outputs, **branches)]
+
+    def _telling(self, case: Case, others: list[Case]) -> list[str]:
+        """Traits that together tell `case` from all others."""
+        mine, chosen = case.traits(), []
+        theirs = [other.traits() for other in others]
+        for trait in mine:
+            if any(trait in other and other[trait] != mine[trait] for other in theirs):
+                chosen.append(trait)
+                theirs = [t for t in theirs if trait not in t or t[trait] == mine[trait]]
+        return chosen
+
+    def _case(self, case: Case, outputs: list[str]) -> list[onnx.NodeProto]:
+        """The case behind adapters: the branches that are not taken must be valid graphs too."""
+        site = case.without_numbers()
+        g = Builder(site, self._opset, self._fresh, "")
+        inputs, dtypes = list(site.inputs), list(site.dtypes)
+        for number, item in enumerate(self._info.inputs):
+            name = inputs[number]
+            if not name:
+                continue
+            if number in self._wide:
+                dtypes[number] = "float64"
+                name = g.op("Cast", name, to=onnx.TensorProto.DOUBLE)
+            if {f"presence of {item.name}", f"length of {item.name}"} & self._varied:
+                name = self._padded(g, name, site.shapes[number], dtypes[number])
+            if f"dtype of {item.name}" in self._varied:
+                name = g.op("Cast", name, to=ELEMENT_TYPES[str(g.dtype(item.name))])
+            if f"rank of {item.name}" in self._varied:
+                name = self._ranked(g, name, site.shapes[number])
+            inputs[number] = name
+        adapted = dataclasses.replace(site, inputs=inputs, dtypes=dtypes)
+        made, back = list(outputs), []
+        for place, (output, wanted) in enumerate(zip(self._info.outputs, outputs, strict=True)):
+            like = [item.name for item in self._info.inputs
+                    if item.type == output.type
+                    and f"dtype of {item.name}" in self._varied]  # fmt: skip
+            if like:
+                made[place] = self._fresh(wanted)
+                back.append(onnx.helper.make_node("CastLike", [made[place], like[0]], [wanted]))
+        known = dataclasses.replace(case.site, dtypes=dtypes)
+        body = self._write(adapted, known, self._opset, self._fresh, made)
+        return [*g.nodes, *body, *back]
+
+    def _padded(self, g: Builder, name: str, dims: Any, dtype: Any) -> str:
+        """The list in the length of this case; in the other cases whatever has that length."""
+        if dims is None or not isinstance(dims[0], int):
+            g.refuse(f"nodes of one type differ in the length of {name}, and one is unknown")
+        full = g.op("Concat", name, g.constant(np.ones(dims[0], dtype)), axis=0)
+        return self._head(g, full, dims[0])
+
+    def _head(self, g: Builder, name: str, length: int) -> str:
+        start, end = g.constant(np.array([0])), g.constant(np.array([length]))
+        return g.op("Slice", name, start, end)
+
+    def _ranked(self, g: Builder, name: str, dims: Any) -> str:
+        """The tensor with the rank of this case; in the other cases whatever has that rank."""
+        if dims is None:
+            g.refuse("nodes of one type differ in rank, and one rank is unknown")
+        ones = g.constant(np.ones(len(dims), np.int64))
+        lengths = g.op("Concat", g.op("Shape", name), ones, axis=0)
+        return g.op("Reshape", name, self._head(g, lengths, len(dims)))
+
+    def _condition(self, g: Builder, trait: str, value: Any) -> str:
+        kind, item = trait.split(" of ")
+        if kind == "value":
+            attribute = next(known for known in self._info.attributes if known.name == item)
+            return self._attribute_is(g, attribute, value)
+        if kind == "presence":
+            empty = g.op("Equal", g.op("Size", item), g.constant(np.array(0)))
+            return g.op("Not", empty) if value else empty
+        if kind == "length":
+            return g.op("Equal", g.op("Size", item), g.constant(np.array(value)))
+        if kind == "rank":
+            rank = g.op("Size", g.op("Shape", item))
+            return g.op("Equal", rank, g.constant(np.array(value)))
+        return self._dtype_is(g, item, value)
+
+    def _dtype_is(self, g: Builder, name: str, dtype: str) -> str:
+        if self._opset < 15:
+            g.refuse("nodes of one type differ in dtype, and CastLike is new in opset 15")
+        checks: list[str] = []
+        for probes, kind in ((_FLOAT_PROBES, np.float64), (_INTEGER_PROBES, np.int64)):
+            before = g.constant(np.array(probes, kind))
+            there = g.op("CastLike", before, name)
+            after = g.op("Cast", there, to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+            same = g.op("Cast", g.op("Equal", before, after), to=onnx.TensorProto.INT64)
+            count = g.op("ReduceSum", same, keepdims=0)
+            wanted = _SURVIVORS[dtype][len(checks)]
+            checks.append(g.op("Equal", count, g.constant(np.array(wanted))))
+        return checks[0] if _SURVIVORS[dtype][0] else g.op("And", *checks)
+
+    def _attribute_is(self, g: Builder, attribute: AttributeInfo, value: Any) -> str:
+        if attribute.type == "string":
+            # Strings cannot be compared before opset 19: two that are equal are one without
+            # repetition.
+            one = g.constant(np.array([1]))
+            given = g.op("Reshape", self._reference(g, attribute, "value_string"), one)
+            both = g.op("Concat", given, g.op("Constant", value_strings=[value]), axis=0)
+            return g.op("Equal", g.op("Size", g.op("Unique", both)), g.constant(np.array(1)))
+        if attribute.type in ("bool", "int"):
+            given = self._reference(g, attribute, "value_int")
+            return g.op("Equal", given, g.constant(np.array(int(value))))
+        if attribute.type == "float":
+            given = self._reference(g, attribute, "value_float")
+            return g.op("Equal", given, g.constant(np.float32(value)))
+        kind = np.int64 if attribute.type == "ints" else np.float32
+        wanted = np.array(list(value) or [_NO_LIST], kind)
+        given = self._reference(g, attribute, f"value_{attribute.type}")
+        size = g.op("Equal", g.op("Size", given), g.constant(np.array(len(wanted))))
+        target = g.constant(wanted)
+        head = self._head(g, g.op("Concat", given, target, axis=0), len(wanted))
+        apart = g.op("Sub", head, target)
+        total = g.op("ReduceSum", g.op("Mul", apart, apart), keepdims=0)
+        return g.op("And", size, g.op("Equal", total, g.constant(np.array(0, kind))))
+
+    def _reference(self, g: Builder, attribute: AttributeInfo, field: str) -> str:
+        """A constant with the value of the function's attribute."""
+        name = g.op("Constant", value_int=0)
+        kinds = {"value_int": "INT", "value_float": "FLOAT", "value_string": "STRING",
+                 "value_ints": "INTS", "value_floats": "FLOATS"}  # fmt: skip
+        node = g.nodes[-1]
+        del node.attribute[:]
+        kind = getattr(onnx.AttributeProto, kinds[field])
+        node.attribute.append(
+            onnx.AttributeProto(name=field, type=kind, ref_attr_name=attribute.name)
+        )
+        return name

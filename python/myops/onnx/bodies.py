@@ -1,0 +1,174 @@
+"""Model-local function bodies: a model with our nodes that any ONNX Runtime runs.
+
+Each op type gets one function. (Overloads, one function a node, are ignored by ONNX Runtime up to
+1.23, which then gives wrong results.) The function must be right for every node of its type in
+the model, so where the nodes differ in attributes, in which inputs they have, in dtype or in
+rank, it holds one case for each kind of node and finds out at run time which one it is; ONNX
+Runtime does so once, while it loads the model. Lengths and the numbers in scales or sizes are
+never built in: they may change without harm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import onnx
+
+from myops import _description
+from myops._description import OpInfo
+from myops.onnx import _scopes
+from myops.onnx._cases import Case, choose, default_list
+from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
+from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
+
+
+class MissingBodyWarning(UserWarning):
+    """A node stays without a function body: only a runtime with our library can run the model."""
+
+
+def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Gives every op of this library that the model uses a body of standard operators.
+
+    ONNX Runtime without our library then runs the bodies; with the library it runs our kernels.
+    Call it again after nodes were added or their attributes edited. Model-local functions that
+    call our nodes are inlined. `ir_version` becomes at least 8, the first with functions.
+
+    Args:
+        model: A model with nodes of the domain "myops". It is not changed.
+
+    Returns:
+        A new model.
+
+    Warns:
+        MissingBodyWarning: The model's opset cannot express an op; its nodes stay without a body.
+
+    Example:
+        >>> portable = myops.onnx.add_function_bodies(onnx.load("model.onnx"))
+    """
+    model = _scopes.inline_callers(model)
+    found: dict[str, list[tuple[onnx.NodeProto, _scopes.Scope, Site]]] = {}
+    for scope in _scopes.scopes(model):
+        for node in scope.graph.node:
+            if _scopes.is_ours(node):
+                found.setdefault(node.op_type, []).append((node, scope, site_of(node, scope)))
+    for op_type, entries in sorted(found.items()):
+        info = _description.by_onnx_type(op_type)
+        cases = _cases([site for *_, site in entries])
+        try:
+            function = _function(info, cases, _scopes.onnx_opset(model))
+        except LoweringError as error:
+            warnings.warn(
+                f"{error} The model has no function body for myops::{op_type}, so ONNX Runtime "
+                "runs it only with the library of myops registered.",
+                MissingBodyWarning,
+                stacklevel=2,
+            )
+            continue
+        if len(cases) > 1:
+            _make_uniform(info, entries, cases)
+        model.functions.append(function)
+        model.ir_version = max(model.ir_version, 8)
+    return model
+
+
+def remove_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the model without the bodies that `add_function_bodies` gave it."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.functions[:]
+    copy.functions.extend(f for f in model.functions if not _scopes.is_body(f))
+    return copy
+
+
+def _cases(sites: list[Site]) -> list[Case]:
+    """The kinds of nodes, each with what all nodes of that kind have in common."""
+    merged: dict[Any, Site] = {}
+    for site in sites:
+        case = Case(site)
+        key = tuple(sorted((name, repr(value)) for name, value in case.traits().items()))
+        merged[key] = _common(merged[key], site) if key in merged else site
+    return [Case(site) for site in merged.values()]
+
+
+def _common(one: Site, other: Site) -> Site:
+    def shape(a: Any, b: Any) -> Any:
+        if a is None or b is None or len(a) != len(b):
+            return None
+        return [x if x == y else None for x, y in zip(a, b, strict=True)]
+
+    def value(a: Any, b: Any) -> Any:
+        same = a is not None and b is not None and a.shape == b.shape and (a == b).all()
+        return a if same else None
+
+    return dataclasses.replace(
+        one,
+        # Within a case only the lists, such as scales, can differ in dtype.
+        dtypes=[a if a == b else None for a, b in zip(one.dtypes, other.dtypes, strict=True)],
+        shapes=[shape(a, b) for a, b in zip(one.shapes, other.shapes, strict=True)],
+        values=[value(a, b) for a, b in zip(one.values, other.values, strict=True)],
+        label=f"{one.label} and others",
+    )
+
+
+def _function(info: OpInfo, cases: list[Case], opset: int) -> onnx.FunctionProto:
+    names = [item.name for item in info.inputs]
+    outputs = [item.name for item in info.outputs]
+    used = {*names, *outputs}
+
+    def fresh(hint: str) -> str:
+        name, number = hint, 1
+        while name in used:
+            name, number = f"{hint}_{number}", number + 1
+        used.add(name)
+        return name
+
+    nodes = choose(info, cases, opset, fresh, _case_nodes)
+    function = onnx.helper.make_function(
+        _description.DOMAIN,
+        info.onnx_type,
+        names,
+        outputs,
+        nodes,
+        [onnx.helper.make_opsetid("", opset)],
+        [],
+        [attribute_proto(item, item.default or default_list(item)) for item in info.attributes],
+    )
+    function.doc_string = info.doc
+    return function
+
+
+def _case_nodes(
+    site: Site, full: Site, opset: int, fresh: Any, outputs: list[str]
+) -> list[onnx.NodeProto]:
+    """The nodes of one case. `full` also holds lengths and numbers, as hints to what is faster."""
+    hints = Builder(full, opset, fresh, "")
+    return write(Builder(site, opset, fresh, "", hints), outputs)
+
+
+def _make_uniform(info: OpInfo, entries: list[Any], cases: list[Case]) -> None:
+    """Gives each node every input that any of them has, because the function reads them all.
+
+    What a node leaves out becomes an empty list, which the kernel reads as left out.
+    """
+    present = [any(case.site.inputs[i] for case in cases) for i in range(len(info.inputs))]
+    for node, scope, site in entries:
+        inputs = list(site.inputs)
+        for number, item in enumerate(info.inputs):
+            if present[number] and not inputs[number]:
+                dtype = next(c.site.dtypes[number] for c in cases if c.site.inputs[number])
+                inputs[number] = _empty_list(node, scope, item.name, dtype or "float32")
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        del node.input[:]
+        node.input.extend(inputs)
+
+
+def _empty_list(node: onnx.NodeProto, scope: _scopes.Scope, name: str, dtype: str) -> str:
+    """An empty constant in the graph of the node."""
+    title = f"{node.output[0]}/no_{name}"
+    tensor = onnx.helper.make_tensor(title, ELEMENT_TYPES[dtype], [0], [])
+    constant = onnx.helper.make_node("Constant", [], [title], name=title, value=tensor)
+    scope.graph.node.insert(0, constant)
+    return title

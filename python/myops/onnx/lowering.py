@@ -1,0 +1,289 @@
+"""Writes our nodes in standard operators: `lower`, and the `g` that an op's `standard(g)` gets."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from myops import _description
+from myops._description import Dim, OpInfo
+from myops.onnx import _scopes
+from myops.onnx.schema import attribute_value
+
+
+class LoweringError(ValueError):
+    """A node that the standard operators of an opset cannot express.
+
+    The text names the node, the opset, the reason and what to do about it.
+    """
+
+
+@dataclass
+class Site:
+    """What is known of the call that is to be written in standard nodes."""
+
+    info: OpInfo
+    label: str  # for errors
+    inputs: list[str]  # names in the graph; "" for what is left out
+    dtypes: list[str | None]
+    shapes: list[list[Dim] | None]
+    values: list[np.ndarray | None]  # of constant inputs
+    attributes: dict[str, Any]
+
+
+class Builder:
+    """The `g` of `standard(g)`: emits standard nodes and tells what is known of the call.
+
+    opset: The version of ai.onnx that the nodes must belong to.
+    hints: A Builder that may know more: lengths and numbers of today, which a function body must
+        not rely on. To choose between forms that are both right, never to emit nodes.
+
+    Example, 2a + b:
+        >>> def standard(g):
+        ...     two = g.constant(np.array(2, g.dtype("a")))
+        ...     return [g.op("Add", g.op("Mul", g.input("a"), two), g.input("b"))]
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        opset: int,
+        fresh: Callable[[str], str],
+        prefix: str,
+        hints: Builder | None = None,
+    ) -> None:
+        self.site = site
+        self.opset = opset
+        self.hints = hints or self
+        self.nodes: list[onnx.NodeProto] = []
+        self._fresh = fresh
+        self._prefix = prefix
+
+    def op(self, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Emits a node; returns the name of its output, or a tuple of names.
+
+        Args:
+            op_type: A standard operator of `opset`.
+            inputs: Names; "" leaves an optional input out.
+            outputs: How many outputs the node has.
+            attributes: Python values; None and empty lists are not written.
+        """
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        hint = f"{self._prefix}/{op_type}" if self._prefix else op_type
+        names = [self._fresh(hint) for _ in range(outputs)]
+        written = {
+            key: value
+            for key, value in attributes.items()
+            if value is not None and not (isinstance(value, (list, tuple)) and not value)
+        }
+        self.nodes.append(onnx.helper.make_node(op_type, given, names, name=names[0], **written))
+        return names[0] if outputs == 1 else tuple(names)
+
+    def constant(self, array: np.ndarray) -> str:
+        """Emits a constant; returns its name."""
+        array = np.asarray(array)
+        if self.opset >= 9 or array.dtype.kind == "f":
+            return self.op("Constant", value=numpy_helper.from_array(array))
+        # Before opset 9 a Constant is floating.
+        name = self.op("Constant", value=numpy_helper.from_array(array.astype(np.float64)))
+        return self.op("Cast", name, to=onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+
+    def input(self, name: str) -> str:
+        """The graph name of an input of the op; "" when it is left out."""
+        return self.site.inputs[self._place(name)]
+
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute: the node's, or the default."""
+        return self.site.attributes[name]
+
+    def dtype(self, name: str) -> np.dtype:
+        """The dtype of an input that is present."""
+        known = self.site.dtypes[self._place(name)]
+        if known is None:
+            self.refuse(
+                f"the dtype of {name} is unknown",
+                "Give the inputs of the model their types and keep its value_info.",
+            )
+        if known == "bfloat16":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(known)
+
+    def shape(self, name: str) -> list[Dim] | None:
+        """Lengths, names and None of an input; None when its rank is unknown."""
+        return self.site.shapes[self._place(name)]
+
+    def value(self, name: str) -> np.ndarray | None:
+        """The content of an input that is a constant; None otherwise."""
+        return self.site.values[self._place(name)]
+
+    def refuse(self, reason: str, remedy: str = "") -> NoReturn:
+        """Raises LoweringError: this opset cannot express the node, because of `reason`."""
+        raise LoweringError(
+            f"{self.site.label}: cannot be written in ai.onnx opset {self.opset}: {reason}."
+            + (f" {remedy}" if remedy else "")
+        )
+
+    def _place(self, name: str) -> int:
+        return [item.name for item in self.site.info.inputs].index(name)
+
+
+def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
+    """The function that writes the op in standard nodes; None when the op has none."""
+    module = importlib.import_module(f"myops.ops.{info.name}")
+    return getattr(module, "standard", None)
+
+
+def site_of(node: onnx.NodeProto, scope: _scopes.Scope) -> Site:
+    """What is known of the call that a node makes.
+
+    A list like `scales` that is known to be empty counts as left out.
+    """
+    info = _description.by_onnx_type(node.op_type)
+    names = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
+    for number, item in enumerate(info.inputs):
+        if item.values and item.optional and scope.shape(names[number]) == [0]:
+            names[number] = ""
+    given = {proto.name: proto for proto in node.attribute}
+    attributes = {
+        item.name: attribute_value(item, given[item.name]) if item.name in given else item.default
+        for item in info.attributes
+    }
+    dtypes, shapes = [scope.dtype(name) for name in names], [scope.shape(name) for name in names]
+    for number, item in enumerate(info.inputs):
+        dims = shapes[number]
+        if names[number] and item.values and (dims is None or not isinstance(dims[0], int)):
+            shapes[number] = [_length(info, number, shapes, dtypes, attributes)]
+    label = f"node {(node.name or node.output[0])!r} (myops::{node.op_type})"
+    return Site(info, label, names, dtypes, shapes, [scope.value(n) for n in names], attributes)
+
+
+def _length(
+    info: OpInfo, number: int, shapes: list[Any], dtypes: list[str | None], attributes: Any
+) -> int | None:
+    """The only length of a list that the op's shape rule accepts; None when there are several."""
+    if any(shape is None and dtype for shape, dtype in zip(shapes, dtypes, strict=True)):
+        return None
+    accepted = []
+    for length in range(1, 2 * max(len(shape) for shape in shapes if shape) + 1):
+        tried = [[length] if i == number else shape for i, shape in enumerate(shapes)]
+        try:
+            _description.infer(info.name, tried, dtypes, attributes)
+        except ValueError:
+            continue
+        accepted.append(length)
+    return accepted[0] if len(accepted) == 1 else None
+
+
+def write(builder: Builder, outputs: list[str]) -> list[onnx.NodeProto]:
+    """The nodes that compute what the call computes, under the given output names.
+
+    Raises:
+        LoweringError: The op has no standard form, or none in this opset.
+    """
+    info = builder.site.info
+    hook = standard_hook(info)
+    if hook is None:
+        builder.refuse(f"the op {info.name} has no standard form")
+    for made, wanted in zip(hook(builder), outputs, strict=True):
+        if wanted:
+            _rename(builder, made, wanted)
+    return _used(builder.nodes, outputs)
+
+
+def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:
+    """The nodes that the outputs need; a formula may emit parts that it then does not use."""
+    needed = set(outputs) - {""}
+    kept = []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    return kept[::-1]
+
+
+def _rename(builder: Builder, made: str, wanted: str) -> None:
+    for node in builder.nodes:
+        if made in node.output:
+            break
+    else:  # an input that goes straight through
+        builder.nodes.append(onnx.helper.make_node("Identity", [made], [wanted]))
+        return
+    for node in builder.nodes:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name == made:
+                    names[place] = wanted
+
+
+def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
+    """Replaces every node of this library by standard operators.
+
+    The result runs in any ONNX runtime; what it costs in speed and rounding stands in the
+    documentation of each op's `standard`. Nodes in branches and loop bodies are replaced too;
+    model-local functions that call our nodes are inlined, and our function bodies are dropped.
+
+    Args:
+        model: A model with nodes of the domain "myops". It is not changed.
+        opset: The ai.onnx opset of the result; the model is converted when it has another one.
+            Default: the model's.
+
+    Returns:
+        A new model without the domain "myops".
+
+    Raises:
+        LoweringError: A node that the opset cannot express, or a model that cannot be converted.
+
+    Example:
+        >>> standard = myops.onnx.lower(onnx.load("model.onnx"))
+    """
+    model = _scopes.inline_callers(model)
+    if opset is not None and opset != _scopes.onnx_opset(model):
+        model = convert(model, opset)
+    names = _scopes.Names(model)
+    # Inner graphs first: replacing the nodes of an outer one copies what is inside them.
+    for scope in reversed(list(_scopes.scopes(model))):
+        nodes: list[onnx.NodeProto] = []
+        for node in scope.graph.node:
+            if not _scopes.is_ours(node):
+                nodes.append(node)
+                continue
+            site = site_of(node, scope)
+            prefix = node.name or node.output[0]
+            builder = Builder(site, scope.opset, names.fresh, prefix)
+            nodes.extend(write(builder, list(node.output)))
+        if any(map(_scopes.is_ours, scope.graph.node)):
+            _replace(scope.graph, nodes)
+    if all(node.domain != _description.DOMAIN for node in _scopes.all_nodes(model.graph.node)):
+        kept = [item for item in model.opset_import if item.domain != _description.DOMAIN]
+        del model.opset_import[:]
+        model.opset_import.extend(kept)
+    return model
+
+
+def _replace(graph: Any, nodes: list[onnx.NodeProto]) -> None:
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The model in another ai.onnx opset; our own nodes pass through unchanged."""
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(model, opset)
+    except RuntimeError as error:
+        raise LoweringError(
+            f"the model cannot be converted from ai.onnx opset {_scopes.onnx_opset(model)} to "
+            f"{opset}: {error}. Export it with opset_version={opset} instead."
+        ) from error

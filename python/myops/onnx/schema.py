@@ -1,0 +1,186 @@
+"""OpSchemas of our nodes: what onnx.checker, shape inference and graph tools know about them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+from onnx.defs import OpSchema
+
+from myops import _description
+from myops._description import AttributeInfo, Dim, InputInfo, OpInfo
+
+ONNX_TYPE_NAMES = {"float32": "float", "float64": "double"}  # the others are called the same
+ELEMENT_TYPES: dict[str, int] = {
+    "float16": onnx.TensorProto.FLOAT16,
+    "bfloat16": onnx.TensorProto.BFLOAT16,
+    "float32": onnx.TensorProto.FLOAT,
+    "float64": onnx.TensorProto.DOUBLE,
+    "uint8": onnx.TensorProto.UINT8,
+    "int32": onnx.TensorProto.INT32,
+    "int64": onnx.TensorProto.INT64,
+}
+DTYPES: dict[int, str] = {number: name for name, number in ELEMENT_TYPES.items()}
+
+_ATTRIBUTE_TYPES = {
+    "bool": onnx.AttributeProto.INT,  # ONNX has no bool attributes
+    "int": onnx.AttributeProto.INT,
+    "float": onnx.AttributeProto.FLOAT,
+    "string": onnx.AttributeProto.STRING,
+    "ints": onnx.AttributeProto.INTS,
+    "floats": onnx.AttributeProto.FLOATS,
+}
+
+
+def register_schemas() -> None:
+    """Registers the schema of every op that has a node with the onnx package; once is enough.
+
+    Afterwards `onnx.checker`, `onnx.shape_inference` (strict mode too) and
+    `onnx.utils.extract_model` know the nodes of the domain "myops".
+
+    Example:
+        >>> myops.onnx.register_schemas()
+        >>> onnx.defs.has("Resize", "myops")
+        True
+    """
+    # It makes a table of schemas when it is imported, and refuses two of one name, as our Resize
+    # and that of ai.onnx are. Later it does not look.
+    import onnx.reference.op_run  # noqa: F401
+
+    for info in _description.onnx_ops():
+        if not onnx.defs.has(info.onnx_type, domain=_description.DOMAIN):
+            onnx.defs.register_schema(schema_for(info))
+
+
+@functools.cache
+def _schema(name: str) -> OpSchema:
+    info = _description.OPS[name]
+    schema = OpSchema(
+        info.onnx_type,
+        _description.DOMAIN,
+        info.since_version,
+        info.doc,
+        inputs=[_formal_input(item) for item in info.inputs],
+        outputs=[OpSchema.FormalParameter(o.name, o.type, o.doc) for o in info.outputs],
+        type_constraints=[
+            (parameter, [f"tensor({ONNX_TYPE_NAMES.get(name, name)})" for name in dtypes], "")
+            for parameter, dtypes in info.types.items()
+        ],
+        attributes=[_attribute(item) for item in info.attributes],
+    )
+    schema.set_type_and_shape_inference_function(_inference(info))
+    return schema
+
+
+def schema_for(info: OpInfo) -> OpSchema:
+    """The OpSchema that follows from a description; the same object at every call."""
+    return _schema(info.name)
+
+
+def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
+    """The attribute of a node that carries `value`."""
+    kind = _ATTRIBUTE_TYPES[item.type]
+    value = int(value) if item.type == "bool" else value
+    return onnx.helper.make_attribute(item.name, value, attr_type=kind)
+
+
+def attribute_value(item: AttributeInfo, proto: onnx.AttributeProto) -> Any:
+    """The Python value in the attribute of a node."""
+    value = onnx.helper.get_attribute_value(proto)
+    if item.type == "bool":
+        return bool(value)
+    if item.type == "string":
+        return value.decode()
+    return list(value) if item.type in ("ints", "floats") else value
+
+
+def _formal_input(item: InputInfo) -> OpSchema.FormalParameter:
+    options = OpSchema.FormalParameterOption
+    option = options.Optional if item.optional else options.Single
+    return OpSchema.FormalParameter(item.name, item.type, item.doc, param_option=option)
+
+
+def _attribute(item: AttributeInfo) -> OpSchema.Attribute:
+    doc = item.doc
+    if item.choices:
+        doc += " One of " + ", ".join(f'"{choice}"' for choice in item.choices) + "."
+    return OpSchema.Attribute(item.name, attribute_proto(item, item.default), doc)
+
+
+def dims_of(tensor: onnx.TypeProto.Tensor) -> list[Dim] | None:
+    """Lengths, names and None from a tensor type; None when not even the rank is known."""
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in tensor.shape.dim
+    ]
+
+
+def _inference(info: OpInfo) -> Callable[[Any], None]:
+    """Type and shape inference for onnx: the op's own shape rule behind onnx's context."""
+
+    def infer(context: Any) -> None:
+        shapes: list[list[Dim] | None] = []
+        dtypes: list[str | None] = []
+        values: list[list[float] | None] = []
+        ranks_known = True
+        for number, item in enumerate(info.inputs):
+            proto = _input_type(context, number)
+            tensor = None if proto is None else proto.tensor_type
+            dims = None if tensor is None else dims_of(tensor)
+            if tensor is not None and dims is None:
+                dims = [None] if item.values else None
+                ranks_known = ranks_known and item.values
+            shapes.append(dims)
+            dtypes.append(None if tensor is None else DTYPES.get(tensor.elem_type))
+            values.append(None if tensor is None or not item.values else _values(context, number))
+        results: list[list[Dim] | None] = [None] * len(info.outputs)
+        if ranks_known:
+            attributes = {}
+            for attribute in info.attributes:
+                given = context.get_attribute(attribute.name)
+                if given is not None:
+                    attributes[attribute.name] = attribute_value(attribute, given)
+            inferred = _description.infer(info.name, shapes, dtypes, attributes, values)
+            results = [dims for _, dims in inferred]
+        for number, (output, dims) in enumerate(zip(info.outputs, results, strict=True)):
+            if number < context.get_num_outputs():
+                _set_output(context, number, _like(info, output.type, dtypes), dims)
+
+    return infer
+
+
+def _input_type(context: Any, number: int) -> onnx.TypeProto | None:
+    if number >= context.get_num_inputs() or not context.has_input(number):
+        return None
+    return context.get_input_type(number) or onnx.TypeProto()
+
+
+def _values(context: Any, number: int) -> list[float] | None:
+    """The numbers of a list that is a constant, or that shape inference has followed."""
+    constant = context.get_input_data(number)
+    if constant is not None:
+        return onnx.numpy_helper.to_array(constant).reshape(-1).tolist()
+    followed = context.get_symbolic_input(number)
+    if followed is None or not all(dim.HasField("dim_value") for dim in followed.dim):
+        return None
+    return [dim.dim_value for dim in followed.dim]
+
+
+def _like(info: OpInfo, kind: str, dtypes: list[str | None]) -> str | None:
+    """The dtype of the first input of type parameter `kind` whose dtype is known."""
+    for item, dtype in zip(info.inputs, dtypes, strict=True):
+        if item.type == kind and dtype is not None:
+            return dtype
+    return info.types[kind][0] if len(info.types[kind]) == 1 else None
+
+
+def _set_output(context: Any, number: int, dtype: str | None, dims: list[Dim] | None) -> None:
+    if dtype is None:
+        return
+    shape = None if dims is None else [None if isinstance(d, int) and d < 0 else d for d in dims]
+    proto = onnx.helper.make_tensor_type_proto(ELEMENT_TYPES[dtype], shape)
+    context.set_output_type(number, proto)
