@@ -151,7 +151,9 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
     if item is None:
         return None
     if isinstance(item, Tensor):
-        if item.dim() > 1 or (item.dim() == 1 and item.shape[0] not in (1, count)):
+        # While a program is traced, a length is a tensor and must not be asked.
+        fits = torch.jit.is_tracing() or item.dim() == 0 or item.shape[0] in (1, count)
+        if item.dim() > 1 or not fits:
             raise ValueError(
                 f"interpolate: {name}: got a tensor of shape {tuple(item.shape)}, expected one "
                 f"element or {count}, the number of spatial axes"
