@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
-import myops.ort
 import numpy as np
 import onnx
 import torch
-from myops import _description
 from onnx import TensorProto, helper
+
+import myops.ort
+from myops import _description
 
 ONNX_TYPES = {
     "float16": TensorProto.FLOAT16,

@@ -7,11 +7,12 @@ import inspect
 import re
 from pathlib import Path
 
-import myops
-import myops.onnx
 import onnx
 import pytest
 import torch
+
+import myops
+import myops.onnx
 from myops import _description
 from myops._description import OpInfo
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import myops.onnx
-import myops.ort
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -27,6 +25,9 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from sheet import Row, draw
+
+import myops.onnx
+import myops.ort
 
 # The largest difference from PyTorch that is allowed; a step of an 8-bit picture is 4e-3. Our
 # Resize gives equal bits in both, while the convolutions are PyTorch's and ONNX Runtime's own and

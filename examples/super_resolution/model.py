@@ -20,10 +20,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import myops
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+import myops
 
 WEIGHTS = Path(__file__).with_name("srcnn.npz")
 

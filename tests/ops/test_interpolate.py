@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import myops
-import myops.ort
 import onnx
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing._internal.common_methods_invocations import op_db
+
+import myops
+import myops.ort
 
 LIST_OF_MODES = [
     ("nearest", 3, None),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import myops
 import numpy as np
 import pytest
 import torch
-from myops.ops.my_add import reference
 from runtimes import assert_parity, random_array, run_numpy, run_ort, run_torch, to_torch
+
+import myops
+from myops.ops.my_add import reference
 
 DTYPES = myops._description.OPS["my_add"].types["T"]
 # Pairs of shapes; the last column of each comment is what the pair is there for.

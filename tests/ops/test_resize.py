@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import myops
-import myops.onnx
 import numpy as np
 import onnx
 import onnxruntime
@@ -25,6 +23,9 @@ from runtimes import (
     run_torch,
     to_torch,
 )
+
+import myops
+import myops.onnx
 
 DTYPES = myops._description.OPS["resize"].types["T"]
 MODES = ["nearest", "linear", "cubic"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import myops.ort
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 from runtimes import feeds, node_model
+
+import myops.ort
 
 FLOAT = TensorProto.FLOAT
 

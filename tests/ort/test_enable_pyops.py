@@ -7,14 +7,15 @@ import json
 import subprocess
 import sys
 
-import myops.ort
 import numpy as np
 import onnx
 import onnxruntime_extensions
-from myops import _description
-from myops.onnx.schema import attribute_proto
 from onnx import helper
 from runtimes import node_model
+
+import myops.ort
+from myops import _description
+from myops.onnx.schema import attribute_proto
 
 PRELUDE = """
 import sys, json

@@ -10,15 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import myops.ort
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from myops import _description
 from onnx import TensorProto, helper
 from ort_models import add_model, model_of, run_model
 from runtimes import ONNX_TYPES, assert_equal_bits, random_array, run_numpy
+
+import myops.ort
+from myops import _description
 
 # ---- The file.
 

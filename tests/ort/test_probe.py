@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import myops.ort
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+
+import myops.ort
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 MORE = {"hints": np.float64([5, 6]), "mask": np.ones(2, np.float32), "weight": np.float64([1])}

@@ -7,14 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
-import myops.ort
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from myops import _description
 from onnx import TensorProto, helper
 from runtimes import assert_equal_bits, feeds, node_model, random_array, run_numpy, run_ort
+
+import myops.ort
+from myops import _description
 
 
 def run_pyop(name: str, inputs: list[Any], attributes: Any = None) -> list[np.ndarray]:

@@ -9,7 +9,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import myops.ort
 import numpy as np
 import onnx
 import onnxruntime
@@ -17,6 +16,8 @@ import pytest
 from onnx import TensorProto, helper
 from ort_models import FLOAT, add_model, model_of, run_model
 from runtimes import assert_equal_bits, random_array, run_numpy
+
+import myops.ort
 
 # ---- Shapes.
 

@@ -31,24 +31,22 @@ class Case:
         self.site = site
 
     def traits(self) -> dict[str, Any]:
-        """What makes a kind, in the order in which it is easiest to ask for."""
+        """What makes a kind; first what ONNX Runtime can look up while it loads the model."""
         site = self.site
         found: dict[str, Any] = {}
-        for number, item in enumerate(site.info.inputs):
-            if item.optional:
-                found[f"presence of {item.name}"] = bool(site.inputs[number])
-        for number, item in enumerate(site.info.inputs):
-            dims = site.shapes[number]
-            if item.values and site.inputs[number]:
-                found[f"length of {item.name}"] = None if dims is None else dims[0]
-            elif site.inputs[number]:
-                found[f"rank of {item.name}"] = None if dims is None else len(dims)
         ease = {"bool": 0, "int": 0, "float": 0, "string": 1, "ints": 2, "floats": 2}
         for attribute in sorted(site.info.attributes, key=lambda item: ease[item.type]):
             found[f"value of {attribute.name}"] = site.attributes[attribute.name]
-        for number, item in enumerate(site.info.inputs):
-            if not item.values and site.inputs[number]:
-                found[f"dtype of {item.name}"] = site.dtypes[number]
+        for item, name, dims, dtype in zip(
+            site.info.inputs, site.inputs, site.shapes, site.dtypes, strict=True
+        ):
+            if name and not item.values:
+                found[f"rank of {item.name}"] = None if dims is None else len(dims)
+                found[f"dtype of {item.name}"] = dtype
+            if item.optional:
+                found[f"presence of {item.name}"] = bool(name)
+            if name and item.values:
+                found[f"length of {item.name}"] = None if dims is None else dims[0]
         return found
 
     def without_numbers(self) -> Site:
@@ -183,18 +181,19 @@ class _Chooser:
 
     def _condition(self, g: Builder, trait: str, value: Any) -> str:
         kind, item = trait.split(" of ")
+        if value is None:
+            g.refuse(f"nodes of one type differ in the {trait}, and one is unknown")
         if kind == "value":
             attribute = next(known for known in self._info.attributes if known.name == item)
             return self._attribute_is(g, attribute, value)
-        if kind == "presence":
-            empty = g.op("Equal", g.op("Size", item), g.constant(np.array(0)))
-            return g.op("Not", empty) if value else empty
-        if kind == "length":
-            return g.op("Equal", g.op("Size", item), g.constant(np.array(value)))
-        if kind == "rank":
-            rank = g.op("Size", g.op("Shape", item))
-            return g.op("Equal", rank, g.constant(np.array(value)))
-        return self._dtype_is(g, item, value)
+        if kind == "dtype":
+            return self._dtype_is(g, item, value)
+        # ONNX Runtime computes Shape while it loads the model, but not Size.
+        lengths = g.op("Shape", g.op("Shape", item) if kind == "rank" else item)
+        if kind != "presence":
+            return g.op("Equal", lengths, g.constant(np.array([value])))
+        empty = g.op("Equal", lengths, g.constant(np.array([0])))
+        return g.op("Not", empty) if value else empty
 
     def _dtype_is(self, g: Builder, name: str, dtype: str) -> str:
         if self._opset < 15:
@@ -217,7 +216,7 @@ class _Chooser:
             one = g.constant(np.array([1]))
             given = g.op("Reshape", self._reference(g, attribute, "value_string"), one)
             both = g.op("Concat", given, g.op("Constant", value_strings=[value]), axis=0)
-            return g.op("Equal", g.op("Size", g.op("Unique", both)), g.constant(np.array(1)))
+            return g.op("Equal", g.op("Shape", g.op("Unique", both)), one)
         if attribute.type in ("bool", "int"):
             given = self._reference(g, attribute, "value_int")
             return g.op("Equal", given, g.constant(np.array(int(value))))
@@ -227,7 +226,7 @@ class _Chooser:
         kind = np.int64 if attribute.type == "ints" else np.float32
         wanted = np.array(list(value) or [_NO_LIST], kind)
         given = self._reference(g, attribute, f"value_{attribute.type}")
-        size = g.op("Equal", g.op("Size", given), g.constant(np.array(len(wanted))))
+        size = g.op("Equal", g.op("Shape", given), g.constant(np.array([len(wanted)])))
         target = g.constant(wanted)
         head = self._head(g, g.op("Concat", given, target, axis=0), len(wanted))
         apart = g.op("Sub", head, target)

@@ -49,10 +49,26 @@ class Inputs:
                 found.append((parameter if single else f"{parameter}_{number}", leaf))
         return found
 
-    def check_names(self, axes: Mapping[str, Any] | None, output_names: Any) -> None:
+    def named_axes(
+        self, axes: Mapping[str, Any] | None, output_names: Any
+    ) -> dict[str, dict[int, str]] | None:
+        """`dynamic_axes` with a name for every axis, as the TorchScript exporter wants them."""
+        if axes is None:
+            return None
+        self._check_names(axes, output_names)
+        tensors = dict(zip(self.names, [tensor for _, tensor in self._tensors()], strict=True))
+        result = {}
+        for name, given in axes.items():
+            items = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+            if name in tensors:
+                items = {_axis(name, tensors[name], axis): title for axis, title in items.items()}
+            result[name] = {axis: str(title or f"{name}_{axis}") for axis, title in items.items()}
+        return result
+
+    def _check_names(self, axes: Mapping[str, Any], output_names: Any) -> None:
         """Refuses dynamic axes of what is neither an input nor an output."""
         known = [*self.names, *(output_names or ())]
-        for name in axes or {}:
+        for name in axes:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f". Did you mean {near[0]!r}?" if near else ""
@@ -64,7 +80,7 @@ class Inputs:
         """`dynamic_axes` as the `dynamic_shapes` of torch.export; None for None."""
         if axes is None:
             return None
-        self.check_names(axes, output_names)
+        self._check_names(axes, output_names)
         names = iter(self.names)
 
         def entry(leaf: Any) -> Any:
@@ -127,18 +143,23 @@ def _dims(name: str, tensor: torch.Tensor, axes: Any) -> dict[int, Any] | None:
     items = dict(axes) if isinstance(axes, Mapping) else dict.fromkeys(axes)
     result: dict[int, Any] = {}
     for axis, title in items.items():
-        if not isinstance(axis, int) or not -tensor.dim() <= axis < tensor.dim():
+        place = _axis(name, tensor, axis)
+        if tensor.shape[place] < 2:
             raise ValueError(
-                f"export: dynamic_axes: {name}: got axis {axis!r}, expected an int from "
-                f"{-tensor.dim()} to {tensor.dim() - 1}"
-            )
-        if tensor.shape[axis] < 2:
-            raise ValueError(
-                f"export: dynamic_axes: {name}: got an example of length {tensor.shape[axis]} on "
+                f"export: dynamic_axes: {name}: got an example of length {tensor.shape[place]} on "
                 f"axis {axis}, expected 2 or more: torch.export takes 0 and 1 for constants"
             )
-        result[axis % tensor.dim()] = torch.export.Dim.DYNAMIC if title is None else str(title)
+        result[place] = torch.export.Dim.DYNAMIC if title is None else str(title)
     return result
+
+
+def _axis(name: str, tensor: torch.Tensor, axis: Any) -> int:
+    if not isinstance(axis, int) or not -tensor.dim() <= axis < tensor.dim():
+        raise ValueError(
+            f"export: dynamic_axes: {name}: got axis {axis!r}, expected an int from "
+            f"{-tensor.dim()} to {tensor.dim() - 1}"
+        )
+    return axis % tensor.dim()
 
 
 def _leaf_specs(value: Any, spec: Any) -> list[Any]:

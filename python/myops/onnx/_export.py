@@ -28,6 +28,7 @@ _TALK = (  # of torch's exporters about their own code
     "You are using the legacy TorchScript-based",
     "The feature will be removed. Please remove usage of this function",
     r".*isinstance\(treespec, LeafSpec\)",
+    r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
 )
 _LIMIT = 2**31 - 1  # bytes in one protobuf file
 
@@ -105,8 +106,8 @@ def export(
             shapes = inputs.shapes_from_axes(dynamic_axes, output_names) or dynamic_shapes
             proto = _export_dynamo(model, inputs, output_names, shapes, opset)
         else:
-            axes = dynamic_axes or inputs.axes_from_shapes(dynamic_shapes)
-            inputs.check_names(axes, output_names)
+            axes = inputs.named_axes(dynamic_axes, output_names)
+            axes = axes or inputs.axes_from_shapes(dynamic_shapes)
             proto = _export_torchscript(model, inputs, output_names, axes, opset)
     proto = lower(proto) if target == "onnx" else add_function_bodies(proto)
     _set_lowest_ir_version(proto)
@@ -118,7 +119,7 @@ def export(
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
     known = [name for name in inspect.signature(export).parameters if name != "unknown"]
     for name in unknown:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f". Did you mean {near[0]}?" if near else f": it knows {', '.join(known)}"
         raise TypeError(f"export: got an unknown argument {name!r}{hint}")
 

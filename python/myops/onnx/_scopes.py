@@ -38,6 +38,10 @@ class Scope:
         self._producers = {name: node for node in graph.node for name in node.output}
         self._local = inputs | set(self._producers)
 
+    def owns(self, name: str) -> bool:
+        """Whether the value comes from a node or an input of this very graph."""
+        return name in self._local
+
     def dtype(self, name: str) -> str | None:
         """The dtype of a value, e.g. "float32"; None when unknown."""
         found = self._type(name)

@@ -67,6 +67,7 @@ def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
             )
             continue
         if len(cases) > 1:
+            _state_lengths(info, entries)
             _make_uniform(info, entries, cases)
         model.functions.append(function)
         model.ir_version = max(model.ir_version, 8)
@@ -147,14 +148,33 @@ def _case_nodes(
     return write(Builder(site, opset, fresh, "", hints), outputs)
 
 
+def _state_lengths(info: OpInfo, entries: list[Any]) -> None:
+    """Writes the lengths of lists into the model where only the op's shape rule tells them.
+
+    With them ONNX Runtime decides while it loads the model, and no If remains. (Up to 1.22 it
+    crashes when it fuses a Conv whose only reader is inside an If.)
+    """
+    for _, scope, site in entries:
+        for item, name, dtype, dims in zip(
+            info.inputs, site.inputs, site.dtypes, site.shapes, strict=True
+        ):
+            if not item.values or not scope.owns(name) or not dtype or scope.shape(name) == dims:
+                continue
+            known = [*scope.graph.input, *scope.graph.value_info]
+            stated = [value for value in known if value.name == name] or [
+                scope.graph.value_info.add(name=name)
+            ]
+            stated[0].CopyFrom(onnx.helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype], dims))
+
+
 def _make_uniform(info: OpInfo, entries: list[Any], cases: list[Case]) -> None:
     """Gives each node every input that any of them has, because the function reads them all.
 
     What a node leaves out becomes an empty list, which the kernel reads as left out.
     """
     present = [any(case.site.inputs[i] for case in cases) for i in range(len(info.inputs))]
-    for node, scope, site in entries:
-        inputs = list(site.inputs)
+    for node, scope, _ in entries:
+        inputs = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
         for number, item in enumerate(info.inputs):
             if present[number] and not inputs[number]:
                 dtype = next(c.site.dtypes[number] for c in cases if c.site.inputs[number])

@@ -47,7 +47,7 @@ def register_schemas() -> None:
     """
     # It makes a table of schemas when it is imported, and refuses two of one name, as our Resize
     # and that of ai.onnx are. Later it does not look.
-    import onnx.reference.op_run  # noqa: F401
+    import onnx.reference.op_run
 
     for info in _description.onnx_ops():
         if not onnx.defs.has(info.onnx_type, domain=_description.DOMAIN):

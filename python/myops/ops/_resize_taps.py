@@ -162,13 +162,20 @@ def _filtered(g: Any, y: str, axis: int, rank: int, windows: tuple[Array, Array]
     weights, places = windows
     if not g.attribute("exclude_outside"):
         y = g.op("Gather", y, places.name, axis=axis)
-    if rank == 1:
+    # MatMul sums over the last axis but one, so the axes behind are made one; in Reshape, 0 keeps
+    # a length. (Transpose would do, but ONNX Runtime fuses it with MatMul, and up to 1.23 the
+    # fused operator knows no float64.)
+    kept = [0] * (axis + 1)
+    behind = list(range(axis + 1, rank))
+    if len(behind) == 1:
         return g.op("MatMul", weights.name, y)
-    order = [number for number in range(rank) if number != axis]
-    order.insert(rank - 2, axis)  # MatMul sums over the last axis but one of its second factor
-    y = g.op("Transpose", y, perm=order)
-    y = g.op("MatMul", weights.name, y)
-    return g.op("Transpose", y, perm=[order.index(number) for number in range(rank)])
+    flat = constant(g, [*kept, -1 if behind else 1], np.int64)
+    product = g.op("MatMul", weights.name, g.op("Reshape", y, flat.name))
+    lengths = constant(g, kept, np.int64)
+    if behind:
+        after = Array(g, np.int64, name=g.op("Shape", y)).take(behind)
+        lengths = arrays.concat([lengths, after])
+    return g.op("Reshape", product, lengths.name)
 
 
 def _element(value: float, dtype: np.dtype) -> np.ndarray:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from myops._torch import define
 from torch import Tensor
+
+from myops._torch import define
 
 __all__ = ["scaled_tanh"]
 

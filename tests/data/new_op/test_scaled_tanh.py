@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import myops
-import myops.onnx
-import myops.ort
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from myops.ops.scaled_tanh import reference
 from runtimes import assert_parity, random_array
+
+import myops
+import myops.onnx
+import myops.ort
+from myops.ops.scaled_tanh import reference
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

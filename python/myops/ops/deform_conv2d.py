@@ -1,0 +1,189 @@
+"""deform_conv2d: deformable convolution, version 1 (without mask) and 2 (with mask)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from myops._torch import define
+
+__all__ = ["deform_conv2d"]
+
+
+def deform_conv2d(
+    input: Tensor,
+    offset: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Convolution whose taps are moved by learned offsets; torchvision's `deform_conv2d`.
+
+    Tap k of output pixel p samples the input bilinearly at p * stride - padding + k * dilation +
+    offset[p, k]. A position that is not finite, or that lies one pixel or more outside of the
+    image, samples 0; so do the corners of a cell that lie outside. Sums run in at least float32.
+
+    Args:
+        input: Tensor[N, C, H, W]; float16, bfloat16, float32 or float64. N may be 0.
+        offset: Tensor[N, 2 * offset_groups * kH * kW, oH, oW] in pixels: y, then x, of each tap.
+        weight: Tensor[oC, C / groups, kH, kW].
+        bias: Tensor[oC] or None.
+        stride: Step between output pixels, y and x, or one int; >= 1.
+        padding: Zero border: y and x, or one int, or (top, left, bottom, right); >= 0.
+        dilation: Step between taps, y and x, or one int; >= 1.
+        mask: Tensor[N, offset_groups * kH * kW, oH, oW] that multiplies the samples (version 2),
+            or None (version 1).
+
+    Groups are read from the shapes: groups = C / weight.shape[1], offset_groups =
+    offset.shape[1] / (2 * kH * kW). Under autocast the tensors are cast as for a convolution.
+
+    Returns:
+        Tensor[N, oC, oH, oW], channels_last if input is. Differentiable twice with respect to
+        every tensor.
+
+    Raises:
+        RuntimeError: A rank, length, group or dtype does not fit; the text names the argument,
+            what it got and what was expected.
+
+    Source: Dai et al. 2017, https://arxiv.org/abs/1703.06211; with mask, Zhu et al. 2018,
+        https://arxiv.org/abs/1811.11168; the node is ai.onnx DeformConv-22.
+
+    Example:
+        >>> x, weight = torch.rand(4, 3, 10, 10), torch.rand(5, 3, 3, 3)
+        >>> offset, mask = torch.rand(4, 18, 8, 8), torch.rand(4, 9, 8, 8)
+        >>> myops.deform_conv2d(x, offset, weight, mask=mask).shape
+        torch.Size([4, 5, 8, 8])
+    """
+    for name, item in (("input", input), ("offset", offset), ("weight", weight)):
+        if item.dim() != 4:
+            raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
+    taps = weight.shape[2] * weight.shape[3]
+    attributes = {
+        "dilations": _pair(dilation, "dilation"),
+        "group": _groups(input.shape[1], weight.shape[1], "weight", "channels of input"),
+        "kernel_shape": [],
+        "offset_group": _groups(offset.shape[1], 2 * taps, "offset", "channels of offset"),
+        "pads": _pads(padding),
+        "strides": _pair(stride, "stride"),
+    }
+    tensors = _autocast([input, weight, offset, bias, mask])
+    return _deform_conv2d(*tensors, **attributes)
+
+
+def _pair(item: int | Sequence[int], name: str) -> list[int]:
+    values = [item, item] if isinstance(item, int) else list(item)
+    if len(values) != 2:
+        raise RuntimeError(f"deform_conv2d: {name}: got {len(values)} numbers, expected 1 or 2")
+    return values
+
+
+def _pads(item: int | Sequence[int]) -> list[int]:
+    values = [item, item] if isinstance(item, int) else list(item)
+    if len(values) == 2:
+        return [*values, *values]
+    if len(values) != 4:
+        raise RuntimeError(f"deform_conv2d: padding: got {len(values)} numbers, expected 1, 2 or 4")
+    return values
+
+
+def _groups(total: int, each: int, name: str, what: str) -> int:
+    groups = 0 if each == 0 else int(total // each)
+    if groups == 0 or groups * each != total:
+        raise RuntimeError(
+            f"deform_conv2d: {name}: got {total} {what}, expected a positive multiple of {each}"
+        )
+    return groups
+
+
+def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
+    """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
+    device = next(item.device.type for item in tensors if item is not None)
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return [
+        item if item is None or item.dtype == torch.float64 else item.to(dtype) for item in tensors
+    ]
+
+
+def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    x, weight, offset = inputs[:3]
+    return [[x.shape[0], weight.shape[0], offset.shape[2], offset.shape[3]]]
+
+
+def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Tensor) -> None:
+    x, weight, offset, _, mask = inputs
+    ctx.save_for_backward(x, weight, offset, mask)
+    ctx.attributes = attributes
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, offset, mask = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2], mask is not None and needed[4]]
+    grads: list[Tensor | None] = [None] * 4
+    if any(wanted):
+        results = _backward_op(
+            grad, x, weight, offset, mask, needs=[int(item) for item in wanted], **ctx.attributes
+        )
+        grads = [item if want else None for item, want in zip(results, wanted, strict=True)]
+    bias = grad.sum((0, 2, 3)) if needed[3] else None
+    return grads[0], grads[1], grads[2], bias, grads[3]
+
+
+def _shapes_if_needed(tensors: Sequence[Any], needs: Sequence[int]) -> list[Any]:
+    flags = list(needs) or [1] * len(tensors)
+    return [
+        item.shape if item is not None and flag else [0]
+        for item, flag in zip(tensors, flags, strict=True)
+    ]
+
+
+def _backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    return _shapes_if_needed(inputs[1:5], attributes["needs"])
+
+
+def _backward_save(
+    ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Any
+) -> None:
+    ctx.save_for_backward(*inputs)
+    ctx.attributes = {name: item for name, item in attributes.items() if name != "needs"}
+    ctx.set_materialize_grads(False)
+
+
+def _double_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors
+    # A gradient that was not asked for is an empty tensor, and so is what arrives at it.
+    arriving = [
+        item if item is not None and item.numel() == like.numel() else None
+        for item, like in zip(grads, saved[1:], strict=True)
+        if like is not None
+    ]
+    arriving += [None] * (4 - len(arriving))
+    wanted = [
+        like is not None and need for like, need in zip(saved, ctx.needs_input_grad, strict=False)
+    ]
+    results = _backward_backward_op(
+        *saved, *arriving, needs=[int(item) for item in wanted], **ctx.attributes
+    )
+    return tuple(item if want else None for item, want in zip(results, wanted, strict=True))
+
+
+def _backward_backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    return _shapes_if_needed(inputs[:5], attributes["needs"])
+
+
+_deform_conv2d = define("deform_conv2d", shape=_shape, save=_save, backward=_backward)
+_backward_op = define(
+    "deform_conv2d_backward",
+    shape=_backward_shape,
+    save=_backward_save,
+    backward=_double_backward,
+)
+_backward_backward_op = define("deform_conv2d_backward_backward", shape=_backward_backward_shape)
