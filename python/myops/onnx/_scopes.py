@@ -167,6 +167,25 @@ def all_nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
                 yield from all_nodes(attribute.g.node)
 
 
+def drop_unused(model: onnx.ModelProto, suspects: set[str]) -> None:
+    """Removes the constants and nodes among `suspects` that nothing reads any more, and what only
+    they read."""
+    graph = model.graph
+    while suspects:
+        inner = [a.g for n in all_nodes(graph.node) for a in n.attribute if a.HasField("g")]
+        used = {name for node in all_nodes(graph.node) for name in node.input}
+        used.update(item.name for g in (graph, *inner) for item in g.output)
+        freed: set[str] = set()
+        for g in (graph, *inner):
+            for tensor in [t for t in g.initializer if t.name in suspects - used]:
+                g.initializer.remove(tensor)
+            for node in [n for n in g.node if suspects.intersection(n.output)]:
+                if not used.intersection(node.output):
+                    freed.update(node.input)
+                    g.node.remove(node)
+        suspects = freed
+
+
 def inline_callers(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy without our function bodies, and with every function inlined that calls our nodes.
 

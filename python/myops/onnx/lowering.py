@@ -250,6 +250,7 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
     if opset is not None and opset != _scopes.onnx_opset(model):
         model = convert(model, opset)
     names = _scopes.Names(model)
+    read: set[str] = set()
     # Inner graphs first: replacing the nodes of an outer one copies what is inside them.
     for scope in reversed(list(_scopes.scopes(model))):
         nodes: list[onnx.NodeProto] = []
@@ -261,8 +262,10 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
             prefix = node.name or node.output[0]
             builder = Builder(site, scope.opset, names.fresh, prefix)
             nodes.extend(write(builder, list(node.output)))
+            read.update(node.input)
         if any(map(_scopes.is_ours, scope.graph.node)):
             _replace(scope.graph, nodes)
+    _scopes.drop_unused(model, read)
     if all(node.domain != _description.DOMAIN for node in _scopes.all_nodes(model.graph.node)):
         kept = [item for item in model.opset_import if item.domain != _description.DOMAIN]
         del model.opset_import[:]

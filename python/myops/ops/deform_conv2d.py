@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from onnx import TensorProto
 from torch import Tensor
 
 from myops._torch import define
@@ -74,6 +75,26 @@ def deform_conv2d(
     }
     tensors = _autocast([input, weight, offset, bias, mask])
     return _deform_conv2d(*tensors, **attributes)
+
+
+def standard(g: Any) -> list[str]:
+    """The op in standard ONNX nodes: DeformConv, which ai.onnx has since opset 19.
+
+    bfloat16 passes through float32, in which the kernel computes anyway. ONNX Runtime runs
+    DeformConv on a CPU since 1.25.
+    """
+    if g.opset < 19:
+        g.refuse(
+            "ai.onnx has DeformConv since opset 19",
+            "Export for opset 19 or later, or run the node with the library of myops.",
+        )
+    inputs = [g.input(name) for name in ("X", "W", "offset", "B", "mask")]
+    brain = g.dtype("X").name == "bfloat16"
+    if brain:
+        inputs = [g.op("Cast", item, to=TensorProto.FLOAT) if item else "" for item in inputs]
+    names = ("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
+    result = g.op("DeformConv", *inputs, **{name: g.attribute(name) for name in names})
+    return [g.op("Cast", result, to=TensorProto.BFLOAT16) if brain else result]
 
 
 def _pair(item: int | Sequence[int], name: str) -> list[int]:

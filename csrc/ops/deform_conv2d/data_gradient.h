@@ -1,0 +1,239 @@
+// The gradients of X, offset and mask for a whole call, without atomics.
+//
+// A task owns some channels of one image, so no two tasks add to the same element of the gradient
+// of X. Where an offset group has several tasks, each leaves its sums of the position gradients
+// in a slot and the slots are added in order; to bound the slots, tiles are then done band by
+// band. Sums of 16-bit types are kept in the type of the arithmetic, part of the image at a time.
+#pragma once
+
+#include "scatter.h"
+
+namespace myops::deform {
+
+template <class T>
+class DataGradient {
+ public:
+  using A = Accumulate<T>;
+
+  struct Outputs {  // not present: not wanted
+    Tensor X, offset, mask;
+  };
+
+  DataGradient(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+               const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
+               const Outputs& outputs)
+      : context_(context),
+        problem_(problem),
+        inputs_(inputs),
+        gradient_(gradient),
+        direct_(direct),
+        cross_(cross),
+        X_(outputs.X),
+        offset_(outputs.offset),
+        mask_(outputs.mask),
+        blocking_(problem),
+        tiling_(problem, kPixels<A> / 2),
+        blocks_(panels(problem.field_channels(), blocking_.channels)) {}
+
+  void run() const {
+    if (problem_.batch == 0) return;
+    if (X_) clear();
+    const bool positions = offset_ || mask_;
+    const int64_t parts = positions ? panels(blocks_, panels(blocks_, kParts)) : blocks_;
+    if (X_ && !std::is_same_v<T, A>) run_image_in_bands();
+    if (!positions && (!X_ || !std::is_same_v<T, A>)) return;
+    if (!positions || parts == 1) {
+      run_whole(parts, positions);
+    } else {
+      run_in_bands(parts);
+    }
+  }
+
+ private:
+  static constexpr int64_t kParts = 16;              // tasks of one image and offset group
+  static constexpr int64_t kBandBytes = 384 * 1024;  // of the slots of one band
+  static constexpr int64_t kImageBandBytes = 512 * 1024;
+
+  struct Task {
+    int64_t image, offset_group;
+    Range channels;
+  };
+
+  // Task `index` of [image][offset group][part].
+  Task task(int64_t index, int64_t parts) const {
+    const int64_t unit = index / parts, part = index % parts, length = problem_.field_channels();
+    const int64_t group = unit % problem_.offset_groups, each = panels(blocks_, parts);
+    const int64_t first = std::min(part * each * blocking_.channels, length);
+    const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
+    return {unit / problem_.offset_groups, group, {group * length + first, group * length + last}};
+  }
+  int64_t units() const { return problem_.batch * problem_.offset_groups; }
+
+  TileGradient<T> worker(bool positions) const {
+    return TileGradient<T>(context_, problem_, inputs_, gradient_, direct_, cross_,
+                           tiling_.pixels(), positions);
+  }
+
+  // The gradient of X itself, from channel `first` on, where sums can be made in place.
+  Target<A> target(int64_t image, int64_t first) const {
+    if constexpr (std::is_same_v<T, A>) {
+      if (X_) {
+        return {X_.at(image, first, 0, 0), X_.step[1], X_.step[3], 0,
+                problem_.height * problem_.width};
+      }
+    }
+    return {};
+  }
+
+  template <class Body>
+  void for_each_taps(const Body& body) const {
+    for (int64_t k = 0; k < problem_.taps; k += blocking_.taps) {
+      body(Range{k, std::min(k + blocking_.taps, problem_.taps)});
+    }
+  }
+  template <class Body>
+  void for_each_channels(const Range& channels, const Body& body) const {
+    for (int64_t c = channels.first; c < channels.last; c += blocking_.channels) {
+      body(Range{c, std::min(c + blocking_.channels, channels.last)});
+    }
+  }
+
+  void add_tile(TileGradient<T>& work, const Task& task, int64_t tile, const Range& taps,
+                A* sums) const {
+    work.place(tiling_.at(task.image, tile), task.offset_group, taps);
+    for_each_channels(task.channels, [&](const Range& block) {
+      work.run(block, target(task.image, block.first), sums);
+    });
+  }
+
+  void clear() const;
+  void run_whole(int64_t parts, bool positions) const;
+  void run_in_bands(int64_t parts) const;
+  void run_image_in_bands() const;
+  void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
+                       const A* sums) const;
+
+  const KernelContext& context_;
+  const Problem& problem_;
+  const Inputs<T>& inputs_;
+  const Tensor& gradient_;
+  const Filters<T>&direct_, &cross_;
+  Field<T> X_, offset_, mask_;
+  Blocking blocking_;
+  Tiling tiling_;
+  int64_t blocks_;  // of one offset group
+};
+
+template <class T>
+void DataGradient<T>::clear() const {
+  const int64_t plane = problem_.channels * problem_.height * problem_.width;
+  context_.parallel_for(problem_.batch * plane, 1 << 18, [&](int64_t begin, int64_t end) {
+    std::fill(X_.data + begin, X_.data + end, T{});  // outputs are dense in either layout
+  });
+}
+
+// Every task does all tiles and writes what it sums.
+template <class T>
+void DataGradient<T>::run_whole(int64_t parts, bool positions) const {
+  context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
+    const Task own = task(index, parts);
+    TileGradient<T> work = worker(positions);
+    const int64_t size = 3 * blocking_.taps * tiling_.pixels();
+    const Buffer<A> sums(context_, positions ? size : 0);
+    for_each_taps([&](const Range& taps) {
+      for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
+        if (positions) sums.zero(size);
+        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr);
+        if (!positions) continue;
+        write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
+      }
+    });
+  });
+}
+
+template <class T>
+void DataGradient<T>::run_in_bands(int64_t parts) const {
+  const int64_t slot = 3 * blocking_.taps * tiling_.pixels();
+  const int64_t width = std::min(units(), kParts / parts);  // units side by side
+  const int64_t length = std::clamp<int64_t>(
+      kBandBytes / static_cast<int64_t>(sizeof(A)) / (slot * width * parts), 1, tiling_.count());
+  const Buffer<A> slots(context_, slot * width * parts * length);
+  const auto slot_of = [&](int64_t index, int64_t tile) {
+    return slots.get() + (index * length + tile) * slot;
+  };
+  for_each_taps([&](const Range& taps) {
+    for (int64_t unit = 0; unit < units(); unit += width) {
+      const int64_t count = std::min(width, units() - unit);
+      for (int64_t first = 0; first < tiling_.count(); first += length) {
+        const int64_t tiles = std::min(length, tiling_.count() - first);
+        context_.parallel_for(count * parts, 1, [&](int64_t index, int64_t) {
+          TileGradient<T> work = worker(true);
+          for (int64_t tile = 0; tile < tiles; ++tile) {
+            std::fill_n(slot_of(index, tile), slot, A{});
+            add_tile(work, task(unit * parts + index, parts), first + tile, taps,
+                     slot_of(index, tile));
+          }
+        });
+        context_.parallel_for(count * tiles, 1, [&](int64_t index, int64_t) {
+          const int64_t from = index / tiles * parts, tile = index % tiles;
+          A* sums = slot_of(from, tile);
+          for (int64_t part = 1; part < parts; ++part) {
+            const A* more = slot_of(from + part, tile);
+            for (int64_t i = 0; i < slot; ++i) sums[i] += more[i];
+          }
+          const Task own = task(unit * parts + from, parts);
+          write_positions(tiling_.at(own.image, first + tile), own.offset_group, taps, sums);
+        });
+      }
+    }
+  });
+}
+
+// For 16-bit types: sums of a band of pixels in float, rounded once.
+template <class T>
+void DataGradient<T>::run_image_in_bands() const {
+  const int64_t channels = blocking_.channels, size = problem_.height * problem_.width;
+  const int64_t band = std::min<int64_t>(kImageBandBytes / sizeof(A) / channels, size);
+  context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
+    const Task own = task(index, blocks_);
+    TileGradient<T> work = worker(false);
+    const Buffer<A> sums(context_, band * channels);
+    for (int64_t first = 0; first < size; first += band) {
+      const int64_t last = std::min(first + band, size), count = own.channels.count();
+      const Target<A> target{sums.get(), 1, count, first, last};
+      sums.zero((last - first) * count);
+      for_each_taps([&](const Range& taps) {
+        for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
+          work.place(tiling_.at(own.image, tile), own.offset_group, taps);
+          if (work.reaches(target)) work.run(own.channels, target, nullptr);
+        }
+      });
+      for (int64_t c = 0; c < count; ++c) {
+        T* out = X_.at(own.image, own.channels.first + c, 0, 0);
+        for (int64_t i = first; i < last; ++i) {
+          out[i * X_.step[3]] = static_cast<T>(sums.get()[(i - first) * count + c]);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
+                                      const A* sums) const {
+  const int64_t plane = taps.count() * tile.pixels();
+  for (int64_t k = taps.first; k < taps.last; ++k) {
+    const int64_t channel = offset_group * problem_.taps + k;
+    for (int64_t row = tile.top; row < tile.top + tile.rows; ++row) {
+      for (int64_t column = tile.left; column < tile.left + tile.columns; ++column, ++sums) {
+        if (offset_) {
+          *offset_.at(tile.image, 2 * channel, row, column) = static_cast<T>(sums[0]);
+          *offset_.at(tile.image, 2 * channel + 1, row, column) = static_cast<T>(sums[plane]);
+        }
+        if (mask_) *mask_.at(tile.image, channel, row, column) = static_cast<T>(sums[2 * plane]);
+      }
+    }
+  }
+}
+
+}  // namespace myops::deform

@@ -1,0 +1,67 @@
+// deform_conv2d_backward: the gradients of deform_conv2d. The mathematics stand in taps.h.
+#include "data_gradient.h"
+#include "weight_gradient.h"
+
+namespace myops::deform {
+namespace {
+
+constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
+
+void shape(ShapeContext& context) {
+  const Lengths lengths = check(context, kSlots);
+  const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
+  const Dims* dims[] = {&lengths.X, &lengths.W, &lengths.offset, &lengths.mask};
+  for (size_t i = 0; i < 4; ++i) {
+    const bool wanted = needs[i] && (i != 3 || context.has(4));
+    context.set_output(i, wanted ? *dims[i] : Dims{0});
+  }
+}
+
+template <class T>
+void compute_typed(KernelContext& context) {
+  const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
+  const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
+  const Tensor& mask = context.input(4);
+  const Problem problem(context.attributes(), X, W, gradient);
+  Inputs<T> inputs;
+  inputs.X = X;
+  inputs.positions.offset = Field<const T>(context.input(3));
+  inputs.positions.mask = Field<const T>(mask);
+  const Filters<T> filters(problem, W), none;
+  const typename DataGradient<T>::Outputs outputs{
+      needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),
+      needs[3] && mask.present ? context.output(3) : Tensor()};
+  DataGradient<T>(context, problem, inputs, gradient, filters, none, outputs).run();
+  if (!needs[1]) return;
+  WeightGradient<T>(context, problem, inputs, gradient, Column::Value, context.output(1)).run();
+}
+
+void compute(KernelContext& context) {
+  dispatch<Half, BFloat16, float, double>(context.input(0).dtype, [&](auto tag) {
+    compute_typed<typename decltype(tag)::type>(context);
+  });
+}
+
+}  // namespace
+
+MYOPS_OP(deform_conv2d_backward) {
+  return with_attributes(Op("deform_conv2d_backward"))
+      .doc(
+          "The gradients of deform_conv2d; one that is not wanted is an empty tensor. That of B "
+          "is the sum of grad over all but its channels.")
+      .input(Input{"grad", "T", "[N, oC, oH, oW], the gradient of Y."}.access(Access::Strided))
+      .input(Input{"X", "T", "[N, C, H, W]"}.access(Access::Strided))
+      .input(Input{"W", "T", "[oC, C / group, kH, kW]"}.access(Access::Strided))
+      .input(Input{"offset", "T", "As in deform_conv2d."}.access(Access::Strided))
+      .input(Input{"mask", "T", "As in deform_conv2d."}.optional().access(Access::Strided))
+      .output({"grad_X", "T", "As X."})
+      .output({"grad_W", "T", "As W."})
+      .output({"grad_offset", "T", "As offset."})
+      .output({"grad_mask", "T", "As mask; empty without one."})
+      .attribute({"needs", std::vector<int64_t>{},
+                  "Which of X, W, offset, mask want their gradient, 0 or 1 each; default all."})
+      .shape(shape)
+      .kernel(compute);
+}
+
+}  // namespace myops::deform

@@ -1,0 +1,53 @@
+// The sizes of one deformable convolution, and the checks that every op of this room makes.
+#pragma once
+
+#include <vector>
+
+#include "myops/op.h"
+
+namespace myops::deform {
+
+// Where the inputs of an op stand in its description; -1: the op has no such input.
+struct Slots {
+  int grad, X, W, offset, bias, mask;
+};
+
+// What the checks learn; a length that nothing tells stays unknown.
+struct Lengths {
+  Dims X, W, offset, mask, output;
+};
+
+// Refuses wrong ranks, lengths, groups and attributes. Lengths that are not known yet are taken
+// from where they are known, or pass.
+Lengths check(ShapeContext& context, const Slots& slots);
+
+// Refuses an argument whose rank or known lengths differ from `expected`.
+void expect_shape(const ShapeContext& context, const char* name, const Dims& dims,
+                  const Dims& expected, const char* meaning);
+
+// The attribute `needs` of a backward op: which gradients are wanted. An empty list wants all.
+std::vector<bool> read_needs(const std::string& op, const Attributes& attributes, size_t count);
+
+// The type and the attributes that every op of this room has.
+Op with_attributes(Op op);
+
+struct Problem {
+  int64_t batch = 0, channels, height = 0, width = 0;
+  int64_t outputs, out_height = 0, out_width = 0;
+  int64_t kernel_width, taps;  // taps: kernel height times width
+  int64_t groups, offset_groups;
+  int64_t stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+
+  // What W and the attributes tell; the rest is 0.
+  Problem(const Attributes& attributes, const Tensor& W);
+  // For a kernel, after the checks; `output` is Y or its gradient.
+  Problem(const Attributes& attributes, const Tensor& X, const Tensor& W, const Tensor& output);
+
+  int64_t group_channels() const { return channels / groups; }
+  int64_t group_outputs() const { return outputs / groups; }
+  int64_t field_channels() const { return channels / offset_groups; }  // that share offsets
+  // One filter a channel: no sums over channels, so channels are the vector.
+  bool depthwise() const { return groups == channels && groups == outputs; }
+};
+
+}  // namespace myops::deform

@@ -1,0 +1,260 @@
+// Y = B + W A, or for the double backward W' A + W A': columns times weights, tile by tile.
+//
+// A task owns one tile of output pixels and one chunk of output channels; it sums over blocks of
+// taps and channels in an order that does not depend on the tile.
+#pragma once
+
+#include "columns.h"
+#include "weights.h"
+
+namespace myops::deform {
+
+// The output channels, cut into chunks that a task can hold: whole weight groups if possible.
+class OutputChunks {
+ public:
+  OutputChunks(const Problem& problem, int64_t limit)
+      : outputs_(problem.outputs), group_(problem.group_outputs()) {
+    length_ = group_ > limit ? limit : limit / group_ * group_;
+    per_group_ = group_ > limit ? panels(group_, limit) : 0;
+  }
+  int64_t count() const {
+    return per_group_ ? outputs_ / group_ * per_group_ : panels(outputs_, length_);
+  }
+  int64_t longest() const { return std::min(length_, outputs_); }
+  Range at(int64_t index) const {
+    if (!per_group_) return {index * length_, std::min((index + 1) * length_, outputs_)};
+    const int64_t base = index / per_group_ * group_, first = index % per_group_ * length_;
+    return {base + first, base + std::min(first + length_, group_)};
+  }
+
+ private:
+  int64_t outputs_, group_, length_, per_group_;
+};
+
+// The input channels that a range of outputs sums over.
+inline Range channels_for(const Problem& problem, const Range& outputs) {
+  const int64_t C = problem.group_channels(), O = problem.group_outputs();
+  return {outputs.first / O * C, ((outputs.last - 1) / O + 1) * C};
+}
+
+// Walks blocks of `channels` that share offsets: on_taps(offset_group, taps), then on_block(taps,
+// channels) for each of its blocks. This order is that of the sums and of the packed weights.
+template <class OnTaps, class OnBlock>
+void for_each_block(const Problem& problem, const Range& channels, const OnTaps& on_taps,
+                    const OnBlock& on_block) {
+  const Blocking blocking(problem);
+  const int64_t length = problem.field_channels();
+  for (int64_t d = channels.first / length; d * length < channels.last; ++d) {
+    for (int64_t k = 0; k < problem.taps; k += blocking.taps) {
+      const Range taps{k, std::min(k + blocking.taps, problem.taps)};
+      on_taps(d, taps);
+      for (int64_t c = d * length; c < (d + 1) * length; c += blocking.channels) {
+        const Range block{std::max(c, channels.first),
+                          std::min({c + blocking.channels, (d + 1) * length, channels.last})};
+        if (block.first < block.last) on_block(taps, block);
+      }
+    }
+  }
+}
+
+template <class T>
+struct Term {
+  Filters<T> filters;
+  Column column;
+};
+
+// Weights packed for project(): a step of its own, so that it can be done once for weights that
+// never change. Chunk after chunk of outputs, each in the order of for_each_block().
+template <class T>
+class PackedWeights {
+ public:
+  using A = Accumulate<T>;
+
+  PackedWeights(const Problem& problem, const std::vector<Term<T>>& terms)
+      : problem_(problem), terms_(terms), chunks_(problem, kOutputs<A>) {
+    for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
+      begins_.push_back(size_);
+      walk(chunk, [&](const Term<T>&, const Share& share, const Range& taps) {
+        size_ += packed_forward<A>(problem_, share, taps.count());
+      });
+    }
+  }
+  int64_t size() const { return size_; }
+  const OutputChunks& chunks() const { return chunks_; }
+  int64_t begin(int64_t chunk) const { return begins_[static_cast<size_t>(chunk)]; }
+
+  void pack(A* out) const {
+    for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
+      walk(chunk, [&](const Term<T>& term, const Share& share, const Range& taps) {
+        term.filters.pack_forward(share, taps, out);
+        out += packed_forward<A>(problem_, share, taps.count());
+      });
+    }
+  }
+
+ private:
+  template <class Body>
+  void walk(int64_t chunk, const Body& body) const {
+    const Range outputs = chunks_.at(chunk);
+    for_each_block(
+        problem_, channels_for(problem_, outputs), [](int64_t, const Range&) {},
+        [&](const Range& taps, const Range& channels) {
+          for (const Term<T>& term : terms_) {
+            for_each_share(problem_, channels, outputs,
+                           [&](const Share& share) { body(term, share, taps); });
+          }
+        });
+  }
+
+  const Problem& problem_;
+  const std::vector<Term<T>>& terms_;
+  OutputChunks chunks_;
+  std::vector<int64_t> begins_;
+  int64_t size_ = 0;
+};
+
+// sums[p][c] += sum over taps of weights[tap][c] * row p of the columns, for one filter a channel.
+template <class A>
+void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* columns,
+                        int64_t width, const A* weights, A* sums, int64_t sums_row) {
+  for (int64_t p = 0; p < pixels; ++p, columns += taps * width, sums += sums_row) {
+    int64_t c = 0;
+    for (; c + kLanes<A> <= count; c += kLanes<A>) {
+      Vector<A> total = load(sums + c);
+      for (int64_t k = 0; k < taps; ++k) {
+        total += load(weights + k * count + c) * load(columns + k * width + c);
+      }
+      store(sums + c, total);
+    }
+    for (; c < count; ++c) {
+      for (int64_t k = 0; k < taps; ++k) sums[c] += weights[k * count + c] * columns[k * width + c];
+    }
+  }
+}
+
+template <class T>
+class Projection {
+ public:
+  using A = Accumulate<T>;
+
+  Projection(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+             const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
+      : context_(context),
+        problem_(problem),
+        inputs_(inputs),
+        terms_(terms),
+        bias_(bias),
+        out_(out),
+        weights_(problem, terms),
+        tiling_(problem, tile_pixels(problem)) {}
+
+  // `prepared`: the packed weights, or null. Without them weights that fit are packed here, and
+  // large ones by every task for itself.
+  void run(const A* prepared = nullptr) const {
+    const bool fits = static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes;
+    const bool own = fits && prepared == nullptr;
+    const Buffer<A> packed(context_, own ? weights_.size() : 0);
+    if (own) weights_.pack(packed.get());
+    const A* weights = own ? packed.get() : prepared;
+    const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
+    context_.parallel_for(problem_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
+      const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
+      const int64_t chunk = piece % chunks;
+      run_tile(tile, weights_.chunks().at(chunk),
+               weights ? weights + weights_.begin(chunk) : nullptr);
+    });
+  }
+
+ private:
+  // Small problems get smaller tiles, so that several threads have work.
+  static int64_t tile_pixels(const Problem& problem) {
+    const double pixels = static_cast<double>(problem.batch) *
+                          static_cast<double>(problem.out_height) *
+                          static_cast<double>(problem.out_width);
+    const double work = static_cast<double>(problem.taps) *
+                        static_cast<double>(problem.outputs * problem.group_channels());
+    int64_t size = kPixels<A>;
+    while (size > 64 && pixels < static_cast<double>(8 * size) &&
+           work * static_cast<double>(size) > 1e6) {
+      size /= 2;
+    }
+    return size;
+  }
+
+  void run_tile(const Tile& tile, const Range& outputs, const A* packed) const;
+  void write(const Tile& tile, const Range& outputs, const A* sums) const;
+
+  const KernelContext& context_;
+  const Problem& problem_;
+  const Inputs<T>& inputs_;
+  const std::vector<Term<T>>& terms_;
+  const Tensor& bias_;
+  Field<T> out_;
+  PackedWeights<T> weights_;
+  Tiling tiling_;
+};
+
+template <class T>
+void Projection<T>::run_tile(const Tile& tile, const Range& outputs, const A* packed) const {
+  const Blocking blocking(problem_);
+  const int64_t pixels = tile.pixels(), width = outputs.count();
+  const Buffer<A> sums(context_, pixels * width);
+  for (int64_t o = 0; o < width; ++o) {
+    const A start = bias_.present ? static_cast<A>(*(static_cast<const T*>(bias_.data) +
+                                                     (outputs.first + o) * bias_.strides[0]))
+                                  : A{};
+    for (int64_t p = 0; p < pixels; ++p) sums.get()[p * width + o] = start;
+  }
+  const int64_t widest = panels(std::min(width, problem_.group_outputs()), kPanel<A>) * kPanel<A>;
+  const Buffer<A> own(context_, packed ? 0 : widest * blocking.taps * blocking.channels);
+  Columns<T> columns(context_, problem_, inputs_, pixels);
+  for_each_block(
+      problem_, channels_for(problem_, outputs),
+      [&](int64_t d, const Range& taps) { columns.place(tile, d, taps.first, taps.last); },
+      [&](const Range& taps, const Range& block) {
+        const int64_t row = taps.count() * block.count();
+        for (const Term<T>& term : terms_) {
+          const A* sampled = columns.sample(term.column, block.first, block.last);
+          for_each_share(problem_, block, outputs, [&](const Share& share) {
+            const A* weights = packed ? packed : own.get();
+            if (packed) {
+              packed += packed_forward<A>(problem_, share, taps.count());
+            } else {
+              term.filters.pack_forward(share, taps, own.get());
+            }
+            const A* from = sampled + share.channels.first - block.first;
+            A* to = sums.get() + share.outputs.first - outputs.first;
+            if (problem_.depthwise()) {
+              multiply_depthwise(pixels, taps.count(), share.channels.count(), from, block.count(),
+                                 weights, to, width);
+              return;
+            }
+            const int64_t depth = taps.count() * share.channels.count();
+            multiply(pixels, share.outputs.count(), columns_of(share, taps.count(), block.count()),
+                     from, row, weights, kPanel<A>, depth * kPanel<A>, to, width);
+          });
+        }
+      });
+  write(tile, outputs, sums.get());
+}
+
+template <class T>
+void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
+  const int64_t width = outputs.count();
+  for (int64_t row = 0; row < tile.rows; ++row, sums += tile.columns * width) {
+    T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);
+    if (out_.step[1] == 1) {
+      for (int64_t c = 0; c < tile.columns; ++c, to += out_.step[3]) {
+        for (int64_t o = 0; o < width; ++o) to[o] = static_cast<T>(sums[c * width + o]);
+      }
+      continue;
+    }
+    for (int64_t o = 0; o < width; ++o, to += out_.step[1]) {
+      for (int64_t c = 0; c < tile.columns; ++c) {
+        to[c * out_.step[3]] = static_cast<T>(sums[c * width + o]);
+      }
+    }
+  }
+}
+
+}  // namespace myops::deform

@@ -1,0 +1,129 @@
+// W in the order in which the products read it.
+//
+// Channels that share offsets may belong to several weight groups, so a block of channels falls
+// into shares: channels of one group with outputs of the same group. In a depthwise problem there
+// is no sum over channels, and a block is one share.
+#pragma once
+
+#include "blocking.h"
+
+namespace myops::deform {
+
+struct Range {
+  int64_t first, last;
+  int64_t count() const { return last - first; }
+};
+
+struct Share {
+  Range channels, outputs;
+};
+
+// Calls body(share) for each weight group that owns some of `channels` and some of `outputs`.
+template <class Body>
+void for_each_share(const Problem& problem, const Range& channels, const Range& outputs,
+                    const Body& body) {
+  if (problem.depthwise()) {
+    const Range both{std::max(channels.first, outputs.first),
+                     std::min(channels.last, outputs.last)};
+    if (both.first < both.last) body(Share{both, both});
+    return;
+  }
+  const int64_t C = problem.group_channels(), O = problem.group_outputs();
+  for (int64_t group = channels.first / C; group * C < channels.last; ++group) {
+    const Share share{
+        {std::max(channels.first, group * C), std::min(channels.last, (group + 1) * C)},
+        {std::max(outputs.first, group * O), std::min(outputs.last, (group + 1) * O)}};
+    if (share.outputs.first < share.outputs.last) body(share);
+  }
+}
+
+// Where the columns of a share lie in a row of a block: the row has `taps` times `width` columns.
+inline Runs columns_of(const Share& share, int64_t taps, int64_t width) {
+  const int64_t count = share.channels.count();
+  return count == width ? Runs{1, taps * count, 0} : Runs{taps, count, width};
+}
+
+// One element of W by its strides: output, channel within the group, tap.
+template <class T>
+class Filters {
+ public:
+  using A = Accumulate<T>;
+
+  Filters() = default;
+  Filters(const Problem& problem, const Tensor& tensor)
+      : field_(tensor),
+        group_channels_(problem.group_channels()),
+        kernel_width_(problem.kernel_width),
+        depthwise_(problem.depthwise()) {}
+  explicit operator bool() const { return static_cast<bool>(field_); }
+
+  // For the forward product, sum over (tap, channel): panels of outputs, each
+  // [tap][channel][kPanel]. Depthwise: [tap][channel].
+  void pack_forward(const Share& share, const Range& taps, A* out) const {
+    if (depthwise_) return pack_depthwise(share, taps, out);
+    const int64_t depth = taps.count() * share.channels.count();
+    for (int64_t o = share.outputs.first; o < share.outputs.last; o += kPanel<A>) {
+      const int64_t lanes = std::min(kPanel<A>, share.outputs.last - o);
+      if (lanes < kPanel<A>) std::fill_n(out, depth * kPanel<A>, A{});
+      A* to = out;
+      for (int64_t k = taps.first; k < taps.last; ++k) {
+        const T* from = at(o, share.channels.first, k);
+        for (int64_t c = 0; c < share.channels.count(); ++c, to += kPanel<A>) {
+          const T* column = from + c * field_.step[1];
+          for (int64_t lane = 0; lane < lanes; ++lane) {
+            to[lane] = static_cast<A>(column[lane * field_.step[0]]);
+          }
+        }
+      }
+      out += depth * kPanel<A>;
+    }
+  }
+
+  // For T = W^T G, sum over outputs: the columns of each run of columns_of(), in panels of
+  // [output][kPanel]. Depthwise: [tap][channel].
+  void pack_backward(const Share& share, const Range& taps, const Runs& columns, A* out) const {
+    if (depthwise_) return pack_depthwise(share, taps, out);
+    const int64_t count = share.channels.count(), rows = share.outputs.count();
+    const int64_t run_taps = columns.length / count, panel = rows * kPanel<A>;
+    for (int64_t k = taps.first; k < taps.last; k += run_taps) {
+      const int64_t size = panels(columns.length, kPanel<A>) * panel;
+      if (columns.length % kPanel<A> != 0) std::fill_n(out, size, A{});
+      for (int64_t o = 0; o < rows; ++o) {
+        int64_t column = 0;
+        for (int64_t tap = k; tap < k + run_taps; ++tap) {
+          const T* from = at(share.outputs.first + o, share.channels.first, tap);
+          for (int64_t c = 0; c < count; ++c, ++column) {
+            out[column / kPanel<A> * panel + o * kPanel<A> + column % kPanel<A>] =
+                static_cast<A>(from[c * field_.step[1]]);
+          }
+        }
+      }
+      out += size;
+    }
+  }
+
+ private:
+  const T* at(int64_t output, int64_t channel, int64_t tap) const {
+    return field_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
+  }
+  void pack_depthwise(const Share& share, const Range& taps, A* out) const {
+    for (int64_t k = taps.first; k < taps.last; ++k) {
+      for (int64_t c = share.channels.first; c < share.channels.last; ++c) {
+        *out++ = static_cast<A>(*at(c, c, k));
+      }
+    }
+  }
+
+  Field<const T> field_;
+  int64_t group_channels_ = 1, kernel_width_ = 1;
+  bool depthwise_ = false;
+};
+
+// Elements that pack_forward writes.
+template <class A>
+int64_t packed_forward(const Problem& problem, const Share& share, int64_t taps) {
+  if (problem.depthwise()) return taps * share.channels.count();
+  return panels(share.outputs.count(), kPanel<A>) * kPanel<A> * taps * share.channels.count();
+}
+
+}  // namespace myops::deform
