@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_FLAGS ?=
 SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.h')
+LIBRARY := python/myops/lib/libmyops_torch.so
 
 .PHONY: demo test lint format build test-native wheel clean
 
@@ -24,10 +25,15 @@ $(READY): pyproject.toml constraints.txt setup.py
 	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools wheel ninja pybind11 numpy
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[test,lint]"
 	touch $@
+	touch $(LIBRARY)
 
-# Editable installs do not notice changes in C++; this does, and only compiles what changed.
-build: $(READY)
+# Editable installs do not notice changes in C++; this does. (The first time after an install it
+# compiles everything, because pip keeps no objects; then only what changed.)
+build: $(LIBRARY)
+
+$(LIBRARY): $(READY) $(shell find csrc -name '*.cpp' -o -name '*.h')
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
 
 demo: build
 	$(BIN)/python examples/super_resolution/demo.py
