@@ -1,5 +1,5 @@
-// How the work is cut. Shapes alone decide it, and every buffer that it sizes is bounded
-// whatever the tensors are: about 1.2 MiB a task in the worst case.
+// How the work is cut. Shapes alone decide it, and every buffer that it sizes is bounded whatever
+// the tensors are: a task and what its call shares with others stay below 2 MiB together.
 #pragma once
 
 #include <algorithm>

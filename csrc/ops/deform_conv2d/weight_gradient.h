@@ -6,7 +6,6 @@
 #pragma once
 
 #include "columns.h"
-#include "project.h"
 #include "transport.h"
 
 namespace myops::deform {
