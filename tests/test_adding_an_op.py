@@ -30,7 +30,7 @@ def test_a_fourth_op_runs_in_all_runtimes(tmp_path: Path) -> None:
 
     environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
     build = [sys.executable, "setup.py", "build_ext", "--inplace"]
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0",
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
            "tests/ops/test_scaled_tanh.py"]  # fmt: skip
     for command in (build, run):
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)

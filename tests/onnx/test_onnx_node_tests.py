@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
+from node_cases import node_cases
 from node_models import model_of, run_plain
 from onnx import helper
-from onnx.backend.test.case.node import collect_testcases
 from runtimes import ONNX_TYPES
 
 from myops.onnx import add_function_bodies
@@ -19,7 +19,7 @@ DIFFERENT = {"test_resize_downsample_scales_linear_align_corners",
              "test_resize_downsample_scales_cubic_align_corners"}  # fmt: skip
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # making the cases of other operators divides by zero
-    CASES = {case.name: case for case in collect_testcases("Resize") if "resize" in case.name}
+    CASES = {case.name: case for case in node_cases("Resize") if "resize" in case.name}
 
 
 def test_onnx_has_its_39_cases() -> None:

@@ -10,8 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from node_cases import node_cases
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 from runtimes import (
     assert_parity,
@@ -46,7 +46,7 @@ DISPUTED = {
 
 
 def node_tests() -> list[Any]:
-    cases = [case for case in collect_testcases("Resize") if case.name.startswith("test_resize")]
+    cases = [case for case in node_cases("Resize") if case.name.startswith("test_resize")]
     return [pytest.param(case, id=case.name) for case in cases]
 
 
