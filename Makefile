@@ -29,7 +29,8 @@ $(READY): pyproject.toml constraints.txt setup.py
 
 # Editable installs do not notice changes in C++; this does. (The first time after an install it
 # compiles everything, because pip keeps no objects; then only what changed.)
-build: $(LIBRARY)
+build: $(READY)
+	@$(MAKE) --silent $(LIBRARY) # a make of its own: the install above may have built it already
 
 $(LIBRARY): $(READY) $(shell find csrc -name '*.cpp' -o -name '*.h')
 	$(BIN)/python setup.py --quiet build_ext --inplace
