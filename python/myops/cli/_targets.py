@@ -1,0 +1,73 @@
+"""PyTorch models on the command line: `file.py:name` or `package.module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from myops._names import choose
+
+HELP = (
+    "Where the PyTorch model is: file.py:name or package.module:name. The name stands for "
+    "(model, args) or (model, args, kwargs), or for a function without parameters that returns it."
+)
+
+
+def load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model, example inputs by position and by name that a target stands for.
+
+    Raises:
+        ValueError: The target has no such form, or the name stands for something else.
+        FileNotFoundError: No such file.
+        ValueError: The module has no such name.
+    """
+    found = attribute(target)
+    if callable(found) and not _is_module(found):
+        found = found()
+    if isinstance(found, (tuple, list)) and len(found) in (2, 3) and _is_module(found[0]):
+        model, args = found[0], found[1]
+        kwargs = found[2] if len(found) == 3 else {}
+        if not isinstance(kwargs, Mapping):
+            raise ValueError(f"{target}: got {type(kwargs).__name__}, expected a dict of kwargs")
+        return model, tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(kwargs)
+    raise ValueError(
+        f"{target}: got {type(found).__name__}, expected (model, args), (model, args, kwargs) or "
+        "a function without parameters that returns it; args are example inputs of the model"
+    )
+
+
+def attribute(target: str) -> Any:
+    """What stands under `name` in `file.py:name` or `package.module:name`."""
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise ValueError(f"got {target!r}, expected file.py:name or package.module:name")
+    module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    for part in name.split("."):
+        choose(part, [item for item in vars(module) if not item.startswith("_")], f"{place} has")
+        module = getattr(module, part)
+    return module
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # for pickle and dataclasses
+    sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _is_module(item: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(item, (torch.nn.Module, torch.export.ExportedProgram))
