@@ -53,7 +53,9 @@ class TorchOp:
             torch.library.register_fake(name, self._fake, allow_override=True)
             torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
             if save is not None and backward is not None:
-                torch.library.register_autograd(name, backward, setup_context=_make_setup(save))
+                torch.library.register_autograd(
+                    name, _make_backward(info, backward), setup_context=_make_setup(save)
+                )
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name.
@@ -178,6 +180,16 @@ def _make_setup(save: Callable[..., None]) -> Callable[..., None]:
         save(ctx, inputs, keyword_only_inputs or {}, output)
 
     return setup_context
+
+
+def _make_backward(info: OpInfo, backward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(ctx: Any, *grads: Any) -> Any:
+        # The dispatcher leaves out trailing arguments that have their default value, here too.
+        given = ctx.needs_input_grad
+        ctx.needs_input_grad = (*given, *[False] * (len(info.inputs) - len(given)))
+        return backward(ctx, *grads)
+
+    return run
 
 
 def _make_function(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from onnx import TensorProto
 from torch import Tensor
 
 from myops._torch import define
+from myops.ops._deform_conv2d_onnx import standard as standard
 
 __all__ = ["deform_conv2d"]
 
@@ -64,12 +65,13 @@ def deform_conv2d(
     for name, item in (("input", input), ("offset", offset), ("weight", weight)):
         if item.dim() != 4:
             raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
-    taps = weight.shape[2] * weight.shape[3]
+    channels, moves = _lengths(input)[1], _lengths(offset)[1]
+    _, depth, rows, columns = _lengths(weight)
     attributes = {
         "dilations": _pair(dilation, "dilation"),
-        "group": _groups(input.shape[1], weight.shape[1], "weight", "channels of input"),
+        "group": _groups(channels, depth, "weight", "channels of input"),
         "kernel_shape": [],
-        "offset_group": _groups(offset.shape[1], 2 * taps, "offset", "channels of offset"),
+        "offset_group": _groups(moves, 2 * rows * columns, "offset", "channels of offset"),
         "pads": _pads(padding),
         "strides": _pair(stride, "stride"),
     }
@@ -77,24 +79,14 @@ def deform_conv2d(
     return _deform_conv2d(*tensors, **attributes)
 
 
-def standard(g: Any) -> list[str]:
-    """The op in standard ONNX nodes: DeformConv, which ai.onnx has since opset 19.
-
-    bfloat16 passes through float32, in which the kernel computes anyway. ONNX Runtime runs
-    DeformConv on a CPU since 1.25.
-    """
-    if g.opset < 19:
-        g.refuse(
-            "ai.onnx has DeformConv since opset 19",
-            "Export for opset 19 or later, or run the node with the library of myops.",
-        )
-    inputs = [g.input(name) for name in ("X", "W", "offset", "B", "mask")]
-    brain = g.dtype("X").name == "bfloat16"
-    if brain:
-        inputs = [g.op("Cast", item, to=TensorProto.FLOAT) if item else "" for item in inputs]
-    names = ("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
-    result = g.op("DeformConv", *inputs, **{name: g.attribute(name) for name in names})
-    return [g.op("Cast", result, to=TensorProto.BFLOAT16) if brain else result]
+def _lengths(tensor: Tensor) -> list[Any]:
+    """The shape; while torch.jit traces, as numbers. The groups that follow are attributes of the
+    node, so it is meant that the trace holds them as constants, and nothing to warn of."""
+    if not torch.jit.is_tracing():
+        return list(tensor.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        return [int(length) for length in tensor.shape]
 
 
 def _pair(item: int | Sequence[int], name: str) -> list[int]:
