@@ -2,6 +2,7 @@
 
     myops.my_add, myops.resize, myops.interpolate    the ops (torch)
     myops.nn                                         modules around them
+    myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
 
@@ -30,6 +31,7 @@ def _public() -> dict[str, Any]:
     from myops.onnx import symbolic
 
     found = {name: getattr(module, name) for module in ops.modules() for name in module.__all__}
+    found["patch_torchvision"] = importlib.import_module("myops._torchvision").patch_torchvision
     globals().update(found)
     symbolic.register()
     return found

@@ -4,12 +4,13 @@
     lower                   our nodes in standard operators
     add_function_bodies     our nodes, each with a body that any ONNX Runtime runs
     remove_function_bodies
+    register_torchvision    lets both exporters write torchvision's deform_conv2d as our node
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
     translation_table       for torch.onnx.export(custom_translation_table=...)
     LoweringError           a node that an opset cannot express
     MissingBodyWarning      a node that stays without a body
 
-Only `export` and `translation_table` need torch.
+Only `export`, `register_torchvision` and `translation_table` need torch.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from myops.onnx.bodies import MissingBodyWarning, add_function_bodies, remove_function_bodies
     from myops.onnx.lowering import LoweringError, lower
     from myops.onnx.schema import register_schemas
+    from myops.onnx.torchvision import register_torchvision
     from myops.onnx.translation import translation_table
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "export",
     "lower",
     "register_schemas",
+    "register_torchvision",
     "remove_function_bodies",
     "translation_table",
 ]
@@ -42,6 +45,7 @@ _HOMES = {
     "export": "_export",
     "lower": "lowering",
     "register_schemas": "schema",
+    "register_torchvision": "torchvision",
     "remove_function_bodies": "bodies",
     "translation_table": "translation",
 }

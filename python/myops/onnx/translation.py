@@ -15,6 +15,8 @@ from myops._description import OpInfo
 # `register` waits until somebody exports.
 _REGISTRATION = "torch.onnx._internal.exporter._registration"
 
+_foreign: dict[Any, Callable[..., Any]] = {}  # what `register_translation` was given
+
 
 def translation_table() -> dict[Any, Callable[..., Any]]:
     """Translations of all ops, for `torch.onnx.export(..., custom_translation_table=...)`.
@@ -31,11 +33,25 @@ def translation_table() -> dict[Any, Callable[..., Any]]:
     table = {}
     for info in _description.onnx_ops():
         for overload in ["default"] + (["values"] if info.has_values else []):
-            table[getattr(getattr(namespace, info.name), overload)] = _translate(info)
-    return table
+            table[getattr(getattr(namespace, info.name), overload)] = translation(info)
+    return {**table, **_foreign}
 
 
-def _translate(info: OpInfo) -> Callable[..., Any]:
+def register_translation(target: Any, function: Callable[..., Any]) -> None:
+    """Lets the exporter write an op of another library with `function`.
+
+    Args:
+        target: A dispatcher overload, e.g. torch.ops.torchvision.deform_conv2d.default. The first
+            function for a target stays.
+        function: Called with the op's arguments, graph values where they are tensors; returns the
+            graph value of the result. `translation(info)` is such a function for our own nodes.
+    """
+    _foreign.setdefault(target, function)
+    register()
+
+
+def translation(info: OpInfo) -> Callable[..., Any]:
+    """The function that writes the op's node: inputs by position, attributes by name."""
     count = len(info.inputs)
 
     def translate(*inputs: Any, **attributes: Any) -> Any:
@@ -87,7 +103,7 @@ def register() -> None:
     """Lets a plain `torch.onnx.export(model, ...)` find the translations."""
     if _REGISTRATION in sys.modules:
         _fill(sys.modules[_REGISTRATION])
-    else:
+    elif not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _FillOnImport())
 
 
