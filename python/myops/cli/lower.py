@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from myops.cli import _console
+from myops.cli import _console, _graphs
 
 
 def lower(
-    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
-    output: Annotated[Path, typer.Argument(help="The file to write.")],
+    model: _graphs.Model,
+    output: _graphs.Output,
     opset: Annotated[
         int | None, typer.Option(help="Opset of ai.onnx in the result. Default: the model's.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: _graphs.Json = False,
 ) -> None:
-    """Write a model's myops nodes in standard operators, so that any runtime knows them."""
-    import myops.onnx
-    from myops import _description
-    from myops.onnx import files
+    """Write a model's myops nodes in standard operators, so that any runtime knows them.
 
-    loaded = files.load(model)
-    replaced = Counter(n.op_type for n in loaded.graph.node if n.domain == _description.DOMAIN)
-    lowered = myops.onnx.lower(loaded, opset)
-    files.save(lowered, output)
+    The way back is myops raise.
+
+    Example: myops lower model.onnx standard.onnx --opset 17
+    """
+    from myops.onnx import _scopes
+    from myops.onnx.lowering import lower as lower_
+    from myops.onnx.surgery import _storage
+
+    loaded = _storage.load(model)
+    with _console.progress("lowering"), _graphs.warned() as warnings:
+        lowered = lower_(loaded, opset)
+        _storage.finish(lowered, model, output)
+    inlined = _scopes.inline_callers(loaded)
+    nodes = _scopes.all_nodes(inlined.graph.node)
+    replaced = Counter(node.op_type for node in nodes if _scopes.is_ours(node))
+    count = sum(1 for _ in _scopes.all_nodes(lowered.graph.node))
     if json:
-        _console.print_json({"output": str(output), "replaced": replaced})
+        _console.print_json({"output": str(output), "replaced": replaced, "nodes": count,
+                             "warnings": warnings})  # fmt: skip
         return
-    what = ", ".join(f"{count} {name}" for name, count in sorted(replaced.items())) or "no node"
-    _console.out.print(f"{output}: {what} replaced, {len(lowered.graph.node)} nodes")
+    what = ", ".join(f"{number} {name}" for name, number in sorted(replaced.items())) or "no node"
+    _graphs.say(f"{output}: {what} replaced, {count} nodes")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 
 from myops._names import near_misses
 
@@ -71,9 +71,17 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     return model
 
 
+def is_large(model: onnx.ModelProto) -> bool:
+    """Whether protobuf cannot hold the model in one message."""
+    try:
+        return model.ByteSize() >= LIMIT
+    except EncodeError:  # some implementations of protobuf refuse to count so far
+        return True
+
+
 def save(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
     """Writes a model; over 2 GB the weights go into PATH.data beside it."""
-    if model.ByteSize() < LIMIT:
+    if not is_large(model):
         onnx.save(model, os.fspath(path))
         return
     # A copy, because saving with external data takes the weights out of the model.

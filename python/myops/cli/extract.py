@@ -1,0 +1,58 @@
+"""`myops extract`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from myops.cli import _console, _graphs
+
+
+def extract(
+    model: _graphs.Model,
+    output: _graphs.Output,
+    inputs: Annotated[
+        str, typer.Option(help="Values that become inputs. Default: the model's.", metavar="A,B")
+    ] = "",
+    outputs: Annotated[
+        str, typer.Option(help="Values that become outputs. Default: the model's.", metavar="C")
+    ] = "",
+    module: _graphs.Module = None,
+    call: _graphs.Call = None,
+    json: _graphs.Json = False,
+) -> None:
+    """Cut a part out of a model, as a model of its own.
+
+    The part is named by its values (myops inspect --nodes shows them), or by the PyTorch module
+    that it came from.
+
+    Example: myops extract model.onnx part.onnx --inputs conv1 --outputs relu2
+
+    Example: myops extract model.onnx part.onnx --module backbone.layer1
+    """
+    from myops.onnx import files
+    from myops.onnx.surgery.extraction import extract as extract_
+
+    known = _graphs.known_names(files.load(model, weights=False))
+    with _console.progress("extracting"), _graphs.warned() as warnings:
+        part = extract_(
+            model,
+            _graphs.names(inputs, known),
+            _graphs.names(outputs, known),
+            output,
+            module=module,
+            call=call,
+        )
+    weights = {tensor.name for tensor in part.graph.initializer}
+    taken = [item.name for item in part.graph.input if item.name not in weights]
+    given = [item.name for item in part.graph.output]
+    if json:
+        _console.print_json({
+            "output": str(output), "inputs": taken, "outputs": given,
+            "nodes": len(part.graph.node), "warnings": warnings,
+        })  # fmt: skip
+        return
+    _graphs.say(f"{output}: {len(part.graph.node)} nodes")
+    _graphs.say(f"inputs   {', '.join(taken) or 'none'}")
+    _graphs.say(f"outputs  {', '.join(given)}")

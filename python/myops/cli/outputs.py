@@ -1,0 +1,45 @@
+"""`myops outputs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from myops.cli import _console, _graphs
+
+
+def outputs(
+    model: _graphs.Model,
+    output: _graphs.Output,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Values to show.", metavar="[NAME]...")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every value that a node makes.")] = (
+        False
+    ),
+    module: _graphs.Module = None,
+    call: _graphs.Call = None,
+    json: _graphs.Json = False,
+) -> None:
+    """Make values inside a model further outputs, so that a run shows them.
+
+    Example: myops outputs model.onnx verbose.onnx relu1 relu2
+
+    Example: myops outputs model.onnx verbose.onnx --module backbone.layer1
+    """
+    from myops.onnx.surgery.outputs import add_outputs
+
+    with _console.progress("adding outputs"), _graphs.warned() as warnings:
+        changed = add_outputs(
+            model, names or [], output, module=module, call=call, everything=everything
+        )
+    given = [item.name for item in changed.graph.output]
+    untyped = [i.name for i in changed.graph.output if not i.type.WhichOneof("value")]
+    if json:
+        data = {"output": str(output), "outputs": given, "untyped": untyped, "warnings": warnings}
+        _console.print_json(data)
+        return
+    _graphs.say(f"{output}: {len(given)} outputs")
+    for name in given:
+        _graphs.say(f"  {name}{'  (type unknown)' if name in untyped else ''}")

@@ -1,0 +1,42 @@
+"""`myops raise`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from myops.cli import _console, _graphs
+
+
+def raise_(
+    model: _graphs.Model,
+    output: _graphs.Output,
+    no_function_bodies: Annotated[
+        bool,
+        typer.Option(
+            "--no-function-bodies", help="Leave out what lets the model run without our library."
+        ),
+    ] = False,
+    json: _graphs.Json = False,
+) -> None:
+    """Let our kernels run a model's standard Resize, Upsample and DeformConv nodes.
+
+    A node becomes ours only when our op says exactly the same; the others stay, with a reason.
+    The way back is myops lower.
+
+    Example: myops raise model.onnx ours.onnx
+    """
+    from myops.onnx.surgery.raising import raise_ops
+
+    with _console.progress("raising"), _graphs.warned() as warnings:
+        result = raise_ops(model, output, function_bodies=not no_function_bodies)
+    if json:
+        _console.print_json({"output": str(output), "raised": result.raised, "kept": result.kept,
+                             "warnings": warnings})  # fmt: skip
+        return
+    _graphs.say(f"{output}: {len(result.raised)} raised, {len(result.kept)} kept")
+    for name in result.raised:
+        _graphs.say(f"  raised  {name}")
+    for name, reason in result.kept.items():
+        _graphs.say(f"  kept    {name}: {reason}")

@@ -1,0 +1,137 @@
+"""Lengths of inputs: made dynamic or fixed, with all that followed from the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from myops.onnx import _scopes
+from myops.onnx.surgery import _graph, _inference
+from myops.onnx.surgery._graph import GraphError, Index
+
+_FIXERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # op: place of the shape among inputs
+
+
+def set_dims(proto: onnx.ModelProto, dims: Mapping[tuple[str, int], str | int]) -> list[str]:
+    """Writes lengths into the inputs; says which constants still fix a dynamic one."""
+    index = Index(proto)
+    olds = {}
+    for (name, axis), length in dims.items():
+        where = f"edit: dimension {axis} of {name!r}"
+        index.check(name, "edit: dimension")
+        if name not in index.inputs:
+            raise GraphError(
+                f"{where}: it is no input of the model ({', '.join(index.inputs)}); lengths "
+                "inside the model follow from those of the inputs"
+            )
+        if name in index.constants:
+            raise GraphError(f"{where}: it is a weight, whose lengths are those of its numbers")
+        item = next(item for item in proto.graph.input if item.name == name)
+        kind = item.type.tensor_type
+        if item.type.WhichOneof("value") != "tensor_type" or not kind.HasField("shape"):
+            raise GraphError(f"{where}: the input's rank is unknown")
+        rank = len(kind.shape.dim)
+        if not -rank <= axis < rank:
+            raise GraphError(f"{where}: got axis {axis}, expected {-rank} to {rank - 1}")
+        dim = kind.shape.dim[axis]
+        olds[name, axis % rank] = (dim.dim_value or dim.dim_param or None, length)
+        dim.Clear()
+        if isinstance(length, int):
+            if length < 0:
+                raise GraphError(f"{where}: got {length}, expected a name or a length >= 0")
+            dim.dim_value = length
+        elif length:
+            dim.dim_param = length
+    if not dims:
+        return []
+    names = {new for old, new in olds.values() if isinstance(new, str)}
+    return _fixed(proto, names, olds)
+
+
+def infer_anew(proto: onnx.ModelProto) -> None:
+    """Forgets types and lengths that may no longer hold, and infers them again.
+
+    Where inference gives up, as behind an op without a schema, dtype and rank stay.
+    """
+    for graph in _graph.graphs_of(proto.graph):
+        if graph is not proto.graph:
+            del graph.value_info[:]
+            for item in [*graph.input, *graph.output]:
+                _loosen(item)
+    old = {item.name: item for item in [*proto.graph.value_info, *proto.graph.output]}
+    old = {name: onnx.ValueInfoProto.FromString(item.SerializeToString()) for name, item in
+           old.items()}  # fmt: skip
+    del proto.graph.value_info[:]
+    for item in proto.graph.output:
+        item.ClearField("type")
+    found = _inferred(proto)
+    made = {name for node in proto.graph.node for name in node.output}
+    outputs = {item.name for item in proto.graph.output}
+    lost = [name for name in old if name not in found and name in made]
+    for name in lost:
+        _loosen(old[name])
+        if name not in outputs:
+            proto.graph.value_info.append(old[name])
+    for item in proto.graph.output:
+        item.type.CopyFrom((found.get(item.name) or old[item.name]).type)
+    if lost:  # what is known behind them follows from what was kept
+        found = _inferred(proto)
+        for item in proto.graph.output:
+            item.type.CopyFrom((found.get(item.name) or item).type)
+        del proto.graph.value_info[:]
+    inside = [item for name, item in found.items() if name in made - outputs]
+    proto.graph.value_info.extend(inside)
+
+
+def _inferred(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    graph = _inference.infer(proto).graph
+    known = [*graph.value_info, *graph.output]
+    return {item.name: item for item in known if item.type.WhichOneof("value")}
+
+
+def _loosen(item: onnx.ValueInfoProto) -> None:
+    """The rank stays, the lengths go."""
+    if item.type.WhichOneof("value") == "tensor_type":
+        for dim in item.type.tensor_type.shape.dim:
+            dim.Clear()
+
+
+def _fixed(
+    proto: onnx.ModelProto, names: set[str], olds: Mapping[tuple[str, int], Any]
+) -> list[str]:
+    """Nodes whose constant shape has the old length where a dynamic one comes in."""
+    trial = onnx.ModelProto()
+    trial.CopyFrom(_inference.light(proto))
+    infer_anew(trial)
+    previous = {new: old for old, new in olds.values() if isinstance(new, str)}
+    notes = []
+    for scope in _scopes.scopes(trial):
+        for node in scope.graph.node:
+            place = _FIXERS.get(node.op_type)
+            if place is None or _graph.is_custom(node.domain) or len(node.input) <= place:
+                continue
+            target = scope.value(node.input[place])
+            if target is None:
+                continue
+            came = (scope.shape(node.input[0]) or []) if place else []
+            wanted = [int(number) for number in target.reshape(-1)]
+            for axis, length in enumerate(came):
+                if length not in names or not _is_stuck(wanted, axis, previous[str(length)]):
+                    continue
+                notes.append(
+                    f"edit: node {_graph.label(node)} has the constant shape {wanted}, which does "
+                    f"not follow {length!r}; the model will fail, or mix up axes, at other "
+                    "lengths. Export it with dynamic axes, or change that constant."
+                )
+                break
+    return notes
+
+
+def _is_stuck(wanted: list[int], axis: int, old: Any) -> bool:
+    if axis < len(wanted) and wanted[axis] == 0:
+        return False
+    if -1 not in wanted:
+        return True
+    return axis < len(wanted) and wanted[axis] == old

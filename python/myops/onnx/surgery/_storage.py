@@ -1,0 +1,132 @@
+"""Models from files and into files, of any size: weights in other files stay there until they are
+needed, and then go over one at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import external_data_helper
+
+from myops.onnx import files
+from myops.onnx.surgery._graph import graphs_of
+
+SMALL = 4096  # elements: shapes, factors, indices, which the tools look into
+
+
+def folder_of(model: files.Model) -> Path | None:
+    """Where a model's external weights are; None for a model that is not in a file."""
+    if isinstance(model, (onnx.ModelProto, bytes, bytearray, memoryview)):
+        return None
+    return Path(os.fspath(model)).parent
+
+
+def load(model: files.Model) -> onnx.ModelProto:
+    """A copy of the model; of weights in other files only small constants are read.
+
+    Raises:
+        FileNotFoundError: No such file, or the file of a small constant is missing.
+        ValueError: It is no ONNX model.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(files.load(model, weights=False))
+    attach(copy, folder_of(model), SMALL)
+    return copy
+
+
+def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf")) -> None:
+    """Reads the weights of at most `most` elements that a model refers to.
+
+    Raises:
+        FileNotFoundError: Their file is missing, too short, or outside of the folder.
+    """
+    for tensor in _external(model):
+        if folder is not None and np.prod(tensor.dims) <= most:
+            _read(tensor, folder)
+
+
+def size(model: onnx.ModelProto) -> int:
+    """Bytes of all weights, those in other files included."""
+    return sum(tensor_bytes(t) for graph in graphs_of(model.graph) for t in graph.initializer)
+
+
+def finish(model: onnx.ModelProto, source: files.Model, f: str | os.PathLike[str] | None) -> None:
+    """Completes a model that came from `source`, and writes it where `f` is given.
+
+    It gets its weights; from 2 GB on, and written, they go into F.data beside the file instead,
+    and the model refers to that.
+    """
+    folder = folder_of(source)
+    if f is None or size(model) < files.LIMIT - 2**24:  # room for the graph itself
+        attach(model, folder)
+        if f is not None:
+            files.save(model, f)
+        return
+    data = Path(f"{os.fspath(f)}.data")
+    partial = Path(f"{data}.part")  # the source may be the file that is written
+    try:
+        with partial.open("wb") as stream:
+            for graph in graphs_of(model.graph):
+                for tensor in graph.initializer:
+                    if np.prod(tensor.dims) > SMALL:
+                        _move(tensor, folder, stream, data.name)
+        attach(model, folder, SMALL)
+        text = model.SerializeToString()
+        os.replace(partial, data)
+    finally:
+        partial.unlink(missing_ok=True)
+    Path(f).write_bytes(text)
+
+
+def _move(tensor: onnx.TensorProto, folder: Path | None, stream, name: str) -> None:  # type: ignore[no-untyped-def]
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if folder is None:
+            return  # a ModelProto whose weights are elsewhere: the user's own affair
+        _read(tensor, folder)
+    if not tensor.HasField("raw_data"):
+        if tensor.data_type == onnx.TensorProto.STRING:
+            return
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)
+        )
+    offset = stream.tell()
+    stream.write(tensor.raw_data)
+    external_data_helper.set_external_data(tensor, name, offset, len(tensor.raw_data))
+    tensor.ClearField("raw_data")
+
+
+def _read(tensor: onnx.TensorProto, folder: Path) -> None:
+    try:
+        external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:
+        raise FileNotFoundError(f"weights of {tensor.name!r} are missing: {error}") from error
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def _external(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    for graph in graphs_of(model.graph):
+        tensors = [*graph.initializer]
+        tensors += [a.t for node in graph.node for a in node.attribute if a.HasField("t")]
+        for tensor in tensors:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                yield tensor
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """How much room the numbers of a tensor take."""
+    if tensor.HasField("raw_data"):
+        return len(tensor.raw_data)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    for item in tensor.external_data:
+        if item.key == "length" and item.value.isdigit():
+            return int(item.value)
+    try:
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    except (KeyError, ValueError, TypeError):
+        return 0
+    return int(np.prod(tensor.dims)) * kind.itemsize

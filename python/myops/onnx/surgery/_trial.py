@@ -1,0 +1,153 @@
+"""Runs a model of which nothing else is known: random inputs of fitting dtypes and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops._names import choose
+from myops.onnx.schema import dims_of
+from myops.onnx.surgery import _inference
+from myops.onnx.surgery._graph import GraphError
+
+_LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
+_BATCH = 2  # a first axis that is dynamic is mostly the batch
+
+
+class NoRunError(RuntimeError):
+    """The model runs on none of the inputs that were tried."""
+
+
+def run_somehow(
+    model: onnx.ModelProto,
+    given: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int]],
+    most: int = 2,
+) -> list[tuple[dict[str, Any], list[Any]]]:
+    """Inputs on which the model runs, with its outputs: two sizes where the inputs are dynamic.
+
+    Raises:
+        NoRunError: It runs on none that were tried.
+        GraphError: A name that is no input.
+    """
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [item for item in model.graph.input if item.name not in weights]
+    for name in [*given, *shapes]:
+        choose(name, [item.name for item in inputs], "inputs: the model has")
+    try:
+        session = _session(model)
+    except Exception as error:  # ONNX Runtime's errors share no base class but this
+        raise NoRunError(_short(error)) from error
+    fixed = all(item.name in {*given, *shapes} or _is_fixed(item) for item in inputs)
+    runs: list[tuple[dict[str, Any], list[Any]]] = []
+    first: Exception | None = None
+    for length in _LENGTHS[:1] if fixed else _LENGTHS:
+        # Numbers from 1 to 2 are legal factors and lengths, where numbers around 0 are not.
+        for bounds in ((-1.0, 1.0), (1.0, 2.0)):
+            feeds = _inputs(inputs, given, shapes, length, bounds)
+            try:
+                runs.append((feeds, session.run(None, feeds)))
+                break
+            except Exception as error:  # as above
+                first = first or error
+        if len(runs) == most:
+            break
+    if not runs:
+        raise NoRunError(_short(first))
+    return runs
+
+
+def _inputs(
+    inputs: Sequence[onnx.ValueInfoProto],
+    given: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int]],
+    length: int,
+    bounds: tuple[float, float],
+) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    lengths: dict[str, int] = {}
+    feeds = {}
+    for item in inputs:
+        if item.name in given:
+            feeds[item.name] = np.asarray(given[item.name])
+            continue
+        if item.type.WhichOneof("value") != "tensor_type":
+            kind = onnx.helper.printable_type(item.type)
+            raise GraphError(f"inputs: {item.name!r} is a {kind}, which must be given")
+        shape = shapes.get(item.name)
+        if shape is None:
+            dims = dims_of(item.type.tensor_type)
+            if dims is None:
+                raise GraphError(f"inputs: the rank of {item.name!r} is unknown; give its shape")
+            shape = []
+            for axis, dim in enumerate(dims):
+                usual = length if axis else _BATCH
+                named = lengths.setdefault(dim, usual) if isinstance(dim, str) else usual
+                shape.append(dim if isinstance(dim, int) else named)
+        feeds[item.name] = _random(item.type.tensor_type.elem_type, shape, rng, *bounds)
+    return feeds
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """The outputs of the model on these inputs."""
+    return _session(model).run(None, dict(feeds))
+
+
+def difference(one: Any, other: Any) -> float:
+    """The largest difference, over the largest element where that is above 1; NaN equals NaN."""
+    if isinstance(one, (list, tuple)):
+        same = isinstance(other, (list, tuple)) and len(one) == len(other)
+        pairs = zip(one, other, strict=True) if same else [(np.zeros(1), np.zeros(2))]
+        return max((difference(a, b) for a, b in pairs), default=0.0)
+    if not isinstance(one, np.ndarray) or one.dtype.kind not in "fiub":
+        return 0.0 if np.array_equal(one, other) else float("inf")
+    if not isinstance(other, np.ndarray) or one.shape != other.shape or one.dtype != other.dtype:
+        return float("inf")
+    if one.size == 0:
+        return 0.0
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return 0.0
+    gap = np.abs(np.where(same, 0, a) - np.where(same, 0, b))
+    if not np.isfinite(gap).all():
+        return float("inf")
+    finite = np.abs(a[np.isfinite(a)])
+    return float(gap.max() / max(1.0, finite.max(initial=0)))
+
+
+def _session(model: onnx.ModelProto) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return _inference.session(model, options)
+
+
+def _is_fixed(item: onnx.ValueInfoProto) -> bool:
+    dims = dims_of(item.type.tensor_type)
+    return dims is not None and all(isinstance(dim, int) for dim in dims)
+
+
+def _random(
+    number: int, shape: Sequence[int], rng: np.random.Generator, low: float, high: float
+) -> Any:
+    if number == onnx.TensorProto.STRING:
+        return np.full(shape, "a", object)
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
+    if dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.kind in "iu":
+        return np.asarray(
+            rng.integers(0, 3, shape) if low < 0 else rng.integers(1, 3, shape), dtype
+        )
+    return np.asarray(rng.random(shape) * (high - low) + low).astype(dtype)
+
+
+def _short(error: Exception | None) -> str:
+    text = str(error).strip().splitlines()
+    return f"{text[0][:300]}." if text else "unknown."

@@ -1,0 +1,161 @@
+"""`edit`: names, attributes, op types and dimensions, several at once, checked at the end."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from myops import _description
+from myops.onnx import _scopes, files
+from myops.onnx.surgery import _attributes, _dims, _graph, _inference, _storage
+from myops.onnx.surgery._graph import GraphError, Index
+
+
+class StaleShapeWarning(UserWarning):
+    """A constant in the model still fixes a length that was made dynamic."""
+
+
+def edit(
+    model: files.Model,
+    f: str | os.PathLike[str] | None = None,
+    *,
+    rename: Mapping[str, str] | None = None,
+    rename_nodes: Mapping[str, str] | None = None,
+    attributes: Mapping[tuple[str, str], Any] | None = None,
+    op_types: Mapping[str, str] | None = None,
+    dims: Mapping[tuple[str, int], str | int] | None = None,
+    check: bool = True,
+) -> onnx.ModelProto:
+    """Changes a model; the result is checked and its shapes are inferred anew.
+
+    Names are those that the model has before the call, whatever else it changes. A node without
+    a name goes by the name of one of its outputs.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto. It is not changed.
+        f: File to write; nothing is written when an edit fails. None: only return.
+        rename: {old: new} names of values, inputs and outputs of the model included. Every reader
+            follows, also inside bodies of If, Loop and Scan.
+        rename_nodes: {old: new} names of nodes.
+        attributes: {(node, attribute): value}. The value has the type that the op's schema
+            states, or is text such as "2,2" that is read as that type. None removes the
+            attribute, so that its default holds.
+        op_types: {node: op type}: "Sub", or with a domain "myops::Resize". Numbers of inputs
+            and outputs and the attributes must suit the new op.
+        dims: {(input, axis): length}: a name such as "batch" makes the dimension dynamic, a
+            number fixes it. All shapes that followed from the old one are inferred anew.
+        check: Whether the result must pass onnx.checker and strict shape inference.
+
+    Returns:
+        The changed model. Function bodies of our nodes are written anew where they have to be.
+
+    Raises:
+        GraphError: A name that does not exist or is taken, an attribute or op that the schema
+            does not know, or a result that is not valid.
+
+    Warns:
+        StaleShapeWarning: A constant, such as the shape of a Reshape, fixes a dynamic length.
+
+    Example:
+        >>> changed = myops.onnx.edit("linear.onnx", op_types={"add": "Sub"}, dims={("x", 0): "n"})
+    """
+    proto = _storage.load(model)
+    graph = proto.graph
+    nodes = {name: _graph.find_node(graph, name, "edit") for name in _all_nodes(
+        rename_nodes, attributes, op_types)}  # fmt: skip
+    ours = any(f.domain == _description.DOMAIN and _scopes.is_body(f) for f in proto.functions)
+    rebuild = False
+    for name, kind in (op_types or {}).items():
+        rebuild |= _scopes.is_ours(nodes[name])
+        _attributes.set_op_type(proto, nodes[name], kind)
+        rebuild |= _scopes.is_ours(nodes[name])
+        ours |= _scopes.is_ours(nodes[name])
+    for (name, attribute), value in (attributes or {}).items():
+        _attributes.set_attribute(proto, nodes[name], attribute, value)
+        rebuild |= _scopes.is_ours(nodes[name])
+    for name in op_types or ():
+        _attributes.check_attributes(proto, nodes[name])
+    notes = _dims.set_dims(proto, dims or {})
+    for old, new in (rename_nodes or {}).items():
+        _rename_node(proto, nodes[old], new)
+    _rename_values(proto, rename or {})
+    if attributes or op_types or dims:
+        _dims.infer_anew(proto)
+    _check(proto, model, check)
+    if rebuild and ours:
+        from myops.onnx.bodies import add_function_bodies
+
+        proto = add_function_bodies(proto)
+    for note in notes:
+        warnings.warn(note, StaleShapeWarning, stacklevel=2)
+    _storage.finish(proto, model, f)
+    return proto
+
+
+def _all_nodes(
+    rename_nodes: Mapping[str, str] | None,
+    attributes: Mapping[tuple[str, str], Any] | None,
+    op_types: Mapping[str, str] | None,
+) -> list[str]:
+    named = [*(rename_nodes or {}), *(node for node, _ in attributes or {}), *(op_types or {})]
+    return list(dict.fromkeys(named))
+
+
+def _check(proto: onnx.ModelProto, before: files.Model, check: bool) -> None:
+    reason = _inference.problem(proto) if check else ""
+    if not reason:
+        return
+    if earlier := _inference.problem(_storage.load(before)):
+        raise GraphError(
+            f"edit: the model was not valid before: {earlier}. Pass check=False (--no-check) to "
+            "edit it all the same"
+        )
+    raise GraphError(f"edit: the result would not be a valid model: {reason}")
+
+
+def _rename_node(proto: onnx.ModelProto, node: onnx.NodeProto, new: str) -> None:
+    if not new:
+        raise GraphError("edit: rename: got an empty name, expected a name")
+    if any(other.name == new and other is not node for other in proto.graph.node):
+        raise GraphError(f"edit: rename: another node is called {new!r} already")
+    node.name = new
+
+
+def _rename_values(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    if not names:
+        return
+    index = Index(proto)
+    for old, new in names.items():
+        index.check(old, "edit: rename")
+        if not new:
+            raise GraphError(f"edit: rename: got an empty name for {old!r}, expected a name")
+    taken = {name for graph in _graph.graphs_of(proto.graph) for name in _graph.defined(graph)}
+    results = [*(taken - set(names)), *names.values()]
+    for new in names.values():
+        if results.count(new) > 1:
+            raise GraphError(f"edit: rename: {new!r} is the name of another value already")
+    _rename_in(proto.graph, names)
+
+
+def _rename_in(graph: Any, names: Mapping[str, str]) -> None:
+    """Renames definitions and uses; in bodies only uses of what is not defined there."""
+    for item in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+        item.name = names.get(item.name, item.name)
+    for sparse in graph.sparse_initializer:
+        sparse.values.name = names.get(sparse.values.name, sparse.values.name)
+    for note in graph.quantization_annotation:
+        note.tensor_name = names.get(note.tensor_name, note.tensor_name)
+        for entry in note.quant_parameter_tensor_names:
+            entry.value = names.get(entry.value, entry.value)
+    for node in graph.node:
+        for inner in _graph.subgraphs(node):
+            own = _graph.defined(inner)
+            _rename_in(inner, {old: new for old, new in names.items() if old not in own})
+        for listed in (node.input, node.output):
+            for place, name in enumerate(listed):
+                if name in names:
+                    listed[place] = names[name]

@@ -1,0 +1,74 @@
+"""`add_outputs`: values inside a model as further outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import onnx
+
+from myops.onnx import files
+from myops.onnx.surgery import _inference, _storage
+from myops.onnx.surgery._graph import GraphError, Index
+
+
+def add_outputs(
+    model: files.Model,
+    names: Sequence[str] = (),
+    f: str | os.PathLike[str] | None = None,
+    *,
+    module: str | None = None,
+    call: int | None = None,
+    everything: bool = False,
+) -> onnx.ModelProto:
+    """Makes values inside a model further outputs, so that every runtime shows them.
+
+    The inputs and the outputs that the model has stay first and in order. A value whose type
+    neither shape inference nor ONNX Runtime knows is written without one, which ONNX Runtime
+    accepts.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto. It is not changed.
+        names: Values of the main graph.
+        f: File to write. None: only return.
+        module: Also the outputs of this PyTorch module, such as "backbone.layer1", in each call.
+        call: Only those of this call of the module; the first is 0.
+        everything: Every value that a node of the main graph makes, constants aside.
+
+    Returns:
+        The model with more outputs.
+
+    Raises:
+        GraphError: A name that does not exist, or nothing to add.
+
+    Example:
+        >>> verbose = myops.onnx.add_outputs("model.onnx", ["relu1", "relu2"])
+    """
+    proto = _storage.load(model)
+    index = Index(proto)
+    wanted = list(names)
+    for name in wanted:
+        index.check(name, "outputs")
+    if module is not None:
+        wanted += _of_module(proto, module, call)
+    elif call is not None:
+        raise GraphError("outputs: call: got a number, expected it together with a module")
+    if everything:
+        quiet = {out for n in proto.graph.node if n.op_type == "Constant" for out in n.output}
+        wanted += [name for name in index.producers if name not in quiet]
+    elif not wanted:
+        raise GraphError("outputs: expected names of values, a module, or everything")
+    added = [name for name in dict.fromkeys(wanted) if name not in index.outputs]
+    stated = _inference.types(proto, added)
+    for name in added:
+        proto.graph.output.append(stated.get(name) or onnx.ValueInfoProto(name=name))
+    _storage.finish(proto, model, f)
+    return proto
+
+
+def _of_module(proto: onnx.ModelProto, path: str, call: int | None) -> list[str]:
+    from myops.onnx.module_paths import regions
+    from myops.onnx.surgery.extraction import find_region
+
+    found = regions(proto, path) if call is None else [find_region(proto, path, call)]
+    return [name for region in found for name in region.outputs]

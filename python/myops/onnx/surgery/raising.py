@@ -1,0 +1,163 @@
+"""`raise_ops`: standard nodes become ours, where ours mean the same. The way back of `lower`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+
+from myops import _description
+from myops.onnx import _scopes, files
+from myops.onnx.lowering import LoweringError
+from myops.onnx.surgery import _graph, _inference, _standard_forms, _storage
+from myops.onnx.surgery._standard_forms import Other, Ours
+
+_FORMS: dict[str, Callable[[onnx.NodeProto, _scopes.Scope, int], Ours | Other]] = {
+    "Resize": _standard_forms.resize,
+    "Upsample": _standard_forms.upsample,
+    "DeformConv": _standard_forms.deform_conv,
+}
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What `raise_ops` did.
+
+    Attributes:
+        model: The new model.
+        raised: The nodes that are ours now.
+        kept: The nodes that stayed, and why.
+    """
+
+    model: onnx.ModelProto = field(repr=False)
+    raised: list[str]
+    kept: dict[str, str]
+
+
+def raise_ops(
+    model: files.Model,
+    f: str | os.PathLike[str] | None = None,
+    *,
+    function_bodies: bool = True,
+) -> Raised:
+    """Replaces standard Resize, Upsample and DeformConv nodes by ours, so that our kernels run.
+
+    A node is replaced only when our op says exactly what it says; all others stay, with a reason.
+    "nearest" then picks the same elements as ONNX Runtime's own kernel; the other modes and
+    DeformConv agree within rounding, 1e-5 of the largest element in float32. `lower` leads back.
+    One thing only a run can tell: factors that are inputs, and so near 1 that no length changes
+    (5 * 1.1 is 5), are ignored by ONNX Runtime's kernel and applied by ours.
+
+    Nodes in bodies of If, Loop and Scan are replaced too; model-local functions that hold such
+    nodes are inlined, because only in the graph their types are known.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto. It is not changed.
+        f: File to write. None: only return.
+        function_bodies: Whether our nodes get function bodies, see `add_function_bodies`, so that
+            runtimes without our library still run the model.
+
+    Returns:
+        The new model, and what became of each node.
+
+    Raises:
+        ValueError: It is no ONNX model.
+
+    Warns:
+        MissingBodyWarning: The model's opset cannot express a body.
+
+    Example:
+        >>> result = myops.onnx.raise_ops("upscale.onnx", "ours.onnx")
+        >>> result.raised, result.kept
+        (["'Resize_3' (Resize)"], {})
+    """
+    proto = _storage.load(model)
+    result = _inline_holders(_scopes.inline_callers(proto))
+    _state_types(result)
+    raised: list[str] = []
+    kept: dict[str, str] = {}
+    for scope in list(_scopes.scopes(result)):
+        for place in reversed(range(len(scope.graph.node))):
+            node = scope.graph.node[place]
+            if node.op_type not in _FORMS or _graph.is_custom(node.domain):
+                continue
+            title = _title(node, kept, raised)
+            form = _form(node, scope)
+            if isinstance(form, Other):
+                kept[title] = form.reason
+            else:
+                raised.append(title)
+                _replace(scope.graph, place, form)
+    raised.reverse()
+    if not raised:
+        result.CopyFrom(proto)
+    else:
+        if all(item.domain != _description.DOMAIN for item in result.opset_import):
+            version = _description.OPSET_VERSION
+            result.opset_import.append(onnx.helper.make_opsetid(_description.DOMAIN, version))
+        if function_bodies:
+            from myops.onnx.bodies import add_function_bodies
+
+            result = add_function_bodies(result)
+    _storage.finish(result, model, f)
+    return Raised(result, raised, dict(reversed(kept.items())))
+
+
+def _state_types(model: onnx.ModelProto) -> None:
+    """Writes down what X is, where only ONNX Runtime knows, as behind its own fused nodes."""
+    candidates = [n for n in model.graph.node if n.op_type in _FORMS and n.input]
+    wanted = [node.input[0] for node in candidates if not _graph.is_custom(node.domain)]
+    known = _inference.types(model)
+    made = _graph.Index(model).producers
+    unknown = [name for name in wanted if name not in known and name in made]
+    found = _inference.types(model, unknown) if unknown else {}
+    outputs = {item.name for item in model.graph.output}
+    model.graph.value_info.extend(
+        found[name] for name in dict.fromkeys(unknown) if name in found and name not in outputs
+    )
+
+
+def _title(node: onnx.NodeProto, *taken: Any) -> str:
+    title = _graph.label(node)
+    if any(title in names for names in taken):
+        title += f", making {node.output[0]!r}"
+    return title
+
+
+def _form(node: onnx.NodeProto, scope: _scopes.Scope) -> Ours | Other:
+    version = onnx.defs.get_schema(node.op_type, scope.opset, "").since_version
+    try:
+        return _FORMS[node.op_type](node, scope, version)
+    except LoweringError as error:  # it needs to know more of the call than the model says
+        return Other(str(error.__cause__ or error))
+
+
+def _replace(graph: Any, place: int, form: Ours) -> None:
+    node = graph.node[place]
+    node.domain, node.op_type = _description.DOMAIN, form.op_type
+    del node.input[:]
+    node.input.extend(form.inputs)
+    del node.attribute[:]
+    node.attribute.extend(form.attributes)
+    for number, constant in enumerate(form.before):
+        graph.node.insert(place + number, constant)
+
+
+def _inline_holders(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every function inlined that holds a node which could be raised."""
+    holders: set[tuple[str, str]] = set()
+    while True:
+        found = {
+            (function.domain, function.name)
+            for function in model.functions
+            for node in _scopes.all_nodes(function.node)
+            if (node.op_type in _FORMS and not _graph.is_custom(node.domain))
+            or (node.domain, node.op_type) in holders
+        }
+        if found == holders:
+            break
+        holders = found
+    return onnx.inliner.inline_selected_functions(model, sorted(holders)) if holders else model

@@ -1,0 +1,230 @@
+"""`inspect`: what a model holds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops import _description
+from myops.onnx import _scopes, files
+from myops.onnx.schema import dims_of
+from myops.onnx.surgery import _graph, _inference, _storage
+
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
+_PROVIDERS = {  # beginnings of domains, and who runs such nodes
+    "ai.onnx.contrib": "onnxruntime-extensions",
+    "com.microsoft.extensions": "onnxruntime-extensions",
+    "com.microsoft": "ONNX Runtime contrib ops, built in",
+    "com.ms.internal": "ONNX Runtime, written by its own optimiser",
+    "ai.onnx.preview": "ONNX standard, preview",
+    "pkg.onnxscript": "functions of torch's exporter, which this file lacks",
+    "pkg.torch": "functions of torch's exporter, which this file lacks",
+    "mmdeploy": "mmdeploy's library of ops for ONNX Runtime",
+    "mmcv": "mmcv's library of ops, up to mmcv 1.x",
+    "trt.plugins": "a TensorRT plugin",
+    "org.openvinotoolkit": "OpenVINO",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of a graph."""
+
+    name: str
+    dtype: str  # "float32"; "sequence(...)" and the like as ONNX writes them; "?" when unknown
+    shape: list[int | str | None] | None  # None: not even the rank is known
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain of operators that a model uses or imports."""
+
+    name: str
+    version: int | None  # None: the model does not import it, which is an error
+    provider: str
+    ops: dict[str, int]  # how many nodes of each type; calls inside functions do not count
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    op_type: str
+    domain: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, str]
+    where: str  # "" in the main graph, else the node whose body holds it
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `inspect` finds."""
+
+    path: str
+    ir_version: int
+    opsets: dict[str, int]
+    producer: str
+    graph: str
+    inputs: list[Value]
+    outputs: list[Value]
+    domains: list[Domain]  # other than the ONNX standard's own
+    op_counts: dict[str, int]
+    node_count: int
+    in_bodies: int  # how many of the nodes are in bodies of If, Loop, Scan
+    functions: dict[str, int]  # domain::name and how many nodes it has
+    initializers: int
+    initializer_bytes: int
+    external_files: list[str]
+    metadata: dict[str, str]
+    nodes: list[Node] = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+
+def inspect(model: files.Model) -> Summary:
+    """Says what a model holds; weights in other files are not read.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto.
+
+    Returns:
+        Inputs, outputs, opsets, custom domains and who provides them, node counts, weights.
+
+    Raises:
+        FileNotFoundError: No such file.
+        ValueError: It is no ONNX model.
+
+    Example:
+        >>> summary = myops.onnx.inspect("upscale.onnx")
+        >>> summary.op_counts
+        {'myops::Resize': 1}
+    """
+    folder = _storage.folder_of(model)
+    path = "" if folder is None else str(model)
+    proto = onnx.ModelProto()
+    proto.CopyFrom(files.load(model, weights=False))
+    sizes = [_storage.tensor_bytes(t) for g in _graph.graphs_of(proto.graph) for t in g.initializer]
+    external = sorted({file for g in _graph.graphs_of(proto.graph) for t in g.initializer
+                       if (file := _file(t))})  # fmt: skip
+    with contextlib.suppress(FileNotFoundError):  # shapes follow from small constants
+        _storage.attach(proto, folder, _storage.SMALL)
+    nodes = list(_nodes(proto.graph, ""))
+    known = {t.name for t in proto.graph.initializer}
+    stated = _inference.types(proto)
+    counts = Counter(_title(node.domain, node.op_type) for node in nodes)
+    return Summary(
+        path=path,
+        ir_version=proto.ir_version,
+        opsets={item.domain or "ai.onnx": item.version for item in proto.opset_import},
+        producer=" ".join(filter(None, (proto.producer_name, proto.producer_version))),
+        graph=proto.graph.name,
+        inputs=[value_of(item) for item in proto.graph.input if item.name not in known],
+        outputs=[value_of(stated.get(item.name, item)) for item in proto.graph.output],
+        domains=_domains(proto, nodes),
+        op_counts=dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
+        node_count=len(nodes),
+        in_bodies=sum(bool(node.where) for node in nodes),
+        functions={_title(f.domain, f.name): len(f.node) for f in proto.functions},
+        initializers=len(sizes),
+        initializer_bytes=sum(sizes),
+        external_files=external,
+        metadata={item.key: item.value for item in proto.metadata_props},
+        nodes=nodes,
+    )
+
+
+def value_of(item: onnx.ValueInfoProto) -> Value:
+    """Name, dtype and shape of a value as a reader wants them."""
+    kind = item.type.WhichOneof("value")
+    if kind == "tensor_type":
+        tensor = item.type.tensor_type
+        return Value(item.name, dtype_name(tensor.elem_type), dims_of(tensor))
+    if kind is None:
+        return Value(item.name, "?", None)
+    return Value(item.name, onnx.helper.printable_type(item.type), None)
+
+
+def dtype_name(number: int) -> str:
+    """ "float32" for the number of an ONNX element type."""
+    if number == onnx.TensorProto.STRING:
+        return "string"
+    try:
+        return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)))
+    except (KeyError, ValueError, TypeError):
+        return "?"
+
+
+def _nodes(graph: Any, where: str) -> Any:
+    for node in graph.node:
+        attributes = {item.name: _shown(item) for item in node.attribute}
+        yield Node(node.name, node.op_type, "" if node.domain == "ai.onnx" else node.domain,
+                   list(node.input), list(node.output), attributes, where)  # fmt: skip
+        for inner in _graph.subgraphs(node):
+            yield from _nodes(inner, node.name or next(iter(node.output), "") or node.op_type)
+
+
+def _shown(item: onnx.AttributeProto) -> str:
+    kinds = onnx.AttributeProto
+    if item.ref_attr_name:
+        return f"@{item.ref_attr_name}"
+    if item.type == kinds.TENSOR:
+        return f"tensor {dtype_name(item.t.data_type)} {list(item.t.dims)}"
+    if item.type in (kinds.GRAPH, kinds.GRAPHS):
+        graphs = [item.g] if item.type == kinds.GRAPH else item.graphs
+        return f"body of {sum(len(graph.node) for graph in graphs)} nodes"
+    if item.type == kinds.STRING:
+        return item.s.decode("utf-8", "replace")
+    if item.type == kinds.STRINGS:
+        return str([text.decode("utf-8", "replace") for text in item.strings])
+    if item.type in (kinds.INT, kinds.FLOAT, kinds.INTS, kinds.FLOATS):
+        value = onnx.helper.get_attribute_value(item)
+        return str(list(value) if item.type in (kinds.INTS, kinds.FLOATS) else value)
+    return onnx.AttributeProto.AttributeType.Name(item.type).lower()
+
+
+def _title(domain: str, op_type: str) -> str:
+    return f"{domain}::{op_type}" if _graph.is_custom(domain) else op_type
+
+
+def _domains(model: onnx.ModelProto, nodes: list[Node]) -> list[Domain]:
+    imported = {item.domain: item.version for item in model.opset_import}
+    found = []
+    for name in sorted({node.domain for node in nodes} | set(imported)):
+        if name in _STANDARD:
+            continue
+        ops = Counter(node.op_type for node in nodes if node.domain == name)
+        found.append(Domain(name, imported.get(name), _provider(name, model, ops), dict(ops)))
+    return found
+
+
+def _provider(name: str, model: onnx.ModelProto, ops: Counter[str]) -> str:
+    local = {f.name for f in model.functions if f.domain == name}
+    if name == _description.DOMAIN:
+        known = {info.onnx_type for info in _description.onnx_ops()}
+        bodies = {f.name for f in model.functions if f.domain == name and _scopes.is_body(f)}
+        text = "myops" if ops else "myops, but no node of it is used"
+        if ops and bodies >= set(ops):
+            text += "; without it, the function bodies in this file"
+        if strange := set(ops) - known - local:
+            text += f". This version of myops has no {', '.join(sorted(strange))}"
+        return text
+    if local and local >= set(ops):
+        return "model-local functions in this file"
+    if not ops:
+        return "no node of it is used"
+    beginning = max((d for d in _PROVIDERS if f"{name}.".startswith(f"{d}.")), key=len, default="")
+    text = _PROVIDERS.get(beginning, "unknown: a custom-op library that you must have")
+    return f"{text}; {', '.join(sorted(local))} model-local" if local else text
+
+
+def _file(tensor: onnx.TensorProto) -> str:
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return ""
+    return next((item.value for item in tensor.external_data if item.key == "location"), "?")

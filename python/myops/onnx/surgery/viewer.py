@@ -1,0 +1,239 @@
+"""`view`: Netron on a model, showing our ops with their documentation.
+
+Netron reads what it knows of ONNX operators from one file, onnx-metadata.json, and draws what is
+not in it without names of inputs and without help. So it is served from a copy in which that file
+also has the ops of every custom domain that has a schema in this process: ours, and those that
+others registered with onnx.defs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import onnx
+from onnx.defs import OpSchema
+
+from myops.onnx import files
+from myops.onnx.bodies import remove_function_bodies
+from myops.onnx.schema import register_schemas
+from myops.onnx.surgery import _inference, _storage
+
+_METADATA = "onnx-metadata.json"
+
+
+class Viewer:
+    """Netron, serving one model on this machine; a context manager that stops it.
+
+    Attributes:
+        url: Where the page is.
+    """
+
+    def __init__(self, netron: ModuleType, folder: Any, address: tuple[str, int]) -> None:
+        self._netron, self._folder, self._address = netron, folder, address
+        self.url = f"http://{address[0]}:{address[1]}"
+
+    def wait(self) -> None:
+        """Serves until it is interrupted."""
+        self._netron.wait()
+
+    def stop(self) -> None:
+        """Ends the server and removes its files."""
+        self._netron.stop(self._address)
+        self._folder.cleanup()
+
+    def __enter__(self) -> Viewer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def view(
+    model: files.Model,
+    *,
+    port: int | None = None,
+    browser: bool = True,
+    function_bodies: bool = False,
+) -> Viewer:
+    """Shows a model in Netron: our nodes with their inputs by name, their documentation and shapes.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto.
+        port: Port on this machine. Default: a free one.
+        browser: Whether a web browser is opened.
+        function_bodies: Show our nodes as functions that can be opened, instead of with their
+            documentation; Netron shows one of the two.
+
+    Returns:
+        The running viewer; it serves in the background until `stop`, or the end of the program.
+
+    Raises:
+        ImportError: Netron is not installed.
+        OSError: The port is taken.
+
+    Example:
+        >>> with myops.onnx.view("upscale.onnx", browser=False) as viewer:
+        ...     print(viewer.url)
+        http://localhost:8080
+    """
+    proto = files.load(model, weights=False)
+    shown = onnx.ModelProto()
+    shown.CopyFrom(proto if function_bodies else remove_function_bodies(proto))
+    _state_shapes(shown)
+    path = Path(os.path.abspath("model.onnx" if _storage.folder_of(model) is None else str(model)))
+    if port is not None:
+        _refuse_taken(port)
+    folder = tempfile.TemporaryDirectory(prefix="myops_view_")
+    try:
+        netron = _copy_of_netron(Path(folder.name))
+        log = logging.getLogger(f"{netron.__name__}.server")
+        log.setLevel(logging.WARNING)
+        # Netron reads weights in other files from the folder of `file`, and the model from `data`.
+        data = bytearray(shown.SerializeToString())
+        address = netron.serve(str(path), data, address=("localhost", port), browse=browser)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return Viewer(netron, folder, address)
+
+
+def metadata(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Netron's own entries, then one for each op of a domain that it does not know.
+
+    Args:
+        known: What stands in Netron's onnx-metadata.json.
+    """
+    register_schemas()
+    domains = {entry["module"] for entry in known} | {"ai.onnx", ""}
+    categories = {
+        entry["name"]: entry["category"]
+        for entry in known
+        if entry["module"] == "ai.onnx" and "category" in entry
+    }
+    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain not in domains]
+    return known + [_entry(schema, categories.get(schema.name)) for schema in schemas]
+
+
+def _entry(schema: OpSchema, category: str | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": schema.name,
+        "module": schema.domain,
+        "version": schema.since_version,
+        "description": schema.doc or "",
+        "attributes": [_attribute(item) for item in schema.attributes.values()],
+        "inputs": [_parameter(item) for item in schema.inputs],
+        "outputs": [_parameter(item) for item in schema.outputs],
+        "min_input": schema.min_input,
+        "max_input": schema.max_input,
+        "min_output": schema.min_output,
+        "max_output": schema.max_output,
+        "type_constraints": [
+            {
+                "type_param_str": item.type_param_str,
+                "allowed_type_strs": list(item.allowed_type_strs),
+                "description": item.description,
+            }
+            for item in schema.type_constraints
+        ],
+    }
+    if category:
+        entry["category"] = category
+    return entry
+
+
+def _parameter(item: OpSchema.FormalParameter) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": item.name, "type": item.type_str, "description": item.description,
+    }  # fmt: skip
+    options = OpSchema.FormalParameterOption
+    if item.option == options.Optional:
+        entry["option"] = "optional"
+    elif item.option == options.Variadic:
+        entry["option"], entry["list"] = "variadic", True
+    return entry
+
+
+def _attribute(item: OpSchema.Attribute) -> dict[str, Any]:
+    kinds = {"INT": "int64", "FLOAT": "float32", "STRING": "string", "TENSOR": "tensor",
+             "GRAPH": "graph"}  # fmt: skip
+    kind = item.type.name  # type: ignore[attr-defined]
+    many = kind.endswith("S") and kind[:-1] in kinds
+    entry = {
+        "name": item.name,
+        "type": f"{kinds[kind[:-1]]}[]" if many else kinds.get(kind, kind.lower()),
+        "required": item.required,
+        "description": item.description,
+    }
+    if not item.required and item.default_value.name:
+        value = onnx.helper.get_attribute_value(item.default_value)
+        if kind in ("INT", "FLOAT", "STRING"):
+            entry["default"] = value.decode() if isinstance(value, bytes) else value
+        elif many and kind != "STRINGS" and value:
+            entry["default"] = list(value)
+    return entry
+
+
+def _state_shapes(model: onnx.ModelProto) -> None:
+    """Writes inferred shapes into the model, which Netron shows on its edges."""
+    inferred = _inference.infer(model).graph
+    made = {name for node in model.graph.node for name in node.output}
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(item for item in inferred.value_info if item.name in made)
+
+
+def _refuse_taken(port: int) -> None:
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("localhost", port))
+        except (OSError, OverflowError) as error:
+            raise OSError(
+                f"port {port} cannot be used: {str(error).rstrip('.')}; take another"
+            ) from error
+
+
+def _copy_of_netron(folder: Path) -> ModuleType:
+    """Netron as a module of its own, from a copy with more in its metadata."""
+    found = importlib.util.find_spec("netron")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(
+            'view needs Netron; get it with `pip install "myops[view]"` or `pip install netron`'
+        )
+    home = Path(next(iter(found.submodule_search_locations)))
+    if not (home / _METADATA).is_file():
+        raise ImportError(f"view: this Netron has no {_METADATA}; install another version of it")
+    copy = folder / "netron"
+    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("__pycache__"), copy_function=_link)
+    known = json.loads((home / _METADATA).read_text("utf-8"))
+    (copy / _METADATA).unlink()
+    (copy / _METADATA).write_text(json.dumps(metadata(known)), "utf-8")
+    name = f"_myops_netron_{os.getpid()}_{threading.get_ident()}_{folder.name}"
+    spec = importlib.util.spec_from_file_location(
+        name, copy / "__init__.py", submodule_search_locations=[str(copy)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link where the file system has them: the copy costs no space."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
