@@ -13,6 +13,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from inspect import signature
 
 import typer
 from rich.markup import escape
@@ -37,7 +38,9 @@ def app() -> typer.Typer:
             module = importlib.import_module(f"myops.cli.{item.name}")
             name = item.name.rstrip("_")
             command = getattr(module, item.name)
-            found.command(name.replace("_", "-"), no_args_is_help=True)(command)
+            parameters = signature(command).parameters.values()
+            needs_some = any(item.default is item.empty for item in parameters)
+            found.command(name.replace("_", "-"), no_args_is_help=needs_some)(command)
     return found
 
 
