@@ -5,6 +5,7 @@
     get_library_path()   the library itself, for C, C++, C#, Java, JavaScript ...
     enable_pyops()       the ops as PyOps of onnxruntime-extensions
     pyop_session(model)  a session that runs every node of ours through NumPy
+    doctor(model)        why a model does not load or run, in words
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
 before 1.24, shapes are not inferred for ops that have optional inputs (Resize), because ONNX
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
+    from myops.ort._doctor import doctor
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
     "PyopSession",
+    "doctor",
     "enable_pyops",
     "get_library_path",
     "pyop_session",
@@ -48,6 +51,8 @@ _registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionar
 
 
 def __getattr__(name: str) -> Any:
+    if name == "doctor":  # it reports on an onnxruntime that is missing
+        return importlib.import_module("myops.ort._doctor").doctor
     if name in __all__:
         _onnxruntime()  # says what to do when it is missing
         return getattr(importlib.import_module("myops.ort.pyops"), name)

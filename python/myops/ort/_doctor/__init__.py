@@ -1,0 +1,71 @@
+"""`doctor`: why a model does not load or run, in words.
+
+    report      findings and facts: `Report`, `Finding`
+    environment versions, CPU, providers
+    elf, libraries, tracing   custom-op libraries
+    ops, values, weights      the model, without running it
+    messages, run_messages    ONNX Runtime's messages in words
+    examination, trial  the order of it all, and the verdict
+    nodes       what runs in place of each node
+    process, child            everything that could crash runs in a process of its own
+
+Nothing here imports torch, and nothing of the user's is loaded into this process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from myops.onnx import files
+from myops.ort._doctor.examination import Examination
+from myops.ort._doctor.report import Finding, LibraryFacts, NodeFacts, Report
+
+__all__ = ["Finding", "LibraryFacts", "NodeFacts", "Report", "doctor"]
+
+
+def doctor(
+    model: files.Model | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    *,
+    myops_library: bool = True,
+    providers: Sequence[str] = ("CPUExecutionProvider",),
+    run: bool = False,
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    advance: Callable[[str], None] | None = None,
+) -> Report:
+    """Finds out why a model does not load or run, and says what to do.
+
+    The model and the libraries are loaded in processes of their own: one that crashes does no
+    harm here. Nothing is changed.
+
+    Args:
+        model: A path, the bytes of a file, or an onnx.ModelProto. None: only the environment and
+            the libraries.
+        libraries: Custom-op libraries that the model needs beside ours.
+        myops_library: Whether our library is loaded too, as myops.ort.session does. False shows
+            the model as an ONNX Runtime without myops sees it.
+        providers: Execution providers that are asked for, most wanted first.
+        run: Also run the model once, with made-up inputs.
+        inputs: Arrays, or paths of .npy files, for some inputs by name; implies run.
+        dims: Lengths for axes that the model leaves open, by their names; others are 16.
+        advance: Called with a text before each step.
+
+    Returns:
+        The report: `verdict`, `summary`, `findings`, `exit_status`, facts; `str(report)` and
+        `report.to_dict()`.
+
+    Raises:
+        FileNotFoundError: No such model file.
+        IsADirectoryError: The model is a folder.
+        ValueError: `inputs` or `dims` name what the model does not have.
+
+    Example:
+        >>> report = myops.ort.doctor("model.onnx", run=True)
+        >>> print(report)
+    """
+    return Examination(libraries, myops_library, list(providers), advance).examine(
+        model, dict(inputs or {}), dict(dims or {}), run or bool(inputs)
+    )

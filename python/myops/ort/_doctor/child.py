@@ -1,0 +1,183 @@
+"""The other side of `process.run`: what may crash happens here.
+
+It is loaded by its path, without the package, which saves much of the time that it takes. Every
+step is written to events.jsonl before it is taken, so that the last line tells where a
+crash happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+# As in the options of a session; INFO and VERBOSE would be megabytes.
+_SEVERITY = 2
+
+
+class Log:
+    """Writes events, each at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, stage: str, **facts: Any) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps({"stage": stage, **facts}, default=str) + "\n")
+
+
+def main(folder: str) -> None:
+    """Does what request.json in `folder` asks for.
+
+    kind "environment": what ONNX Runtime is. "library": traces and registers one library.
+    "session": registers libraries, loads a model, and runs it when there are inputs.
+    """
+    place = Path(folder)
+    request = json.loads((place / "request.json").read_text())
+    log = Log(place / "events.jsonl")
+    log("import")
+    try:
+        import onnxruntime
+    except Exception as error:  # whatever a broken installation raises
+        log("failed", at="import", error=_text(error))
+        return
+    {"environment": _environment, "library": _library, "session": _session}[request["kind"]](
+        onnxruntime, request, log
+    )
+    log("end")
+    if request["kind"] == "library":
+        os._exit(0)  # what a library does at the end, with the copied table, would mislead
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _environment(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
+    log(
+        "environment",
+        version=onnxruntime.__version__,
+        path=os.path.dirname(onnxruntime.__file__),
+        providers=onnxruntime.get_available_providers(),
+        build=onnxruntime.get_build_info(),
+    )
+    try:  # not in every build
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+        schemas = state.get_all_operator_schema()
+        log("schemas", ops=[[item.domain, item.name, item.since_version] for item in schemas])
+        kernels: dict[str, list[Any]] = {}
+        for item in state.get_all_opkernel_def():
+            kinds = sorted({kind for kinds in item.type_constraints.values() for kind in kinds})
+            entry = [*item.version_range, kinds]
+            kernels.setdefault(f"{item.domain}:{item.op_name}", []).append(entry)
+        log("kernels", kernels=kernels)
+    except Exception as error:
+        log("no schemas", error=_text(error))
+
+
+def _library(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
+    if request["trace"]:
+        spec = spec_from_file_location(
+            "myops_doctor_tracing", Path(__file__).with_name("tracing.py")
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        tracing = module_from_spec(spec)
+        spec.loader.exec_module(tracing)
+        log("trace")
+        tracing.trace(request["library"], log)
+    log("register")
+    options = _options(onnxruntime)
+    try:
+        options.register_custom_ops_library(request["library"])
+        log("session")
+        onnxruntime.InferenceSession(
+            bytes.fromhex(request["model"]), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        log("failed", at="library", error=_text(error))
+
+
+def _options(onnxruntime: Any, **settings: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _SEVERITY
+    for name, value in settings.items():
+        setattr(options, name, value)
+    return options
+
+
+def _session(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
+    options = _options(onnxruntime)
+    if request["optimise"] is False:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if request["dump"]:
+        options.optimized_model_filepath = request["dump"]
+    for library in request["libraries"]:
+        log("register", library=library)
+        try:
+            options.register_custom_ops_library(library)
+        except Exception as error:
+            log("failed", at="register", library=library, error=_text(error))
+            return
+    log("load")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            session = onnxruntime.InferenceSession(
+                request["model"], options, providers=request["providers"]
+            )
+        except Exception as error:
+            log("failed", at="load", error=_text(error))
+            return
+    log(
+        "loaded",
+        providers=session.get_providers(),
+        warnings=[str(item.message) for item in caught],
+        assigned=_assigned(session),
+        inputs=[[item.name, item.type, item.shape] for item in session.get_inputs()],
+        outputs=[[item.name, item.type, item.shape] for item in session.get_outputs()],
+    )
+    if request["feed"]:
+        _run(session, request["feed"], log)
+
+
+def _assigned(session: Any) -> list[list[str]] | None:
+    """[provider, node, domain, op type] of each node; None before onnxruntime can tell."""
+    try:
+        groups = session.get_provider_graph_assignment_info()
+        return [[group.ep_name, node.name, node.domain, node.op_type]
+                for group in groups for node in group.get_nodes()]  # fmt: skip
+    except Exception:
+        return None
+
+
+def _run(session: Any, feed: str, log: Log) -> None:
+    import numpy as np
+
+    log("run")
+    try:
+        with np.load(feed, allow_pickle=False) as arrays:
+            inputs = {name: arrays[name] for name in arrays.files}
+        results = session.run(None, inputs)
+    except Exception as error:
+        log("failed", at="run", error=_text(error))
+        return
+    shapes = {}
+    for item, value in zip(session.get_outputs(), results, strict=True):
+        if isinstance(value, np.ndarray):
+            shapes[item.name] = [str(value.dtype), list(value.shape)]
+    odd = [
+        item.name
+        for item, value in zip(session.get_outputs(), results, strict=True)
+        if isinstance(value, np.ndarray)
+        and value.dtype.kind == "f"
+        and value.size
+        and not np.isfinite(value).all()
+    ]
+    numbers = [value.ravel()[:4].tolist() for value in results if isinstance(value, np.ndarray)]
+    log("ran", outputs=shapes, not_finite=odd, first=numbers[0] if numbers else [])

@@ -1,0 +1,224 @@
+"""The order of the examination, and the verdict."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops.onnx import files
+from myops.ort._doctor import (
+    environment,
+    feeds,
+    graph,
+    libraries,
+    ops,
+    process,
+    values,
+    weights,
+)
+from myops.ort._doctor.graph import Provided
+from myops.ort._doctor.messages import Context
+from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
+from myops.ort._doctor.trial import Trial
+
+
+class Examination:
+    def __init__(self, more: Sequence[Any], own: bool, providers: list[str], advance: Any) -> None:
+        self.report = Report()
+        self.provided = Provided()
+        self.own = own
+        self.paths = [os.fspath(path) for path in more]
+        self.providers = providers
+        self.advance = advance or (lambda text: None)
+
+    def examine(
+        self, model: files.Model | None, inputs: dict[str, Any], dims: dict[str, int], run: bool
+    ) -> Report:
+        proto = self._read(model)
+        feed = None
+        if proto is not None and run:
+            feed = self._feed(proto, inputs, dims)
+        self._environment()
+        if not self.report.environment["onnxruntime_path"]:
+            return self._judge("not examined", "Without ONNX Runtime nothing can be examined.")
+        self._libraries()
+        if model is None:
+            self._try_kernel()
+            return self._judge_alone()
+        with tempfile.TemporaryDirectory(prefix="myops-doctor-") as folder:
+            path = self._path(model, Path(folder))
+            if proto is None:
+                return self._judge("does not load", "The model does not load")
+            self._look(proto, path)
+            return self._verdict(self._trial().load(proto, path, Path(folder), feed))
+
+    def _trial(self) -> Trial:
+        return Trial(self.report, self.provided, self.paths, self.providers, self.advance)
+
+    # ---- Before anything is loaded.
+
+    def _read(self, model: files.Model | None) -> onnx.ModelProto | None:
+        if model is None:
+            return None
+        try:
+            return files.load(model, weights=False)
+        except ValueError as error:
+            self.report.add(Finding(
+                "model-broken", ERROR, f"{error}.".replace("..", "."),
+                "ONNX Runtime cannot read it either.",
+                "Get the file again, or export the model to ONNX: myops.onnx.export.",
+            ))  # fmt: skip
+            return None
+
+    def _feed(
+        self, proto: onnx.ModelProto, inputs: dict[str, Any], dims: dict[str, int]
+    ) -> dict[str, np.ndarray] | None:
+        try:
+            return feeds.make(proto, inputs, dims)
+        except feeds.CannotMakeError as error:
+            self.report.add(Finding(
+                "not-run", WARNING, "The model was not run.", f"{error}.".replace("..", "."),
+                "Give the input yourself: --input NAME=FILE.npy, or inputs= in Python.",
+            ))  # fmt: skip
+        return None
+
+    def _environment(self) -> None:
+        facts, outcome, found = environment.examine(self.advance)
+        self.report.environment = facts
+        self.report.add(*found)
+        runtime = outcome.last("environment")
+        self.provided.version = runtime["version"] if runtime else ""
+        for domain, name, since in (outcome.last("schemas") or {"ops": []})["ops"]:
+            known = self.provided.builtin.setdefault(domain, {})
+            known.setdefault(name, []).append(since)
+        self.provided.kernels = (outcome.last("kernels") or {"kernels": {}})["kernels"]
+
+    def _libraries(self) -> None:
+        from myops import ort
+
+        try:
+            own = ort.get_library_path()
+        except FileNotFoundError as error:
+            own = ""
+            self.report.add(Finding(
+                "myops-library-missing", ERROR if self.own else WARNING,
+                "The library of myops for ONNX Runtime has not been built.", f"{error}.",
+                "pip install -e . in a checkout, or install the package again.",
+            ))  # fmt: skip
+        self.report.environment["library"] = own or None
+        given = {os.path.realpath(path) for path in self.paths}
+        if own and self.own and os.path.realpath(own) not in given:
+            self.paths.insert(0, own)
+        context = Context(None, self.provided)
+        for path in dict.fromkeys(self.paths):
+            facts, found = libraries.examine(path, context, self.advance)
+            self.report.libraries.append(facts)
+            self.report.add(*found)
+            if not facts.loads:
+                self.provided.refused.append(path)
+            elif not facts.listed:
+                self.provided.unlisted.append(path)
+        self.report.add(*libraries.clashes(self.paths, self.report.libraries))
+        custom, sources = libraries.provided_by(self.report.libraries)
+        self.provided.custom, self.provided.sources = custom, sources
+
+    def _path(self, model: files.Model, folder: Path) -> str:
+        if isinstance(model, (str, os.PathLike)):
+            return os.path.abspath(os.fspath(model))
+        data = model.SerializeToString() if isinstance(model, onnx.ModelProto) else bytes(model)
+        (folder / "model.onnx").write_bytes(data)
+        return str(folder / "model.onnx")
+
+    def _look(self, proto: onnx.ModelProto, path: str) -> None:
+        self.report.model = {"path": path, "bytes": os.path.getsize(path), "weights": {}}
+        with self.report.careful("what the file says of itself"):
+            self.report.model.update(graph.facts(proto))
+        with self.report.careful("its weights in other files"):
+            sizes, found = weights.check(proto, Path(path).parent)
+            self.report.model["weights"] = sizes
+            self.report.add(*found)
+        for what, check in (("its ops", ops.check), ("its nodes", values.check)):
+            with self.report.careful(what):
+                for finding in check(proto, self.provided):
+                    self.report.add(finding)
+
+    # ---- The verdict.
+
+    def _verdict(self, outcome: process.Outcome) -> Report:
+        version = self.provided.version
+        if not outcome.last("loaded"):
+            return self._judge("does not load", "The model does not load")
+        if outcome.death or outcome.last("failed"):
+            return self._judge("fails when it runs", "The model loads, but fails when it runs")
+        ran = outcome.last("ran")
+        self._overruled(ran is not None)
+        if self.report.errors:
+            return self._judge(
+                "loads, but something is wrong", "The model loads, but something is wrong"
+            )
+        if ran is None:
+            return self._judge("loads", f"The model loads in ONNX Runtime {version}.")
+        if ran["not_finite"]:
+            self.report.add(Finding(
+                "not-finite", WARNING,
+                f"The outputs {', '.join(ran['not_finite'])} hold NaN or infinity.",
+                "It may be because of the made-up inputs.",
+                "Try it with inputs of your own: --input NAME=file.npy.",
+            ))  # fmt: skip
+        return self._judge("runs", f"The model loads and runs in ONNX Runtime {version}.")
+
+    def _overruled(self, ran: bool) -> None:
+        """The runtime is the judge: what it accepts is no error of the model."""
+        elsewhere = ("library", "domain-clash", "myops", "onnxruntime")
+        for finding in self.report.errors:
+            certain = finding.code == "kernel-refuses" and not ran  # loading does not show it
+            if not certain and not finding.code.startswith(elsewhere):
+                finding.severity = WARNING
+                finding.why += " ONNX Runtime accepts it all the same."
+
+    def _try_kernel(self) -> None:
+        """Runs a kernel of ours on this CPU, through ONNX Runtime."""
+        own = self.report.environment["library"]
+        if not own or not self.own or self.report.errors:
+            return
+        with tempfile.TemporaryDirectory(prefix="myops-doctor-") as folder:
+            path, fed = Path(folder) / "add.onnx", Path(folder) / "feed.npz"
+            path.write_bytes(libraries.tiny_model("MyAdd", "myops").SerializeToString())
+            np.savez(fed, x=np.array([3], np.float32))
+            outcome = self._trial().session(str(path), feed=str(fed), about="trying a kernel")
+        ran = outcome.last("ran")
+        self.report.environment["kernel_runs"] = ran is not None and ran["first"] == [9.0]
+        if not self.report.environment["kernel_runs"]:
+            failed = outcome.last("failed")
+            self.report.add(Finding(
+                "myops-kernel-fails", ERROR, "A kernel of myops does not run here.",
+                f"myops::MyAdd was tried and causes {outcome.death or 'an error'}.",
+                "Build the library on this machine: pip install -e . in a checkout.",
+                failed["error"] if failed else outcome.stderr.strip()[-500:],
+            ))  # fmt: skip
+
+    def _judge_alone(self) -> Report:
+        if self.report.errors:
+            return self._judge("problem", "Something is wrong")
+        return self._judge(
+            "healthy", f"Nothing is wrong here: ONNX Runtime {self.provided.version}"
+            + (" and the library of myops work together." if self.own else " works."),
+        )  # fmt: skip
+
+    def _judge(self, verdict: str, summary: str) -> Report:
+        report = self.report
+        report.findings.sort(key=lambda finding: finding.severity != ERROR)
+        report.verdict = verdict
+        if not summary.endswith("."):
+            first = report.errors[0].what if report.errors else ""
+            summary += f": {first}" if first else "."
+        if not report.errors and report.warnings:
+            summary += f" There is something to know ({len(report.warnings)})."
+        report.summary = summary
+        return report

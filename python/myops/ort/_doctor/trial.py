@@ -1,0 +1,164 @@
+"""Loads a model, runs it, and finds out about what goes wrong then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops.ort._doctor import feeds, graph, nodes, process
+from myops.ort._doctor.graph import Provided
+from myops.ort._doctor.messages import Context, explain
+from myops.ort._doctor.report import ERROR, Finding, Report
+
+_DUMP_LIMIT = 1 << 30  # bytes; what ONNX Runtime made of a larger model is not written to disk
+
+
+class Trial:
+    """Sessions with the libraries that load; what they tell goes into the report."""
+
+    def __init__(
+        self,
+        report: Report,
+        provided: Provided,
+        libraries: list[str],
+        providers: list[str],
+        advance: Callable[[str], None],
+    ) -> None:
+        self.report = report
+        self.provided = provided
+        loads = {item.path for item in report.libraries if item.loads}
+        self.libraries = [os.path.abspath(path) for path in libraries if path in loads]
+        self.providers = providers
+        self.advance = advance
+
+    def session(self, path: str, **more: Any) -> process.Outcome:
+        """Loads a model in a process of its own; `more` goes into the request."""
+        request = {
+            "kind": "session", "model": path, "providers": self.providers, "optimise": True,
+            "libraries": self.libraries, "dump": "", "feed": "",
+            "about": "loading the model", **more,
+        }  # fmt: skip
+        return process.run(request, None, self.advance)
+
+    def load(
+        self, proto: onnx.ModelProto, path: str, folder: Path, feed: dict[str, np.ndarray] | None
+    ) -> process.Outcome:
+        """Loads the model, runs it when there is a feed, and adds findings on what happens.
+
+        Args:
+            folder: A folder for files that are needed on the way.
+        """
+        fed = str(folder / "feed.npz") if feed is not None else ""
+        if feed is not None:
+            _save(fed, feed)
+        weights = sum(self.report.model["weights"].values()) if self.report.model else 0
+        dump = str(folder / "optimised.onnx")
+        small = os.path.getsize(path) + weights < _DUMP_LIMIT
+        outcome = self.session(path, dump=dump if small else "", feed=fed)
+        loaded, failed = outcome.last("loaded"), outcome.last("failed")
+        if loaded:
+            with self.report.careful("what runs"):
+                self._what_runs(proto, loaded, dump)
+        if outcome.death:
+            self._crashed(outcome)
+        elif failed:
+            try:
+                self._failed(failed, Context(proto, self.provided), proto, folder, feed)
+            except Exception:  # the model is garbled; the message is not to be lost
+                self.report.add(explain(failed["error"], Context(None, self.provided)))
+        return outcome
+
+    def _what_runs(self, proto: onnx.ModelProto, loaded: dict[str, Any], dump: str) -> None:
+        optimised = None
+        if os.path.isfile(dump):
+            try:
+                optimised = onnx.load(dump, load_external_data=False)
+            except Exception:  # it is only evidence; without it the nodes stay "unknown"
+                optimised = None
+        assigned = loaded["assigned"]
+        self.report.nodes = nodes.examine(proto, optimised, assigned)
+        self.report.providers = nodes.counts(assigned)
+        self.report.add(*nodes.fallbacks(proto, self.report.nodes, self.provided))
+        available = self.report.environment["providers"]
+        self.report.add(*nodes.providers(proto, self.providers, loaded, available))
+
+    def _crashed(self, outcome: process.Outcome) -> None:
+        doing = {"register": "registering a library", "load": "loading the model",
+                 "run": "running the model", "loaded": "running the model"}  # fmt: skip
+        self.report.add(Finding(
+            "crash", ERROR, f"ONNX Runtime crashes while {doing.get(outcome.stage, 'it works')}.",
+            f"It causes {outcome.death}. (It happened in a process of its own.)",
+            "Try it without the custom-op libraries, one by one, and with another onnxruntime, to "
+            "learn whose fault it is.", outcome.stderr.strip()[-500:],
+        ))  # fmt: skip
+
+    def _failed(
+        self,
+        failed: dict[str, Any],
+        context: Context,
+        proto: onnx.ModelProto,
+        folder: Path,
+        feed: dict[str, np.ndarray] | None,
+    ) -> None:
+        finding = explain(failed["error"], context)
+        if failed["at"] == "run" and finding.code == "run-failed" and feed is not None:
+            # Without optimisations the node has the name that it has in the file.
+            path = self.report.model["path"] if self.report.model else ""
+            again = self.session(
+                path, optimise=False, feed=str(folder / "feed.npz"),
+                about="running again, to find the node",
+            ).last("failed")  # fmt: skip
+            if again and again["at"] == "run":
+                finding = explain(again["error"], context)
+            self._shapes(finding, proto, folder, feed)
+        same = [old for old in self.report.errors if old.code == finding.code]
+        if same:
+            same[0].message = same[0].message or finding.message
+            return
+        self.report.add(finding)
+
+    def _shapes(
+        self, finding: Finding, proto: onnx.ModelProto, folder: Path, feed: dict[str, np.ndarray]
+    ) -> None:
+        """Adds what arrived at the node that failed."""
+        failing = [place for place in graph.places(proto) if place.label in finding.nodes]
+        if len(failing) != 1 or failing[0].inside:
+            return
+        node = failing[0].node
+        shapes = {name: [str(array.dtype), list(array.shape)] for name, array in feed.items()}
+        for item in proto.graph.initializer:
+            shapes[item.name] = [graph.dtype_name(item.data_type), list(item.dims)]
+        shapes.update(self._arriving(proto, node, folder, feed))
+        known = [f"{name}: {shapes[name][0]}{shapes[name][1]}" for name in node.input
+                 if name in shapes]  # fmt: skip
+        if known:
+            finding.why += f" What arrived: {', '.join(known)}."
+
+    def _arriving(
+        self,
+        proto: onnx.ModelProto,
+        node: onnx.NodeProto,
+        folder: Path,
+        feed: dict[str, np.ndarray],
+    ) -> dict[str, Any]:
+        """dtype and shape of the node's inputs, found by running what is before it."""
+        external = (t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
+        part = feeds.arriving(proto, node)
+        if part is None or any(external):  # the weights lie beside another file
+            return {}
+        (folder / "arriving.onnx").write_bytes(part.SerializeToString())
+        ran = self.session(
+            str(folder / "arriving.onnx"), optimise=False, feed=str(folder / "feed.npz"),
+            about="finding out what arrives there",
+        ).last("ran")  # fmt: skip
+        return ran["outputs"] if ran else {}
+
+
+def _save(path: str, feed: dict[str, np.ndarray]) -> None:
+    arrays: dict[str, Any] = dict(feed)
+    np.savez(path, **arrays)
