@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import skimage.data
@@ -46,7 +47,7 @@ def photograph(name: str) -> Picture:
     return np.array(Image.fromarray(pixels).convert("RGB"))
 
 
-def read(path: Path) -> Picture:
+def read(path: Path | IO[bytes]) -> Picture:
     """A picture file of the user's."""
     with Image.open(path) as image:
         return np.array(image.convert("RGB"))

@@ -2,7 +2,8 @@
 
 The factor is an input of the graph: the model is exported once. The photograph was not trained
 on. Writes pictures and a side-by-side sheet, prints a table, and fails (exit status 1) if the
-model does not beat bicubic or ONNX Runtime differs from PyTorch.
+model does not beat bicubic or ONNX Runtime differs from PyTorch. A second file takes the bytes of
+a PNG or JPEG and gives those of a PNG, see image_model.py.
 
 python examples/super_resolution/demo.py --help
 """
@@ -10,12 +11,14 @@ python examples/super_resolution/demo.py --help
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import image_model
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -34,6 +37,9 @@ import myops.ort
 # add up in different orders. With the target "onnx" the Resize is ONNX Runtime's, which rounds
 # coordinates in another way.
 BOUNDS = {"myops": 1e-5, "onnx": 1e-3}
+# With the same model and Pillow around it, the same 8-bit pixels come out: the convolutions are
+# those of one ONNX Runtime, which may yet choose another order of adding for them.
+IMAGE_BOUND = 1
 REPEATS = 3  # the fastest run counts
 FACE = (172, 70, 100)  # left, top and side of the part of the photograph held out to show
 
@@ -163,6 +169,31 @@ def write_pictures(
     return folder / "sheet.png"
 
 
+def enlarge_bytes(path: Path, plain: Any, result: Result, folder: Path) -> tuple[str, list[str]]:
+    """Runs the model that takes bytes on the small picture, as PNG and as JPEG.
+
+    Returns:
+        What came out, in words, and what is wrong with it.
+    """
+    session = image_model.session(path)
+    seen, faults = [], []
+    for kind, options in (("PNG", {}), ("JPEG", {"quality": 95, "subsampling": 0})):
+        file = io.BytesIO()
+        Image.fromarray(result.small).save(file, kind, **options)
+        png = image_model.enlarge(session, file.getvalue(), result.factor)
+        if kind == "PNG":
+            (folder / f"x{result.factor:g}_from_bytes.png").write_bytes(png)
+        pixels = read(io.BytesIO(png))
+        expected = image_model.by_hand(plain, file.getvalue(), result.factor)
+        same = pixels.shape == expected.shape
+        steps = int(np.abs(pixels.astype(int) - expected).max()) if same else 255
+        size = "{1}x{0}".format(*pixels.shape)
+        seen.append(f"{kind} x{result.factor:g} -> PNG {size}, off by {steps} steps")
+        if steps > IMAGE_BOUND:
+            faults.append(f"{kind} bytes: {steps} steps off, expected at most {IMAGE_BOUND}")
+    return "; ".join(seen), faults
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -191,6 +222,10 @@ def main() -> int:
     picture = photograph(HELD_OUT) if args.image is None else read(args.image)
     results = [enlarge(session, model, picture, factor) for factor in args.factors]
 
+    image_path = args.output / "super_resolution_image.onnx"
+    image_model.export(model, image_path, args.exporter, args.target)
+    seen, image_faults = enlarge_bytes(image_path, session, results[-1], args.output)
+
     console.print(table_of(results))
     shown = args.image or f"{HELD_OUT}, which was not trained on"
     crop = args.crop or (FACE if args.image is None else middle(results))
@@ -198,8 +233,13 @@ def main() -> int:
     # soft_wrap: a path can be copied only if no line break is put into it
     console.print(f"photograph  {shown}", soft_wrap=True)
     console.print(f"model       {path} ({path.stat().st_size / 1024:.0f} KiB)", soft_wrap=True)
+    size = image_path.stat().st_size / 1024
+    console.print(f"bytes model {image_path} ({size:.0f} KiB)", soft_wrap=True)
+    console.print(f"            {seen}", soft_wrap=True)
     console.print(f"sheet       {sheet}", soft_wrap=True)
-    faults = [fault for result in results for fault in result.faults(BOUNDS[args.target])]
+    faults = image_faults + [
+        fault for result in results for fault in result.faults(BOUNDS[args.target])
+    ]
     for fault in faults:
         console.print(f"[red]FAILED[/red] {fault}")
     return 1 if faults else 0
