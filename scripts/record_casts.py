@@ -1,0 +1,57 @@
+"""Records the terminal pictures of the README: runs each command and keeps what it prints.
+
+    python scripts/record_casts.py            # all, into docs/casts/
+    python scripts/record_casts.py doctor     # one
+
+The commands run in a temporary folder in which `models()` has written their files.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+FOLDER = Path(__file__).parents[1] / "docs" / "casts"
+WIDTH = 100
+MODELS = Path(__file__).with_name("cast_models.py")
+# Name of the picture: the commands in it.
+CASTS = {
+    "matrix": ["myops matrix interpolate --case bilinear --opsets 9-13"],
+    "compare": ["myops compare network.py:example broken.onnx"],
+    "doctor": ["myops doctor misspelled.onnx"],
+}
+
+
+def record(name: str, folder: Path) -> None:
+    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)
+    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
+    for command in CASTS[name]:
+        run = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if run.returncode not in (0, 1):
+            raise SystemExit(f"{command}: exit status {run.returncode}\n{run.stderr}")
+        console.print(f"[bold]$ {command}[/]")
+        console.print(Text.from_ansi(run.stdout.rstrip()))
+    FOLDER.mkdir(exist_ok=True)
+    console.save_svg(str(FOLDER / f"{name}.svg"), title="myops")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, str(MODELS)], cwd=folder, check=True)
+        for name in sys.argv[1:] or CASTS:
+            record(name, Path(folder))
+            print(FOLDER / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
