@@ -248,7 +248,7 @@ def test_exported_programs_and_scripted_modules() -> None:
     [
         ({"dynamic_axis": {}}, TypeError, "'dynamic_axis'. Did you mean dynamic_axes"),
         ({"opset": 17}, TypeError, "'opset'. Did you mean opset_version"),
-        ({"zzz": 17}, TypeError, "'zzz': it knows model, args"),
+        ({"zzz": 17}, TypeError, "'zzz'. It knows model, args"),
         ({"exporter": "onnx"}, ValueError, "exporter: got 'onnx', expected \"dynamo\" or"),
         ({"target": "ort"}, ValueError, "target: got 'ort', expected \"myops\" or \"onnx\""),
         ({"dynamic_axes": {}, "dynamic_shapes": {}}, ValueError, "got both, expected one"),

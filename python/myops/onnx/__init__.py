@@ -1,16 +1,29 @@
-"""ONNX: export of models with our ops, function bodies, lowering to standard operators.
+"""ONNX: export of models with our ops, and tools for any model with custom operators.
 
-    export                  a torch model to ONNX, with either exporter
+    export                  a torch model to ONNX, with either exporter, checked
+    register_symbolic       how both exporters write an operator that they do not know
+    register_torchvision    lets both exporters write torchvision's deform_conv2d as our node
+    translation_table       for torch.onnx.export(custom_translation_table=...)
+    opset_matrix            what each exporter makes of a function, opset by opset
+    compare                 a torch model and its ONNX file, layer by layer
+
     lower                   our nodes in standard operators
+    raise_ops               standard Resize and DeformConv nodes as ours
     add_function_bodies     our nodes, each with a body that any ONNX Runtime runs
     remove_function_bodies
-    register_torchvision    lets both exporters write torchvision's deform_conv2d as our node
+    inspect                 what is in a model
+    extract                 a part of a model
+    add_outputs             inner values as outputs
+    edit                    names, attributes, op types, dimensions
+    simplify                fewer nodes, the same numbers
+    view                    Netron, with our documentation
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
-    translation_table       for torch.onnx.export(custom_translation_table=...)
-    LoweringError           a node that an opset cannot express
-    MissingBodyWarning      a node that stays without a body
 
-Only `export`, `register_torchvision` and `translation_table` need torch.
+Errors and warnings: ExportCheckError and ExportCheckWarning (a check of `export`), LoweringError,
+MissingBodyWarning, GraphError, RedundantInputWarning, StaleShapeWarning, SimplifyError.
+
+Only what is about torch (`export`, `compare`, `opset_matrix`, `register_symbolic`,
+`register_torchvision`, `translation_table`) needs torch.
 """
 
 from __future__ import annotations
@@ -21,33 +34,85 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from myops.onnx._export import export
     from myops.onnx.bodies import MissingBodyWarning, add_function_bodies, remove_function_bodies
+    from myops.onnx.comparison import compare
+    from myops.onnx.guards import ExportCheckError, ExportCheckWarning
     from myops.onnx.lowering import LoweringError, lower
+    from myops.onnx.matrix import opset_matrix
+    from myops.onnx.register import register_symbolic
     from myops.onnx.schema import register_schemas
+    from myops.onnx.surgery._graph import GraphError
+    from myops.onnx.surgery.editing import StaleShapeWarning, edit
+    from myops.onnx.surgery.extraction import RedundantInputWarning, extract
+    from myops.onnx.surgery.outputs import add_outputs
+    from myops.onnx.surgery.raising import Raised, raise_ops
+    from myops.onnx.surgery.slimming import Simplified, SimplifyError, simplify
+    from myops.onnx.surgery.summary import Summary, inspect
+    from myops.onnx.surgery.viewer import Viewer, view
     from myops.onnx.torchvision import register_torchvision
     from myops.onnx.translation import translation_table
 
 __all__ = [
+    "ExportCheckError",
+    "ExportCheckWarning",
+    "GraphError",
     "LoweringError",
     "MissingBodyWarning",
+    "Raised",
+    "RedundantInputWarning",
+    "Simplified",
+    "SimplifyError",
+    "StaleShapeWarning",
+    "Summary",
+    "Viewer",
     "add_function_bodies",
+    "add_outputs",
+    "compare",
+    "edit",
     "export",
+    "extract",
+    "inspect",
     "lower",
+    "opset_matrix",
+    "raise_ops",
     "register_schemas",
+    "register_symbolic",
     "register_torchvision",
     "remove_function_bodies",
+    "simplify",
     "translation_table",
+    "view",
 ]
 
 _HOMES = {
+    "ExportCheckError": "guards",
+    "ExportCheckWarning": "guards",
+    "GraphError": "surgery._graph",
     "LoweringError": "lowering",
     "MissingBodyWarning": "bodies",
+    "Raised": "surgery.raising",
+    "RedundantInputWarning": "surgery.extraction",
+    "Simplified": "surgery.slimming",
+    "SimplifyError": "surgery.slimming",
+    "StaleShapeWarning": "surgery.editing",
+    "Summary": "surgery.summary",
+    "Viewer": "surgery.viewer",
     "add_function_bodies": "bodies",
+    "add_outputs": "surgery.outputs",
+    "compare": "comparison",
+    "edit": "surgery.editing",
     "export": "_export",
+    "extract": "surgery.extraction",
+    "inspect": "surgery.summary",
     "lower": "lowering",
+    "opset_matrix": "matrix",
+    "raise_ops": "surgery.raising",
     "register_schemas": "schema",
+    "register_symbolic": "register",
     "register_torchvision": "torchvision",
     "remove_function_bodies": "bodies",
+    "simplify": "surgery.slimming",
     "translation_table": "translation",
+    "view": "surgery.viewer",
 }
 
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 import inspect
-import io
-import logging
 import os
-import tempfile
+import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import onnx
 import torch
 
+from myops._names import near_misses
 from myops.onnx import _dynamic_axes as _axes
-from myops.onnx import _scopes, translation
+from myops.onnx import _exporters, _scopes, _writing, files, guards
+from myops.onnx._inputs import Inputs
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.lowering import LoweringError, convert, lower
+from myops.onnx.lowering import lower
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
-_TORCHSCRIPT_OPSETS = (7, 20)
-_DYNAMO_LOWEST = 18  # below, torch exports for 18 and converts
-_TALK = (  # of torch's exporters about their own code
-    "You are using the legacy TorchScript-based",
-    "The feature will be removed. Please remove usage of this function",
-    r".*isinstance\(treespec, LeafSpec\)",
-    r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
+
+# What torch's exporters say of an operator without a translation.
+_UNKNOWN_OPERATOR = (
+    r"No ONNX function found for <OpOverload\(op='([\w.]+)'"
+    r"|unrecognized namespace (\w+::\w+)"
+    r"|Exporting the operator '(\w+::\w+)' to ONNX opset version \d+ is not supported"
 )
-_LIMIT = 2**31 - 1  # bytes in one protobuf file
 
 
 def export(
@@ -46,17 +42,32 @@ def export(
     opset_version: int | None = None,
     exporter: str = "dynamo",
     target: str = "myops",
+    constants: Sequence[str] = (),
+    keep_initializers_as_inputs: bool = False,
+    external_data: bool = False,
+    skip_checks: str | Sequence[str] = (),
+    libraries: Sequence[str | os.PathLike[str]] = (),
     **unknown: Any,
 ) -> onnx.ModelProto:
     """Exports a model to ONNX; what it holds of this library becomes nodes of the domain "myops".
 
     The model is exported in eval mode and left in the mode it was in. The result is checked with
-    onnx.checker, its shapes are inferred, and its ai.onnx opset is the one asked for.
+    onnx.checker, its shapes are inferred, and then it is compared with the model in PyTorch:
+
+    - "opset": the file's opset is the one asked for;
+    - "lost_node": every custom operator that the model calls is in the graph;
+    - "frozen_input": an input that changes the result in PyTorch changes it in the file;
+    - "numbers": ONNX Runtime computes what PyTorch computes, at the example inputs, at changed
+      ones, and at other lengths where axes are dynamic.
+
+    A file is written only when all of it is well; docs/export.md says what to do when it is not.
 
     Args:
         model: A torch.nn.Module (for "dynamo" also a torch.export.ExportedProgram, for
             "torchscript" also a scripted module).
-        args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`.
+        args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`. Python numbers
+            become inputs of the graph, tensors of rank 0 (int64, float32, bool); so do the
+            numbers in a torch.Size.
         f: File to write: a path, or an object open for writing bytes. None: only return.
         kwargs: Example inputs by name.
         input_names: Names of the graph inputs. Default: those of the parameters of forward.
@@ -72,6 +83,15 @@ def export(
         target: "myops": our nodes, each with a function body of standard operators, so that
             ONNX Runtime runs the model with our library and without it. "onnx": standard
             operators only.
+        constants: Parameters of forward whose numbers are built into the model instead of
+            becoming inputs. A bool that forward branches on is built in anyway, with a warning.
+        keep_initializers_as_inputs: Whether weights are inputs of the graph too, with their
+            values as defaults.
+        external_data: Whether the weights go into a file of their own, NAME.data beside the
+            model. Over 2 GB they always do.
+        skip_checks: Names of checks to leave out, "all" for all of them. Without "opset", a model
+            that torch cannot convert keeps the opset that torch gives it.
+        libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
 
     Returns:
         The model that was written.
@@ -79,10 +99,12 @@ def export(
     Raises:
         TypeError: An argument that this function does not know.
         ValueError: An argument with a value that makes no sense.
+        ExportCheckError: A check failed; `error.check` is its name. Nothing was written.
         LoweringError: The opset cannot express a node (target="onnx"), or the model could not be
             converted to it.
 
     Warns:
+        ExportCheckWarning: A check could not be made, or only in part.
         MissingBodyWarning: A node without a function body, see `add_function_bodies`.
 
     Example:
@@ -98,30 +120,42 @@ def export(
     _one_of("target", target, ("myops", "onnx"))
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
+    checks = guards.chosen(skip_checks)
+    _writing.refuse(f, external_data)
     opset = DEFAULT_OPSET if opset_version is None else int(opset_version)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    inputs = _axes.Inputs(model, args, dict(kwargs or {}), input_names)
-    with _evaluating(model), _quiet():
-        if exporter == "dynamo":
-            shapes = inputs.shapes_from_axes(dynamic_axes, output_names) or dynamic_shapes
-            proto = _export_dynamo(model, inputs, output_names, shapes, opset)
-        else:
-            axes = inputs.named_axes(dynamic_axes, output_names)
-            axes = axes or inputs.axes_from_shapes(dynamic_shapes)
-            proto = _export_torchscript(model, inputs, output_names, axes, opset)
-    proto = lower(proto) if target == "onnx" else add_function_bodies(proto)
-    _set_lowest_ir_version(proto)
-    _add_shapes(proto)
-    _check_and_write(proto, f)
+    inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
+    with _exporters.evaluating(model):
+        _build_in_flags(model, inputs)
+        with _exporters.quiet():
+            written, program = _exported(
+                model, inputs, output_names, dynamic_axes, dynamic_shapes, opset, exporter,
+                strict="opset" in checks,
+            )  # fmt: skip
+        proto = lower(written) if target == "onnx" else add_function_bodies(written)
+        _set_lowest_ir_version(proto)
+        _add_shapes(proto)
+        if keep_initializers_as_inputs:
+            _add_initializers_to_inputs(proto)
+        if not files.is_large(proto):
+            onnx.checker.check_model(proto, full_check=True)
+        with _exporters.quiet():
+            guards.run(
+                guards.Exported(
+                    model, inputs, written, proto, exporter, opset, program, libraries,
+                    _axes.limits(inputs, dynamic_shapes),
+                ),
+                checks,
+            )  # fmt: skip
+    _writing.write(proto, f, external_data)
     return proto
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
     known = [name for name in inspect.signature(export).parameters if name != "unknown"]
     for name in unknown:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f". Did you mean {near[0]}?" if near else f": it knows {', '.join(known)}"
-        raise TypeError(f"export: got an unknown argument {name!r}{hint}")
+        hint = near_misses(name, known).replace("'", "") or f" It knows {', '.join(known)}"
+        raise TypeError(f"export: got an unknown argument {name!r}.{hint}")
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -130,87 +164,62 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"export: {name}: got {value!r}, expected {listed}")
 
 
-def _export_dynamo(
-    model: Any, inputs: _axes.Inputs, output_names: Any, shapes: Any, opset: int
-) -> onnx.ModelProto:
-    translation.register()
-    program = torch.onnx.export(
-        model,
-        inputs.args,
-        kwargs=inputs.kwargs or None,
-        input_names=inputs.given_names,
-        output_names=output_names,
-        opset_version=opset,
-        dynamo=True,
-        dynamic_shapes=shapes,
-        verbose=False,
-    )
-    assert program is not None
-    proto = program.model_proto
-    got = _scopes.onnx_opset(proto)
-    if got == opset:
-        return proto
-    try:  # torch only logs why it could not convert; ask again for the reason
-        return convert(proto, opset)
-    except LoweringError as error:
-        advice = ', or exporter="torchscript"' if opset <= _TORCHSCRIPT_OPSETS[1] else ""
-        raise LoweringError(
-            f"export: opset_version: got {opset}, but torch's exporter only gives opset {got} for "
-            f"this model. {error.__cause__}. Use opset_version={got}{advice}."
+def _exported(
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    dynamic_axes: Any,
+    dynamic_shapes: Any,
+    opset: int,
+    exporter: str,
+    strict: bool,
+) -> tuple[onnx.ModelProto, Any]:
+    """What torch's exporter makes of the model, and what torch.export made of it before."""
+    numbers = sorted({slot.parameter for slot in inputs.slots if slot.number is not None})
+    try:
+        if exporter == "dynamo":
+            shapes = _axes.shapes_from_axes(inputs, dynamic_axes, output_names) or dynamic_shapes
+            return _exporters.dynamo(model, inputs, output_names, shapes, opset, strict)
+        axes = _axes.named_axes(inputs, dynamic_axes, output_names)
+        axes = axes or _axes.axes_from_shapes(inputs, dynamic_shapes)
+        return _exporters.torchscript(model, inputs, output_names, axes, opset), None
+    except (ValueError, TypeError):
+        raise
+    except Exception as error:
+        unknown = re.search(_UNKNOWN_OPERATOR, f"{error} {error.__cause__}")
+        if unknown:
+            name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
+            raise RuntimeError(
+                f"export: the exporter does not know how to write the operator {name} in opset "
+                f"{opset}. Tell it: myops.onnx.register_symbolic({name!r}, function); or try "
+                f"another exporter or opset_version. torch says: {unknown.group()}"
+            ) from error
+        if not numbers:
+            raise
+        raise RuntimeError(
+            f"export: torch cannot export the model with {', '.join(map(repr, numbers))} as "
+            f"inputs of the graph. Numbers that are meant to be fixed: constants={numbers}. "
+            f"torch says: {str(error.__cause__ or error).strip().splitlines()[0]}"
         ) from error
 
 
-def _export_torchscript(
-    model: Any, inputs: _axes.Inputs, output_names: Any, axes: Any, opset: int
-) -> onnx.ModelProto:
-    lowest, highest = _TORCHSCRIPT_OPSETS
-    if opset < lowest:
-        raise ValueError(f"export: opset_version: got {opset}, expected {lowest} or more")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.onnx")
-        torch.onnx.export(
-            model,
-            inputs.args,
-            path,
-            kwargs=inputs.kwargs or None,
-            input_names=inputs.names,
-            output_names=output_names,
-            opset_version=min(opset, highest),
-            dynamo=False,
-            dynamic_axes=axes,
-        )
-        proto = onnx.load(path)
-    return proto if opset <= highest else convert(proto, opset)
-
-
-@contextlib.contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    """Eval mode inside; afterwards every submodule as it was."""
-    training = [module for module in getattr(model, "modules", list)() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch's talk about itself; what it says about the model still comes through."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            for talk in _TALK:
-                warnings.filterwarnings("ignore", talk)
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+def _build_in_flags(model: Any, inputs: Inputs) -> None:
+    """A bool that forward reads into Python chooses a branch and cannot be an input."""
+    if isinstance(model, torch.jit.ScriptModule):
+        return  # its branches become If nodes
+    flags = [slot for slot in inputs.slots if slot.number is bool]
+    for name in dict.fromkeys(slot.parameter for slot in flags):
+        mine = [slot for slot in flags if slot.parameter == name]
+        if any(guards.is_read(model, inputs, slot) for slot in mine):
+            values = [inputs.tensor(slot).item() for slot in mine]
+            warnings.warn(
+                f"export: {name}={values[0] if len(values) == 1 else values} is built into the "
+                f"model, because forward branches on it. To say that this is meant: "
+                f"constants=[{name!r}]",
+                guards.ExportCheckWarning,
+                stacklevel=3,
+            )
+            inputs.build_in([name])
 
 
 def _set_lowest_ir_version(model: onnx.ModelProto) -> None:
@@ -231,21 +240,10 @@ def _add_shapes(model: onnx.ModelProto) -> None:
         output.CopyFrom(known)
 
 
-def _check_and_write(model: onnx.ModelProto, f: Any) -> None:
-    small = model.ByteSize() < _LIMIT
-    if small:
-        onnx.checker.check_model(model, full_check=True)
-    if isinstance(f, (str, os.PathLike)):
-        if small:
-            onnx.save(model, os.fspath(f))
-            return
-        # A copy, because saving with external data takes the weights out of the model.
-        large = onnx.ModelProto()
-        large.CopyFrom(model)
-        weights = os.path.basename(os.fspath(f)) + ".data"
-        onnx.save(large, os.fspath(f), save_as_external_data=True, location=weights)
-        onnx.checker.check_model(os.fspath(f), full_check=True)
-    elif f is not None:
-        if not small:
-            raise ValueError("export: f: got a file object, expected a path: over 2 GB do not fit")
-        f.write(model.SerializeToString())
+def _add_initializers_to_inputs(model: onnx.ModelProto) -> None:
+    known = {item.name for item in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name not in known:
+            model.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )

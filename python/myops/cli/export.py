@@ -1,0 +1,137 @@
+"""`myops export`."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from myops.cli import _console, _targets
+
+
+def export(
+    target: Annotated[str, typer.Argument(help=_targets.HELP)],
+    output: Annotated[Path, typer.Argument(help="The file to write.")],
+    exporter: Annotated[
+        str, typer.Option(help='"dynamo" (on top of torch.export) or "torchscript".')
+    ] = "dynamo",
+    opset: Annotated[int | None, typer.Option(help="Opset of the file. Default: 20.")] = None,
+    lower: Annotated[
+        bool, typer.Option("--lower", help="Standard operators only, no myops nodes.")
+    ] = False,
+    dynamic: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An input with axes whose length may change, e.g. image:0,2,3 or "
+            "image:0=batch,2=height. May be repeated.",
+            metavar="INPUT:AXES",
+        ),
+    ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter of forward whose number is built in. May be repeated."),
+    ] = None,
+    external_data: Annotated[
+        bool, typer.Option("--external-data", help="Weights in a file of their own.")
+    ] = False,
+    skip_check: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A check to leave out: opset, lost_node, frozen_input, numbers, all. "
+            "May be repeated."
+        ),
+    ] = None,
+    library: Annotated[
+        list[Path] | None,
+        typer.Option(help="A custom-op library that the model needs. May be repeated."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Export a PyTorch model to ONNX and check that the file computes what the model computes.
+
+    \b
+    model.py:
+        def small():
+            return MyModel(), (torch.rand(2, 3, 32, 32),)
+
+    \b
+    myops export model.py:small small.onnx --dynamic x:0,2,3
+
+    Exit status 1: the exporter wrote something else than the model; no file is written.
+    """
+    model, args, kwargs = _targets.load(target)
+    import myops.onnx
+
+    with _console.progress("export"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            proto = myops.onnx.export(
+                model,
+                args,
+                output,
+                kwargs=kwargs,
+                exporter=exporter,
+                opset_version=opset,
+                target="onnx" if lower else "myops",
+                dynamic_axes=dict(map(_axes, dynamic)) if dynamic else None,
+                constants=constant or (),
+                external_data=external_data,
+                skip_checks=skip_check or (),
+                libraries=library or (),
+            )
+        except myops.onnx.ExportCheckError as error:
+            if json:
+                _console.print_json({"output": None, "check": error.check, "error": str(error)})
+            else:
+                _console.errors.print(f"error: {error}", style="red", markup=False)
+            raise typer.Exit(1) from None
+    notes = [str(w.message) for w in caught if issubclass(w.category, _told(myops.onnx))]
+    _report(proto, output, notes, json)
+
+
+def _told(onnx: Any) -> tuple[type[Warning], ...]:
+    return onnx.ExportCheckWarning, onnx.MissingBodyWarning
+
+
+def _axes(text: str) -> tuple[str, Any]:
+    """ "image:0=batch,2" as ("image", {0: "batch", 2: None})."""
+    name, colon, rest = text.rpartition(":")
+    try:
+        pairs = [item.partition("=") for item in rest.split(",")]
+        axes = {int(axis): title or None for axis, _, title in pairs}
+    except ValueError:
+        axes = {}
+    if not (colon and name and axes):
+        raise ValueError(f"--dynamic: got {text!r}, expected INPUT:AXES such as image:0=batch,2,3")
+    return name, axes
+
+
+def _report(proto: Any, output: Path, notes: list[str], json: bool) -> None:
+    from myops.onnx import _scopes
+
+    types = Counter(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in proto.graph.node)
+    opset = _scopes.onnx_opset(proto)
+    inputs = {item.name: _shape(item) for item in proto.graph.input}
+    outputs = {item.name: _shape(item) for item in proto.graph.output}
+    if json:
+        _console.print_json(
+            {"output": str(output), "opset": opset, "inputs": inputs, "outputs": outputs,
+             "nodes": types, "notes": notes}
+        )  # fmt: skip
+        return
+    for note in notes:
+        _console.errors.print(f"note: {note}", style="yellow", markup=False)
+    sides = (", ".join(f"{name} {shape}" for name, shape in side.items())
+             for side in (inputs, outputs))  # fmt: skip
+    _console.out.print(f"{output}: {' -> '.join(sides)}", markup=False)
+    custom = [f"{count} {name}" for name, count in types.items() if "::" in name]
+    text = f"opset {opset}, {sum(types.values())} nodes" + "".join(f", {item}" for item in custom)
+    _console.out.print(text, markup=False)
+
+
+def _shape(item: Any) -> list[Any]:
+    dims = item.type.tensor_type.shape.dim
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]

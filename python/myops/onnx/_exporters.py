@@ -1,0 +1,282 @@
+"""torch's two exporters, each called so that what it says about itself stays away."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import io
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+import myops
+from myops.onnx import _scopes, register, translation
+from myops.onnx._inputs import NUMBERS, Inputs
+from myops.onnx.lowering import LoweringError, convert
+
+TORCHSCRIPT_OPSETS = (7, 20)
+_TALK = (  # of torch's exporters about their own code
+    "You are using the legacy TorchScript-based",
+    "The feature will be removed. Please remove usage of this function",
+    r".*isinstance\(treespec, LeafSpec\)",
+    r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
+)
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def dynamo(
+    model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, strict: bool
+) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
+    """Exports through torch.export.
+
+    Args:
+        strict: Whether another opset than the one asked for is an error.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            'export: model: got a scripted module for exporter="dynamo", which traces Python code '
+            'and cannot read one. Use exporter="torchscript", or give the module as it was '
+            "before torch.jit.script."
+        )
+    translation.register()
+    call = functools.partial(_call_dynamo, model, inputs, output_names, shapes, opset)
+    try:
+        program = call()
+    except Exception:
+        # A position or a length that comes as a tensor: torch.export follows the integer in it,
+        # where it cannot follow the tensor.
+        if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
+            raise
+        try:
+            with _reading_integers(model):
+                program = call()
+        except Exception:
+            program = None
+        if program is None:
+            raise
+    assert program is not None
+    proto, exported = program.model_proto, program.exported_program
+    _separate_outputs(proto)
+    got = _scopes.onnx_opset(proto)
+    if got == opset:
+        return proto, exported
+    try:  # torch only logs why it could not convert; ask again for the reason
+        return convert(proto, opset), exported
+    except LoweringError as error:
+        if not strict:
+            return proto, exported
+        advice = ', or exporter="torchscript"' if opset <= TORCHSCRIPT_OPSETS[1] else ""
+        raise LoweringError(
+            f"export: opset_version: got {opset}, but torch's exporter only gives opset {got} for "
+            f"this model. {error.__cause__}. Use opset_version={got}{advice}."
+        ) from error
+
+
+def _call_dynamo(model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int) -> Any:
+    with register.exporting(opset):
+        return torch.onnx.export(
+            model,
+            _positional(inputs.args, inputs.kwargs),
+            kwargs=inputs.kwargs or None,
+            input_names=inputs.names,
+            output_names=output_names,
+            opset_version=opset,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            verbose=False,
+            custom_translation_table=register.translations(opset) or None,
+        )
+
+
+def _separate_outputs(model: onnx.ModelProto) -> None:
+    """An input that forward returns as it is comes back under a name of its own."""
+    inputs = {item.name for item in model.graph.input}
+    fresh = _scopes.Names(model).fresh
+    for node in model.graph.node:
+        for place, name in enumerate(node.output):
+            if name in inputs:  # torch's Identity, which only the graph's outputs read
+                node.output[place] = fresh(f"{name}_output")
+                output = next(item for item in model.graph.output if item.name == name)
+                output.name = node.output[place]
+
+
+def _positional(args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    """The arguments by position; an empty dict says that a dict before it is one of them."""
+    ambiguous = not kwargs and args and isinstance(args[-1], dict)
+    return (*args, {}) if ambiguous else args
+
+
+def _integers(inputs: Inputs) -> bool:
+    return any(_is_integer(inputs.tensor(slot)) for slot in inputs.slots)
+
+
+def _is_integer(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.dim() == 0 and item.dtype in _INTEGERS
+
+
+@contextlib.contextmanager
+def _reading_integers(model: Any) -> Iterator[None]:
+    """forward gets the integer in each integer tensor of rank 0, not the tensor."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def reading(*args: Any, **kwargs: Any) -> Any:
+        read = pytree.tree_map(
+            lambda item: item.item() if _is_integer(item) else item, (args, kwargs)
+        )
+        return forward(*read[0], **read[1])
+
+    with _replaced_forward(model, reading):
+        yield
+
+
+@contextlib.contextmanager
+def _building_in(model: Any, inputs: Inputs) -> Iterator[Any]:
+    """Arguments for a trace, which would make every number in them an input of the graph.
+
+    Yields:
+        (args, kwargs) with None for the numbers that are constants; forward puts them back.
+    """
+    if not inputs.constants:
+        yield inputs.args, inputs.kwargs
+        return
+    forward, values = model.forward, inputs.values
+    signature = inspect.signature(forward)
+
+    @functools.wraps(forward)
+    def filled(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        for name in set(inputs.constants).intersection(bound.arguments):
+            old, spec = pytree.tree_flatten(values[name])
+            new = pytree.tree_leaves(bound.arguments[name])
+            pairs = zip(old, new, strict=True)
+            bound.arguments[name] = pytree.tree_unflatten(
+                [a if isinstance(a, NUMBERS) else b for a, b in pairs], spec
+            )
+        return forward(*bound.args, **bound.kwargs)
+
+    with _replaced_forward(model, filled):
+        yield pytree.tree_map(
+            lambda item: None if isinstance(item, NUMBERS) else item, (inputs.args, inputs.kwargs)
+        )
+
+
+@contextlib.contextmanager
+def _replaced_forward(model: Any, forward: Callable[..., Any]) -> Iterator[None]:
+    own = vars(model).get("forward")
+    model.forward = forward
+    try:
+        yield
+    finally:
+        if own is not None:
+            model.forward = own
+        else:
+            del model.forward
+
+
+def torchscript(
+    model: Any, inputs: Inputs, output_names: Any, axes: Any, opset: int
+) -> onnx.ModelProto:
+    """Exports through a trace, or the program of a scripted module."""
+    lowest, highest = TORCHSCRIPT_OPSETS
+    if opset < lowest:
+        raise ValueError(f"export: opset_version: got {opset}, expected {lowest} or more")
+    myops._public()  # what is scripted may hold our ops before anybody asked for them
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _keeping_loops(model),
+        register.exporting(opset),
+        _building_in(model, inputs) as (args, kwargs),
+    ):
+        path = os.path.join(folder, "model.onnx")
+        torch.onnx.export(
+            model,
+            _positional(args, kwargs),
+            path,
+            kwargs=kwargs or None,
+            input_names=inputs.names,
+            output_names=output_names,
+            opset_version=min(opset, highest),
+            dynamo=False,
+            dynamic_axes=axes,
+        )
+        proto = onnx.load(path)
+    return proto if opset <= highest else convert(proto, opset)
+
+
+@contextlib.contextmanager
+def _keeping_loops(model: Any) -> Iterator[None]:
+    """A scripted loop over range(self.n) stays a loop; torch would unroll it for a small n.
+
+    torch writes the attributes of the module into the program first, which makes n a constant;
+    those that count a loop are left out of that.
+    """
+    counts = _loop_counts(model) if isinstance(model, torch.jit.ScriptModule) else []
+    freeze: Callable[..., Any] = torch._C._freeze_module
+
+    def keeping(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts and not args and "preservedAttrs" not in kwargs:
+            try:
+                return freeze(module, counts, **kwargs)
+            except RuntimeError:  # an attribute that torch cannot keep: then the loop unrolls
+                pass
+        return freeze(module, *args, **kwargs)
+
+    torch._C._freeze_module = keeping
+    try:
+        yield
+    finally:
+        torch._C._freeze_module = freeze
+
+
+def _loop_counts(model: torch.jit.ScriptModule) -> list[str]:
+    """The attributes, as in "block.n", that count a loop of a scripted module."""
+    found = []
+    graph: Any = model.inlined_graph  # its nodes live as long as it does
+    for loop in graph.findAllNodes("prim::Loop", recurse=True):
+        node = next(iter(loop.inputs())).node()
+        path: list[str] = []
+        while node.kind() == "prim::GetAttr":
+            path.insert(0, node.s("name"))
+            node = next(iter(node.inputs())).node()
+        if path:
+            found.append(".".join(path))
+    return sorted(set(found))
+
+
+@contextlib.contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Eval mode inside; afterwards every submodule as it was."""
+    training = [module for module in getattr(model, "modules", list)() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's talk about itself; what it says about the model still comes through."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            for talk in _TALK:
+                warnings.filterwarnings("ignore", talk)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,69 @@
+"""The checks after an export, each in the file of its name.
+
+opset           the file's opset is the one asked for
+lost_node       every custom operator that the model calls is in the graph
+frozen_input    every input that matters in PyTorch matters in the graph
+numbers         ONNX Runtime computes what PyTorch computes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from myops._names import choose
+from myops.onnx._inputs import Inputs, Slot
+from myops.onnx.guards import frozen_input, lost_node, numbers, opset
+from myops.onnx.guards._calls import Calls, Reads
+from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
+from myops.onnx.guards._exported import Exported, runnable, unchanged
+
+__all__ = [
+    "CHECKS",
+    "ExportCheckError",
+    "ExportCheckWarning",
+    "Exported",
+    "chosen",
+    "is_read",
+    "run",
+]
+
+CHECKS = {item.NAME: item.check for item in (opset, lost_node, frozen_input, numbers)}
+
+
+def chosen(skip: str | Sequence[str]) -> list[str]:
+    """The checks to make, without those that are skipped; "all" skips all."""
+    left_out = [skip] if isinstance(skip, str) else list(skip)
+    for name in left_out:
+        choose(name, [*CHECKS, "all"], "export: skip_checks: there is")
+    return [name for name in CHECKS if name not in left_out and "all" not in left_out]
+
+
+def run(exported: Exported, checks: Sequence[str]) -> None:
+    """Makes the checks, the cheap ones first.
+
+    Raises:
+        ExportCheckError: The first that found something wrong.
+    """
+    if set(checks) - {"opset"}:
+        try:
+            exported.prepare(Calls() if "lost_node" in checks else None)
+        except Exception as error:
+            exported.warn(f"PyTorch does not run the model, so only the opset was checked: {error}")
+            checks = [name for name in checks if name == "opset"]
+    for name in checks:
+        CHECKS[name](exported)
+
+
+def is_read(model: Any, inputs: Inputs, slot: Slot) -> bool:
+    """Whether forward reads the number of an input into Python, when it comes as a tensor."""
+    reads = Reads(inputs.tensor(slot))
+    args, kwargs = inputs.call(as_tensor={slot.name: reads.tensor})
+    try:
+        with torch.no_grad(), unchanged(runnable(model)), reads:
+            runnable(model)(*args, **kwargs)
+    except Exception:  # it does not take a tensor at all
+        return True
+    return reads.found

@@ -1,0 +1,159 @@
+"""Which custom operators a model calls in PyTorch."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Namespaces that torch itself owns.
+_TORCHS = {
+    "aten", "prim", "prims", "prim_data", "quantized", "quantized_decomposed", "_quantized",
+    "onnx", "onnx_symbolic", "inductor", "rngprims", "debugprims", "profiler", "mkldnn", "mkl",
+    "mkldnn_prepacked", "xnnpack", "sparse", "sparse_quantized", "c10d", "_c10d_functional",
+    "c10d_functional", "symm_mem", "fsdp", "torch_attn", "higher_order", "export", "_test",
+    "static_runtime", "tensorexpr", "cuda", "streams", "bucketing", "vulkan_prepack", "metal",
+}  # fmt: skip
+_APPLY: Any = torch.autograd.Function.apply
+_APPLY_CODE = _APPLY.__func__.__code__
+
+
+class Calls:
+    """While it is entered: the custom operators that are called, and by which Functions.
+
+    operators: Qualified names, without the overload.
+    functions: For each torch.autograd.Function with a `symbolic` the arguments of its first call
+        and the operators that were called inside.
+    """
+
+    def __init__(self) -> None:
+        self.operators: set[str] = set()
+        self.functions: dict[type, tuple[Any, set[str]]] = {}
+        self.made_of: dict[str, set[str]] = {}  # an operator: all that its implementation calls
+        self.callers: dict[str, set[frozenset[str]]] = {}  # for each call those around it
+        self._callers: list[str] = []
+        self._unread: dict[int, tuple[torch.Tensor, str]] = {}
+        self._inside: list[type] = []
+        self._modes = (_Functions(self), _Dispatched(self))
+
+    def __enter__(self) -> Calls:
+        self._previous = sys.getprofile()
+        for mode in self._modes:
+            mode.__enter__()
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        sys.setprofile(self._previous)
+        for mode in reversed(self._modes):
+            mode.__exit__(*error)
+
+    def _profile(self, frame: Any, event: str, argument: Any) -> None:
+        # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.
+        if frame.f_code is not _APPLY_CODE:
+            return
+        function = frame.f_locals.get("cls")
+        if event == "call":
+            self._inside.append(function)
+            if hasattr(function, "symbolic") and function not in self.functions:
+                self.functions[function] = (frame.f_locals.get("args", ()), set())
+        elif event == "return" and self._inside:
+            self._inside.pop()
+
+    def called(self, name: str, call: Callable[[], Any]) -> Any:
+        """Calls an operator and notes what it calls in turn."""
+        name = name.partition(".")[0]
+        self.seen(name)
+        self._callers.append(name)
+        try:
+            return call()
+        finally:
+            self._callers.pop()
+
+    def seen(self, name: str) -> None:
+        name = name.partition(".")[0]
+        for caller in self._callers:
+            if caller != name:
+                self.made_of.setdefault(caller, set()).add(name)
+        if name.partition("::")[0] not in _TORCHS:
+            self.operators.add(name)
+            outer = frozenset(self._callers) - {name}
+            self.callers.setdefault(name, set()).add(outer)
+            for function in self._inside:
+                if function in self.functions:
+                    self.functions[function][1].add(name)
+
+    def ran(self, name: str, arguments: Any, result: Any) -> None:
+        """Notes what nobody has read so far; a result that nobody reads may be dropped."""
+        for leaf in pytree.tree_leaves(arguments):
+            self._unread.pop(id(leaf), None)
+        if name.partition("::")[0] not in _TORCHS:
+            for leaf in pytree.tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    self._unread[id(leaf)] = (leaf, name.partition(".")[0])
+
+    def returned(self, outputs: Any) -> None:
+        """What the model returns is read by its caller."""
+        for leaf in pytree.tree_leaves(outputs):
+            self._unread.pop(id(leaf), None)
+
+    @property
+    def unread(self) -> set[str]:
+        """The operators with a result that neither another operator nor the caller reads."""
+        return {name for _, name in self._unread.values()}
+
+
+class _Functions(TorchFunctionMode):
+    """Sees operators that are composed of others, which the dispatcher takes apart."""
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        call = functools.partial(function, *args, **(kwargs or {}))
+        if isinstance(function, torch._ops.OpOverload):
+            return self._calls.called(function.name(), call)
+        if isinstance(function, torch._ops.OpOverloadPacket):
+            return self._calls.called(function._qualified_op_name, call)
+        return call()
+
+
+class _Dispatched(TorchDispatchMode):
+    """Sees operators that are called from C++ and from scripted programs."""
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self._calls.seen(function.name())
+        self._calls.ran(function.name(), (args, kwargs), result)
+        return result
+
+
+class Reads(TorchDispatchMode):
+    """While it is entered: whether anybody reads a tensor into Python."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__()
+        self.tensor = tensor
+        self.found = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        scalar = function is torch.ops.aten._local_scalar_dense.default
+        self.found = self.found or (scalar and args[0] is self.tensor)
+        return function(*args, **(kwargs or {}))

@@ -1,0 +1,85 @@
+"""How far two results may be apart, and where they are furthest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# An element may differ by this much times (its own size + the mean size of all). Integers may
+# differ at one place in a thousand: argmax over values that are equal but for rounding.
+TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+_FEW = 1e-3
+
+
+@dataclass
+class Difference:
+    """Where two outputs are furthest apart."""
+
+    output: int
+    text: str
+
+
+def compare(expected: Sequence[Any], got: Sequence[Any]) -> Difference | None:
+    """The first output that is too far from what is expected; None when all are near."""
+    if len(expected) != len(got):
+        return Difference(-1, f"PyTorch returns {len(expected)} tensors, the model {len(got)}")
+    for number, (wanted, result) in enumerate(zip(expected, got, strict=True)):
+        text = _compare(np.asarray(wanted), result)
+        if text:
+            return Difference(number, text)
+    return None
+
+
+def _compare(wanted: np.ndarray, got: Any) -> str:
+    if isinstance(got, list):  # a sequence
+        return "" if len(got) == wanted.shape[0] else f"got {len(got)} items in the sequence"
+    got = np.asarray(got)
+    if wanted.shape != got.shape and wanted.size == got.size == 1:
+        return f"shape {list(got.shape)}, PyTorch {list(wanted.shape)}"
+    if wanted.shape != got.shape:
+        return f"shape {list(got.shape)}, PyTorch {list(wanted.shape)}"
+    if wanted.dtype.kind == "c" and got.dtype.kind != "c":
+        return ""
+    if wanted.size == 0:
+        return ""
+    if str(wanted.dtype) not in TOLERANCES and wanted.dtype.kind != "c":
+        return _compare_exactly(wanted, got)
+    tolerance = TOLERANCES.get(str(wanted.dtype), TOLERANCES["float32"])
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = wanted.astype(wide), got.astype(wide)
+    finite = np.isfinite(a)
+    same = finite == np.isfinite(b)
+    same &= finite | (a == b) | (np.isnan(a) & np.isnan(b))
+    if not same.all():
+        place = np.unravel_index(int(np.argmin(same)), same.shape)
+        return f"{b[place]} at {_place(place)}, PyTorch {a[place]}"
+    size = np.abs(np.where(finite, a, 0))
+    apart = np.abs(np.where(finite, b - np.where(finite, a, 0), 0))
+    allowed = tolerance * (size + size.mean())
+    if not (apart > allowed + np.finfo(np.float32).tiny).any():
+        return ""
+    place = np.unravel_index(int(apart.argmax()), apart.shape)
+    relative = (apart / np.maximum(size, np.finfo(np.float64).tiny))[place]
+    return (
+        f"largest absolute error {apart[place]:.3g} (relative {relative:.3g}) at "
+        f"{_place(place)}: {b[place]:.6g}, PyTorch {a[place]:.6g}; allowed for "
+        f"{wanted.dtype}: {tolerance:g}"
+    )
+
+
+def _compare_exactly(wanted: np.ndarray, got: np.ndarray) -> str:
+    apart = wanted != got
+    if apart.mean() <= _FEW:
+        return ""
+    place = np.unravel_index(int(apart.argmax()), apart.shape)
+    return (
+        f"{int(apart.sum())} of {apart.size} values differ, first at {_place(place)}: "
+        f"{got[place]}, PyTorch {wanted[place]}"
+    )
+
+
+def _place(place: tuple[Any, ...]) -> str:
+    return str([int(index) for index in place])

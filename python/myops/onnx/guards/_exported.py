@@ -1,0 +1,228 @@
+"""An export with what its checks need: the model in PyTorch and in ONNX Runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+from myops.onnx import _scopes, files
+from myops.onnx._inputs import Inputs
+from myops.onnx.guards._calls import Calls
+from myops.onnx.guards._errors import ExportCheckWarning
+
+Changes = Mapping[str, torch.Tensor]
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
+
+
+class CannotRunError(RuntimeError):
+    """ONNX Runtime refuses the model for a reason that is no fault of the export."""
+
+
+class MissingLibraryError(RuntimeError):
+    """A node of the model is in a custom-op library that nobody gave."""
+
+
+@dataclass
+class Exported:
+    """What was exported, and from what.
+
+    written: The model as torch's exporter gave it.
+    final: The model as it will be written.
+    program: What torch.export made of the model; None for the TorchScript exporter.
+    limits: Shortest and longest dynamic length by name of the input and axis, where stated.
+    """
+
+    model: Any
+    inputs: Inputs
+    written: onnx.ModelProto
+    final: onnx.ModelProto
+    exporter: str
+    opset: int
+    program: Any = None
+    libraries: Sequence[Any] = ()
+    limits: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    pairs: list[tuple[str, list[Any], list[Any]]] = field(default_factory=list)
+    base: list[Any] = field(default_factory=list)
+    seconds: float = 0.0
+    random: bool = False
+    calls: Calls = field(default_factory=Calls)
+    _session: Any = None
+    _cannot: Exception | None = None
+
+    @property
+    def graph_inputs(self) -> dict[str, onnx.ValueInfoProto]:
+        """The inputs of the graph that somebody has to feed, by name."""
+        given = {item.name for item in self.final.graph.initializer}
+        return {item.name: item for item in self.final.graph.input if item.name not in given}
+
+    def warn(self, text: str) -> None:
+        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=5)
+
+    # -- PyTorch ---------------------------------------------------------------------------
+
+    def torch_run(self, changes: Changes = {}) -> list[Any]:  # noqa: B006
+        """The outputs of the model in PyTorch, as arrays; it raises what the model raises."""
+        return self._outputs(self._called(changes))
+
+    def _called(self, changes: Changes = {}, watch: Any = None) -> Any:  # noqa: B006
+        args, kwargs = self.inputs.call(changes)
+        model = runnable(self.model)
+        with torch.no_grad(), unchanged(model), watch or contextlib.nullcontext():
+            return model(*args, **kwargs)
+
+    def _outputs(self, result: Any) -> list[Any]:
+        return [array(leaf) for leaf in pytree.tree_leaves(result) if leaf is not None]
+
+    @functools.cached_property
+    def ort_base(self) -> list[Any]:
+        """The outputs of the exported model at the example inputs."""
+        return self.ort_run()
+
+    # -- ONNX Runtime ----------------------------------------------------------------------
+
+    def ort_run(self, changes: Changes = {}) -> list[Any]:  # noqa: B006
+        """The outputs of the exported model in ONNX Runtime.
+
+        Raises:
+            CannotRunError: ONNX Runtime lacks a kernel, or the model is too large to try.
+            MissingLibraryError: It lacks a custom-op library.
+            RuntimeError: It refuses the model or the inputs.
+        """
+        session = self._open()
+        feeds = {
+            slot.name: array(changes.get(slot.name, self.inputs.tensor(slot)))
+            for slot in self.inputs.slots
+            if slot.name in self.graph_inputs
+        }
+        try:
+            return session.run(None, feeds)
+        except Exception as error:
+            if _no_kernel(error):
+                self._cannot = CannotRunError(_first_line(error))
+                raise self._cannot from error
+            raise RuntimeError(_first_line(error)) from error
+
+    def _open(self) -> Any:
+        if self._cannot is not None:
+            raise self._cannot
+        if self._session is None:
+            try:
+                self._session = self._opened()
+            except (CannotRunError, MissingLibraryError) as error:
+                self._cannot = error
+                raise
+        return self._session
+
+    def _opened(self) -> Any:
+        if files.is_large(self.final):
+            raise CannotRunError("the model is larger than 2 GB, which takes too long here")
+        import onnxruntime
+
+        import myops.ort
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what goes wrong arrives as an exception
+        try:
+            return myops.ort.session(
+                self.final, session_options=options, libraries=list(self.libraries)
+            )
+        except Exception as error:
+            foreign = self._foreign_nodes()
+            if foreign and _not_registered(error):
+                raise MissingLibraryError(foreign[0]) from error
+            if _no_kernel(error):
+                raise CannotRunError(_first_line(error)) from error
+            raise RuntimeError(_first_line(error)) from error
+
+    def _foreign_nodes(self) -> list[str]:
+        """Nodes that neither ONNX, nor ONNX Runtime, nor this library, nor the model defines."""
+        known = {(f.domain, f.name) for f in self.final.functions}
+        lists = [self.final.graph.node, *(f.node for f in self.final.functions)]
+        nodes = [node for items in lists for node in _scopes.all_nodes(items)]
+        return [
+            f"{node.domain}::{node.op_type}"
+            for node in nodes
+            if node.domain not in (*_STANDARD, "com.microsoft")
+            and not _scopes.is_ours(node)
+            and (node.domain, node.op_type) not in known
+        ]
+
+    # -- both ------------------------------------------------------------------------------
+
+    def prepare(self, calls: Calls | None) -> None:
+        """Runs the model twice in PyTorch: the results, how long one takes, whether it varies."""
+        result = self._called(watch=calls)
+        self.base = self._outputs(result)
+        if calls is not None:
+            calls.returned(result)
+            self.calls = calls
+        start = time.perf_counter()
+        again = self.torch_run()
+        self.seconds = time.perf_counter() - start
+        self.random = len(again) != len(self.base) or any(
+            a.shape != b.shape or not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+            for a, b in zip(self.base, again, strict=True)
+        )
+
+
+def runnable(model: Any) -> Any:
+    return model.module() if isinstance(model, torch.export.ExportedProgram) else model
+
+
+def array(value: Any) -> np.ndarray:
+    """A tensor or a number as NumPy sees it."""
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    if value.is_quantized:
+        value = value.dequantize()
+    if value.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return value.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return value.numpy()
+
+
+@contextlib.contextmanager
+def unchanged(model: Any) -> Iterator[None]:
+    """A run inside leaves buffers, random numbers and settings as they were."""
+    buffers = dict(getattr(model, "named_buffers", dict)())
+    kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+    # PyTorch's fused encoder leaves zeros at masked positions; no exporter can follow it.
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.manual_seed(int(time.perf_counter_ns()) % 2**31)  # no two runs alike
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        with torch.no_grad():
+            for name, buffer in buffers.items():
+                if buffer.shape == kept[name].shape:
+                    buffer.copy_(kept[name])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _no_kernel(error: Exception) -> bool:
+    return "NOT_IMPLEMENTED" in str(error) or "Could not find an implementation" in str(error)
+
+
+def _not_registered(error: Exception) -> bool:
+    texts = ("is not a registered function/op", "not registered", "No opset import", "No Op reg")
+    return any(text.lower() in str(error).lower() for text in texts)

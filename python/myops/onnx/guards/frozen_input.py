@@ -1,0 +1,117 @@
+"""Check "frozen_input": what changes the result in PyTorch changes it in the exported model.
+
+Each input gets other values. Where PyTorch's result follows, the exported model's must too; an
+input that it has no more, or no longer heeds, was turned into a constant by the export.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myops.onnx import _scopes
+from myops.onnx._inputs import Slot
+from myops.onnx.guards._changes import other_values
+from myops.onnx.guards._difference import compare
+from myops.onnx.guards._errors import ExportCheckError
+from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
+
+NAME = "frozen_input"
+_SECONDS = 30.0  # for all inputs together
+
+
+def check(exported: Exported) -> None:
+    try:
+        base = exported.ort_base
+    except (CannotRunError, MissingLibraryError, RuntimeError):
+        base = None  # what is wrong there, the check "numbers" says
+    slots = exported.inputs.slots
+    # Two runs or three for an input.
+    affordable = max(1, int(_SECONDS / (4 * exported.seconds + 1e-3)))
+    if len(slots) > affordable:
+        exported.warn(
+            f"{NAME}: one run takes {exported.seconds:.1f} s, so only {affordable} of "
+            f"{len(slots)} inputs were checked by running; the others by the graph."
+        )
+    for number, slot in enumerate(slots):
+        if exported.random or number >= affordable:
+            _check_graph(exported, slot)
+        else:
+            _check_runs(exported, slot, base)
+
+
+def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
+    """Runs both with other values of one input."""
+    for value in other_values(exported.inputs.tensor(slot)):
+        changes = {slot.name: value}
+        try:
+            wanted = exported.torch_run(changes)
+        except Exception:  # not a legal value for this model
+            continue
+        moved = compare(exported.base, wanted)
+        if moved is None:
+            continue  # perhaps another value says more
+        if slot.name not in exported.graph_inputs:
+            raise ExportCheckError(NAME, _missing(exported, slot))
+        if base is None:
+            _check_graph(exported, slot, follows=True)
+            return
+        try:
+            got = exported.ort_run(changes)
+        except RuntimeError as error:
+            raise ExportCheckError(
+                NAME,
+                f"with another value of {slot.name!r} PyTorch runs, but the exported model fails, "
+                f"so part of it depends on the example's value: {error}.{_advice(exported, slot)}",
+            ) from error
+        if compare(base, got) is None:
+            raise ExportCheckError(
+                NAME,
+                f"another value of {slot.name!r} changes the result in PyTorch, but not that of "
+                f"the exported model: the value of the example was built in."
+                f"{_advice(exported, slot)}",
+            )
+        exported.pairs.append((slot.name, wanted, got))
+        return
+
+
+def _check_graph(exported: Exported, slot: Slot, follows: bool = False) -> None:
+    """Without runs: an input must at least lead to an output, if PyTorch's result follows it."""
+    if slot.name in exported.graph_inputs and _leads_to_output(exported, slot.name):
+        return
+    if follows:
+        raise ExportCheckError(NAME, _missing(exported, slot))
+    exported.warn(
+        f"{NAME}: {slot.name!r} has no influence in the exported model, and the model was not run "
+        "to see whether it should have any."
+    )
+
+
+def _leads_to_output(exported: Exported, name: str) -> bool:
+    graph = exported.final.graph
+    reached = {name}
+    for node in graph.node:
+        inner = _scopes.all_nodes([node])
+        if any(reached.intersection(item.input) for item in inner):
+            reached.update(node.output)
+    return any(item.name in reached for item in graph.output)
+
+
+def _missing(exported: Exported, slot: Slot) -> str:
+    return (
+        f"the result in PyTorch depends on {slot.name!r}, but the exported model has no such "
+        f"input: the value of the example was built in.{_advice(exported, slot)}"
+    )
+
+
+def _advice(exported: Exported, slot: Slot) -> str:
+    if slot.number is not None:
+        return (
+            f" forward computes with {slot.parameter!r} in Python. If it is meant to be fixed, say "
+            f"so: constants=[{slot.parameter!r}]."
+        )
+    reads = "reads it into Python: .item(), int(), float(), .numpy(), an if, a Python loop"
+    script = ", or torch.jit.script the module" if exported.exporter == "torchscript" else ""
+    return (
+        f" Look for the place where forward {reads}; compute with the tensor instead"
+        f"{script}. For an enlargement by a factor: myops.interpolate takes the factor as a tensor."
+    )

@@ -1,0 +1,290 @@
+"""Which nodes of a graph came from which PyTorch module, by the names of `named_modules()`.
+
+Both exporters leave a trace. The one on top of torch.export writes the stack of modules into the
+metadata of each node. TorchScript puts it into node names, /layer1/layer1.0/conv/Conv, where a
+name goes back to the last part that is no number: "layer1.0.conv" is "conv" there, "blocks.a" of
+a ModuleDict is "a", and the second use of a scope is "conv_1". Where several modules fit, the
+names of weights decide, or the calls that PyTorch made, when they are given.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from myops._names import near_misses
+from myops.onnx import _scopes
+from myops.onnx._torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+_NODE_NAME = "myops.node_name"  # of the node that this one came from
+
+
+@dataclass(frozen=True)
+class Region:
+    """One call of a module, as it stands in the graph.
+
+    Attributes:
+        path: As in named_modules(); "" is the whole model.
+        call: 0 for the first call of the module, 1 for the second. Without `calls`, calls that
+            follow each other without a node between them may be one region.
+        nodes: Places in model.graph.node, constants included.
+        inputs: Values that come from outside and are not constant.
+        outputs: Values that are used outside, or are outputs of the model.
+    """
+
+    path: str
+    call: int
+    nodes: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def regions(
+    model: onnx.ModelProto, path: str | None = None, *, calls: Sequence[Stack] | None = None
+) -> list[Region]:
+    """The calls of PyTorch modules that a graph holds, in the order of their first nodes.
+
+    A module is missing when nothing of it is left: Identity, Dropout in eval mode, a module that
+    was folded into constants or fused into the node of another.
+
+    Args:
+        model: Exported by either exporter of torch. Only the nodes of the graph itself are looked
+            at, not those inside If, Loop or functions.
+        path: Only the calls of this module. "" is the whole graph.
+        calls: The stacks of modules that PyTorch went through, in order of entry. They settle
+            what the names in the file leave open.
+
+    Returns:
+        The regions; at least one when `path` is given.
+
+    Raises:
+        ValueError: The graph holds no module of this path; the text says what it does hold.
+
+    Example:
+        >>> for region in regions(onnx.load("model.onnx"), "layer1.0"):
+        ...     print(region.call, region.inputs, region.outputs)
+    """
+    instances = _instances(model, calls)
+    found = _with_boundaries(model, instances)
+    whole = _with_boundaries(model, {("", 0): list(range(len(model.graph.node)))})
+    if path is None:
+        return whole + found
+    chosen = [region for region in whole + found if region.path == path]
+    if not chosen:
+        raise ValueError(_missing(model, path, sorted({region.path for region in found})))
+    return chosen
+
+
+def constants(model: onnx.ModelProto) -> set[str]:
+    """Values of the graph that no input of the model can change."""
+    inputs = {item.name for item in model.graph.input}
+    known = {tensor.name for tensor in model.graph.initializer} - inputs
+    known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    for node in model.graph.node:
+        random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial")
+        if not random and all(name in known for name in reads(node)):
+            known.update(name for name in node.output if name)
+    return known
+
+
+def reads(node: onnx.NodeProto) -> list[str]:
+    """The values that a node reads, also those that only the graphs inside it read."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        for graph in graphs:
+            own = {item.name for item in (*graph.input, *graph.initializer)}
+            own.update(name for inner in graph.node for name in inner.output)
+            used = [name for inner in graph.node for name in reads(inner)]
+            used += [item.name for item in graph.output]
+            names += [name for name in used if name not in own]
+    return list(dict.fromkeys(names))
+
+
+def annotate(model: onnx.ModelProto, modules: Iterable[str]) -> None:
+    """Writes the stack of modules into the metadata of TorchScript's nodes, as dynamo does.
+
+    Args:
+        model: It is changed.
+        modules: The names of `named_modules()`.
+    """
+    stacks = _stacks(model, [_scope(node) for node in model.graph.node], set(modules))
+    for node, stack in zip(model.graph.node, stacks, strict=True):
+        if stack is not None and _metadata(node, SCOPES) is None:
+            node.metadata_props.add(key=SCOPES, value=repr(["", *stack, node.op_type]))
+
+
+def inherit(old: onnx.NodeProto, new: Iterable[onnx.NodeProto]) -> None:
+    """Says of nodes that they stand where `old` stood, so that they belong to the same module."""
+    for node in new:
+        del node.metadata_props[:]
+        node.metadata_props.extend(old.metadata_props)
+        if stack_of(old) is None and _scope(old) is not None:
+            node.metadata_props.add(key=_NODE_NAME, value=old.name)
+
+
+def from_torchscript(model: onnx.ModelProto) -> bool:
+    """Whether the names of nodes are those of the TorchScript exporter."""
+    return any(_scope(node) for node in model.graph.node)
+
+
+def stack_of(node: onnx.NodeProto) -> Stack | None:
+    """The modules around a node, from its metadata; None when it says nothing of them."""
+    text = _metadata(node, SCOPES)
+    if text is None:
+        return None
+    try:
+        names = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(name for name in names[:-1] if name)
+
+
+def _metadata(node: onnx.NodeProto, key: str) -> str | None:
+    return next((item.value for item in node.metadata_props if item.key == key), None)
+
+
+def _scope(node: onnx.NodeProto) -> str | None:
+    """ "/layer1/layer1.0" of "/layer1/layer1.0/Conv"; None for a node that is not TorchScript's."""
+    name = _metadata(node, _NODE_NAME) or node.name
+    return name.rpartition("/")[0] if name.startswith("/") else None
+
+
+def _instances(model: onnx.ModelProto, calls: Sequence[Stack] | None) -> dict[Key, list[int]]:
+    """The nodes of each call of each module."""
+    modules = None if calls is None else {path for stack in calls for path in stack}
+    scopes = [_scope(node) for node in model.graph.node]
+    stacks = _stacks(model, scopes, modules)
+    if calls is not None and any(scopes):
+        return by_calls(model, scopes, stacks, calls)
+    found = _by_order(model, scopes, stacks)
+    return found if calls is None else _counted(model, stacks, found, calls)
+
+
+def _stacks(
+    model: onnx.ModelProto, scopes: Sequence[str | None], modules: set[str] | None
+) -> list[Stack | None]:
+    names = ScopeNames(model, scopes, modules)
+    stacks = []
+    for node, scope in zip(model.graph.node, scopes, strict=True):
+        stack = stack_of(node)
+        if stack is None and scope is not None:
+            stack = names.resolve(scope, node)
+        stacks.append(stack)
+    return stacks
+
+
+def _by_order(
+    model: onnx.ModelProto, scopes: Sequence[str | None], stacks: Sequence[Stack | None]
+) -> dict[Key, list[int]]:
+    """Follows the nodes in order, as a profiler follows calls: a module that was left and is
+    entered again was called again."""
+    found: dict[Key, list[int]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    only: dict[Key, str | None] = {}  # calls that hold nothing but nodes of one scope
+    open_: list[Key] = []
+    fixed = constants(model)
+    for place, node in enumerate(model.graph.node):
+        stack = stacks[place]
+        if stack is None or (node.output and all(name in fixed for name in node.output)):
+            continue
+        same = 0
+        for key, path in zip(open_, stack, strict=False):
+            if key[0] != path:
+                break
+            same += 1
+        if stack and same == len(stack) and only.get(open_[same - 1]) not in (None, scopes[place]):
+            same -= 1  # in TorchScript each use of a scope has a number of its own
+        del open_[same:]
+        for path in stack[same:]:
+            open_.append((path, counts[path]))
+            counts[path] += 1
+        for key in open_:
+            inside = key != open_[-1] or (key in found and key not in only)
+            only.pop(key, None)
+            if not inside:
+                only[key] = scopes[place]
+            found[key].append(place)
+    return dict(found)
+
+
+def _counted(
+    model: onnx.ModelProto,
+    stacks: Sequence[Stack | None],
+    found: dict[Key, list[int]],
+    calls: Sequence[Stack],
+) -> dict[Key, list[int]]:
+    """The regions of each module, as many as PyTorch made calls where that can be told."""
+    wanted: dict[str, int] = defaultdict(int)
+    for stack in calls:
+        wanted[stack[-1]] += 1
+    groups: dict[str, list[list[int]]] = defaultdict(list)
+    for (path, _), places in found.items():
+        groups[path].append(places)
+    result: dict[Key, list[int]] = {}
+    for path, lists in groups.items():
+        if wanted[path] == 1:
+            lists = [sorted(place for places in lists for place in places)]
+        elif len(lists) < wanted[path]:
+            work = [[(stacks[i], model.graph.node[i].op_type) for i in places] for places in lists]
+            parts = [repeats(*pair) for pair in zip(work, lists, strict=True)]
+            if sum(map(len, parts)) == wanted[path]:
+                lists = [part for split in parts for part in split]
+        result.update({(path, call): places for call, places in enumerate(lists)})
+    return dict(sorted(result.items(), key=lambda item: (item[1][0], -len(item[1]))))
+
+
+def _with_boundaries(model: onnx.ModelProto, instances: dict[Key, list[int]]) -> list[Region]:
+    fixed = constants(model)
+    readers: dict[str, set[int]] = defaultdict(set)
+    for place, node in enumerate(model.graph.node):
+        for name in reads(node):
+            readers[name].add(place)
+    results = {item.name for item in model.graph.output}
+    made = []
+    for (path, call), places in instances.items():
+        inside = set(places)
+        produced = {name for place in places for name in model.graph.node[place].output if name}
+        inputs = [name for place in places for name in reads(model.graph.node[place])]
+        outputs = [
+            name
+            for place in places
+            for name in model.graph.node[place].output
+            if name in results or (name and name not in fixed and readers[name] - inside)
+        ]
+        outside = [name for name in inputs if name not in produced and name not in fixed]
+        unique = tuple(dict.fromkeys(outside))
+        made.append(Region(path, call, tuple(sorted(places)), unique, tuple(outputs)))
+    return made
+
+
+def _missing(model: onnx.ModelProto, path: str, known: list[str]) -> str:
+    if not known:
+        return (
+            f"no module {path!r} in the graph: its nodes say nothing of modules. Files written by "
+            "torch >= 1.13 do, unless a tool removed the names or metadata of the nodes"
+        )
+    inner = [
+        node.name or node.op_type
+        for node in model.graph.node
+        for nested in _scopes.all_nodes([node])
+        if nested is not node and path in (stack_of(nested) or ())
+    ]
+    if inner:
+        return f"module {path!r} is inside the graphs of node {inner[0]!r}, which is not reached"
+    if model.functions and any(not _scopes.is_body(f) for f in model.functions):
+        hint = " The model has functions; inline them first: onnx.inliner.inline_local_functions."
+    else:
+        hint = ""
+    return (
+        f"no module {path!r} in the graph.{near_misses(path, known)} A module leaves nothing "
+        "behind when it computes nothing (Identity, Dropout in eval mode) or was folded into "
+        f"constants or fused into the node of another module.{hint}"
+    )

@@ -1,0 +1,103 @@
+"""What the tests of register_symbolic share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from node_models import run_plain
+
+from myops.onnx import _register_dynamo, _register_torchscript, register
+
+
+class Model(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = function  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def only_here() -> Iterator[None]:
+    """What a test registers for an operator of torch's own does not outlive it."""
+    before = set(register.names())
+    yield
+    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+    for name in set(register.names()) - before:
+        del register._registered[name]
+        del _register_torchscript._originals[name]
+        for opset in _register_torchscript._OPSETS:
+            torch.onnx.unregister_custom_op_symbolic(name.partition(".")[0], opset)
+        if not name.startswith("aten::"):
+            del _register_torchscript._registry()._registry[name]
+        gone = {item for item in _register_dynamo._installed if item[0] == name}
+        _register_dynamo._installed -= gone
+        overloads = {overload for _, overload, _ in gone}
+        _torchlib_registry._registry[:] = [
+            meta for meta in _torchlib_registry._registry
+            if not (meta.is_custom and meta.fx_target in overloads)
+        ]  # fmt: skip
+
+
+def assert_equal(model: onnx.ModelProto, module: torch.nn.Module, *args: torch.Tensor) -> None:
+    """Also at other values than the example's."""
+    wanted = module(*args)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    names = [item.name for item in model.graph.input]
+    got = run_plain(model, dict(zip(names, (item.numpy() for item in args), strict=True)))
+    for one, other in zip(got, wanted, strict=True):
+        assert one.shape == tuple(other.shape)
+        np.testing.assert_allclose(one, other.numpy(), rtol=1e-5, atol=1e-6)
+
+
+_library = torch.library.Library("myops_register_test", "DEF")
+
+
+def define(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    _library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"myops_register_test::{name}", fake)
+    return getattr(torch.ops.myops_register_test, name)
+
+
+swish = define(
+    "swish(Tensor x, float beta=1.0) -> Tensor",
+    lambda x, beta=1.0: x * torch.sigmoid(beta * x),
+    lambda x, beta=1.0: torch.empty_like(x),
+)
+extremes = define(
+    "extremes(Tensor x, int[] dims, *, bool keepdim=False, str? note=None) -> (Tensor, Tensor)",
+    lambda x, dims, keepdim=False, note=None: (
+        x.amin(dims, keepdim=keepdim),
+        x.amax(dims, keepdim=keepdim),
+    ),
+    lambda x, dims, keepdim=False, note=None: (
+        torch.empty_like(x.amin(dims, keepdim=keepdim)),
+        torch.empty_like(x.amax(dims, keepdim=keepdim)),
+    ),
+)
+tiles = define(
+    "tiles(Tensor x, SymInt[] sizes, Tensor? shift=None) -> Tensor",
+    lambda x, sizes, shift=None: (x if shift is None else x + shift).repeat(sizes),
+    lambda x, sizes, shift=None: x.repeat(sizes),
+)
+joined = define(
+    "joined(Tensor[] items, ScalarType dtype) -> Tensor",
+    lambda items, dtype: torch.cat(items).to(dtype),
+    lambda items, dtype: torch.cat(items).to(dtype),
+)
+
+
+class Tiles(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.myops_register_test.tiles(x, [2, x.size(0)], x[:1])
+
+
+def write_swish(g: Any, x: Any, beta: float) -> Any:
+    scaled = x if beta == 1 else g.op("Mul", x, g.constant(np.array(beta, g.dtype(x))))
+    return g.op("Mul", x, g.op("Sigmoid", scaled))

@@ -1,0 +1,258 @@
+"""The checks of myops.onnx.export: each finds what it is there for, and leaves the rest alone."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+import torch.nn.functional as F
+from guard_models import A, AddFunction, B, Model, assert_fails, made
+
+import myops
+import myops.onnx
+from myops.onnx import ExportCheckError, ExportCheckWarning, export, guards
+
+EXPORTERS = ["dynamo", "torchscript"]
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
+        yield
+
+
+# -- lost_node ----------------------------------------------------------------------------------
+
+
+class StandardFunction(torch.autograd.Function):
+    @staticmethod
+    def symbolic(g: Any, a: Any, b: Any) -> Any:
+        return g.op("Add", g.op("Add", a, a), b)
+
+    forward = AddFunction.forward
+
+
+def taken_apart(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+_library = torch.library.Library("myops_guards_test", "DEF")
+_library.define("triple(Tensor x) -> Tensor")
+_library.impl("triple", taken_apart, "CompositeImplicitAutograd")
+_library.define("solid(Tensor x) -> Tensor")
+_library.impl("solid", taken_apart, "CompositeExplicitAutograd")
+add = AddFunction.apply  # an alias that is older than the check
+
+
+def test_a_symbolic_that_the_exporter_ignores() -> None:
+    text = r"AddFunction\.symbolic writes acme::MyAdd, but .*register_symbolic"
+    assert_fails("lost_node", text, Model(lambda a, b: add(a, b).relu()), A, B)
+    model = export(Model(lambda a, b: add(a, b).relu()), (A, B), skip_checks=["lost_node"])
+    assert "MyAdd" not in [node.op_type for node in model.graph.node]
+
+
+def test_a_symbolic_that_the_exporter_reads() -> None:
+    model = export(
+        Model(lambda a, b: add(a, b).relu()), (A, B), exporter="torchscript",
+        skip_checks=["numbers"],
+    )  # fmt: skip
+    assert [node.op_type for node in model.graph.node] == ["MyAdd", "Relu"]
+
+
+def test_a_symbolic_of_standard_operators_is_not_lost() -> None:
+    export(Model(lambda a, b: StandardFunction.apply(a, b)), (A, B))
+
+
+def test_an_operator_that_is_taken_apart() -> None:
+    def forward(x: torch.Tensor) -> Any:
+        return torch.ops.myops_guards_test.triple(x)
+
+    assert_fails("lost_node", "calls the operator myops_guards_test::triple", Model(forward), A)
+
+
+def test_an_operator_whose_result_is_built_in() -> None:
+    def forward(x: torch.Tensor) -> Any:
+        return x + torch.ops.myops_guards_test.solid(x).sum().item()
+
+    model = Model(forward)
+    assert_fails("lost_node", "myops_guards_test::solid", model, A, exporter="torchscript")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_operator_whose_result_nobody_reads(exporter: str) -> None:
+    def forward(x: torch.Tensor) -> Any:
+        torch.ops.myops_guards_test.solid(x)
+        return x + 1
+
+    export(Model(forward), A, exporter=exporter)
+
+
+def test_our_operators_may_be_lowered_on_purpose() -> None:
+    model = export(Model(myops.my_add), (A, B), target="onnx", exporter="torchscript")
+    assert "MyAdd" not in [node.op_type for node in model.graph.node]
+
+
+def test_nodes_in_branches_count() -> None:
+    class Branches(torch.nn.Module):
+        def forward(self, x: torch.Tensor, flag: bool) -> torch.Tensor:
+            if flag:
+                return torch.ops.myops.my_add(x, x)
+            return x
+
+    model = export(torch.jit.script(Branches()), (A, True), exporter="torchscript")
+    assert [node.op_type for node in model.graph.node][-1] == "If"
+
+
+# -- frozen_input -------------------------------------------------------------------------------
+
+
+def test_a_factor_that_is_read_into_python() -> None:
+    class Enlarge(torch.nn.Module):
+        def forward(self, image: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+            return F.interpolate(image, scale_factor=factor.item())
+
+    text = "depends on 'factor', but the exported model has no such input.*myops.interpolate"
+    args = (torch.rand(1, 1, 4, 4), torch.tensor(2.0))
+    assert_fails("frozen_input", text, Enlarge(), *args, exporter="torchscript")
+
+
+def test_an_input_that_is_built_in_by_half() -> None:
+    def forward(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return x * shift + shift.item()
+
+    text = "another value of 'shift' output .* part of it was built in"
+    args = (A, torch.tensor(2.0))
+    assert_fails("frozen_input", text, Model(forward), *args, exporter="torchscript")
+
+
+def test_an_input_that_stays_without_influence() -> None:
+    """It is in the graph, but only where it changes nothing."""
+
+    def forward(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return x + shift.item() + 0 * shift
+
+    text = "another value of 'shift' changes the result in PyTorch, but not that of the exported"
+    args = (A, torch.tensor(2.0))
+    assert_fails("frozen_input", text, Model(forward), *args, exporter="torchscript")
+
+
+def test_a_branch_on_a_mask() -> None:
+    def forward(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x + 1 if mask.all() else x * 2 + 0 * mask.float().sum()
+
+    mask = torch.tensor([True, True])
+    assert_fails("frozen_input", "'mask'", Model(forward), A, mask, exporter="torchscript")
+
+
+def test_an_index_that_is_read_into_python() -> None:
+    def forward(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        return x[row.tolist()]
+
+    args = (A, torch.tensor([0, 2]))
+    assert_fails("frozen_input", "'row'", Model(forward), *args, exporter="torchscript")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_inputs_of_every_kind(exporter: str) -> None:
+    """Indices stay legal, masks may be all of one kind, an unused input is nobody's fault."""
+
+    class Everything(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(5, 4)
+
+        def forward(self, index: Any, mask: Any, pair: Any, named: Any, unused: Any) -> Any:
+            x = self.table(index).masked_fill(mask[..., None], 0.0)
+            return x * pair[0] + pair[1][0], {"y": named["scale"] * x, "none": None}
+
+    args = (
+        torch.tensor([[0, 4, 3]]), torch.tensor([[True, False, False]]),
+        (torch.rand(4), [torch.zeros(1)]), {"scale": torch.tensor(3.0)}, torch.rand(2),
+    )  # fmt: skip
+    model = export(Everything(), args, exporter=exporter)
+    names = [item.name for item in model.graph.input]
+    assert names[:5] == ["index", "mask", "pair_0", "pair_1", "named_0"]
+
+
+def test_results_that_vary_are_not_compared() -> None:
+    with pytest.warns(ExportCheckWarning, match="two runs of the model in PyTorch differ"):
+        export(Model(lambda x: x + torch.rand_like(x)), A, exporter="torchscript")
+
+
+# -- opset --------------------------------------------------------------------------------------
+
+
+def test_another_opset_than_the_one_asked_for() -> None:
+    guards.run(made(17, 17), ["opset"])
+    with pytest.raises(ExportCheckError, match="asked for opset 15, but the model has opset 17"):
+        guards.run(made(17, 15), ["opset"])
+    exported = made(17, 17)
+    imports = [onnx.helper.make_opsetid("", 18)]
+    exported.final.functions.append(
+        onnx.helper.make_function("d", "f", ["x"], ["x"], [], imports, [])
+    )
+    with pytest.raises(ExportCheckError, match="functions in the model have opset 18"):
+        guards.run(exported, ["opset"])
+
+
+def test_an_opset_that_torch_cannot_give_may_be_accepted() -> None:
+    model = Model(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1), align_corners=False))
+    with pytest.raises(myops.onnx.LoweringError, match="only gives opset"):
+        export(model, torch.rand(1, 2, 4, 4), opset_version=11)
+    got = export(model, torch.rand(1, 2, 4, 4), opset_version=11, skip_checks=["opset"])
+    assert got.opset_import[0].version > 11
+
+
+# -- all ----------------------------------------------------------------------------------------
+
+
+def test_no_file_is_left_and_an_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    bad = Model(lambda x, s: x * s.item())
+    args = (A, torch.tensor(2.0))
+    with pytest.raises(ExportCheckError):
+        export(bad, args, path, exporter="torchscript")
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("an older model")
+    with pytest.raises(ExportCheckError):
+        export(bad, args, path, exporter="torchscript")
+    assert path.read_text() == "an older model"
+    assert list(tmp_path.iterdir()) == [path]
+    export(bad, args, path, exporter="torchscript", skip_checks="all")
+    assert onnx.load(path).graph.node
+
+
+def test_the_model_and_random_numbers_stay_as_they_were() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            x += 1
+            return x * 2
+
+    module, x = Counts(), torch.ones(2)
+    state = torch.get_rng_state()
+    export(module, x)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(x, torch.ones(2))
+    assert module.calls == 0
+
+
+def test_names_of_checks() -> None:
+    assert list(guards.CHECKS) == ["opset", "lost_node", "frozen_input", "numbers"]
+    assert guards.chosen("all") == []
+    assert guards.chosen(["numbers"]) == ["opset", "lost_node", "frozen_input"]
+    with pytest.raises(ValueError, match=re.escape("no 'frozen'. Did you mean 'frozen_input'")):
+        export(Model(torch.neg), A, skip_checks=["frozen"])

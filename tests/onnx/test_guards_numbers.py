@@ -1,0 +1,164 @@
+"""The check "numbers" of myops.onnx.export."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from guard_models import A, AddFunction, B, Model, assert_fails, made
+
+from myops.onnx import ExportCheckWarning, export, files, guards
+from myops.onnx.guards import _difference
+
+EXPORTERS = ["dynamo", "torchscript"]
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
+        yield
+
+
+add = AddFunction.apply
+
+
+# -- numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_branch_on_a_length(exporter: str) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 2 else x + 1
+
+    text = r"with x of shape \[3, 3\] output '.*' is not what PyTorch computes: largest absolute "
+    axes = {"x": [0]}
+    x = torch.rand(2, 3)
+    assert_fails("numbers", text, Model(forward), x, dynamic_axes=axes, exporter=exporter)
+
+
+def test_a_length_that_is_built_in() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.zeros(int(x.shape[0]), 3)
+
+    text = "exported model fails, so it is not as dynamic as its axes say"
+    options: dict[str, Any] = {"dynamic_axes": {"x": [0]}, "exporter": "torchscript"}
+    assert_fails("numbers", text, Model(forward), torch.rand(2, 3), **options)
+
+
+def test_a_wrong_symbolic() -> None:
+    class Wrong(AddFunction):
+        @staticmethod
+        def symbolic(g: Any, a: Any, b: Any) -> Any:
+            return g.op("Sub", a, b)
+
+    text = r"at the example inputs output '.*' .*relative .*at \[\d, \d\]: .*allowed for float32"
+    model = Model(lambda a, b: Wrong.apply(a, b))
+    assert_fails("numbers", text, model, A, B, exporter="torchscript")
+
+
+def test_lengths_that_a_network_can_take() -> None:
+    """A net that only takes even lengths, and one that takes no other length at all."""
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return F.max_pool2d(x, 2).repeat_interleave(2, 2).repeat_interleave(2, 3) + x
+
+    axes = {"x": {2: "height", 3: "width"}}
+    x = torch.rand(1, 1, 4, 4)
+    export(Model(halves), x, dynamic_axes=axes, exporter="torchscript")
+
+    def fixed(x: torch.Tensor) -> torch.Tensor:
+        assert x.shape[3] == 4, "four columns"
+        return x.flip(3)
+
+    with pytest.warns(ExportCheckWarning, match="PyTorch refused all other lengths.*four columns"):
+        export(Model(fixed), x, dynamic_axes={"x": {3: "width"}}, exporter="torchscript")
+
+
+def test_lengths_within_stated_limits() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        assert x.shape[0] <= 3
+        return x * 2
+
+    batch = torch.export.Dim("batch", min=2, max=3)
+    export(Model(forward), torch.rand(3, 2), dynamic_shapes={"x": {0: batch}})
+
+
+def test_a_library_that_nobody_gave() -> None:
+    options: dict[str, Any] = {"exporter": "torchscript"}
+    text = r"ONNX Runtime knows no operator acme::MyAdd.*libraries="
+    model = Model(lambda a, b: add(a, b))
+    assert_fails("numbers", text, model, A, B, **options)
+
+
+def test_a_library_that_is_given() -> None:
+    extensions = pytest.importorskip("onnxruntime_extensions")
+
+    class Inverse(torch.autograd.Function):
+        @staticmethod
+        def symbolic(g: Any, a: Any) -> Any:
+            return g.op("ai.onnx.contrib::Inverse", a)
+
+        @staticmethod
+        def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.inv(a)
+
+    x = torch.eye(3) + 0.1 * torch.rand(3, 3)
+    model = Model(lambda a: Inverse.apply(a))
+    assert_fails("numbers", "ai.onnx.contrib::Inverse", model, x, exporter="torchscript")
+    library = extensions.get_library_path()
+    export(model, x, exporter="torchscript", libraries=[library])
+
+
+def test_dtypes_without_a_kernel_are_no_failure() -> None:
+    export(torch.nn.Linear(4, 4).half(), A.half(), exporter="torchscript")
+    with pytest.warns(ExportCheckWarning, match="not run in ONNX Runtime: .*NOT_IMPLEMENTED"):
+        export(torch.nn.Linear(4, 4).bfloat16(), A.bfloat16(), exporter="torchscript")
+
+
+def test_a_model_over_the_limit_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = made(17, 17)
+    monkeypatch.setattr(files, "LIMIT", 10)
+    with pytest.warns(ExportCheckWarning, match="larger than 2 GB"):
+        guards.run(exported, ["numbers"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_tolerances(dtype: str, rng: np.random.Generator) -> None:
+    wanted = rng.standard_normal((4, 5)).astype(dtype)
+    allowed = _difference.TOLERANCES[dtype]
+    near = wanted.copy()
+    near[1, 2] += 0.5 * allowed * np.abs(wanted).mean()
+    assert _difference.compare([wanted], [near]) is None
+    far = wanted.copy()
+    far[1, 2] += 5 * allowed * (1 + np.abs(wanted[1, 2]))
+    found = _difference.compare([wanted, wanted], [wanted, far])
+    assert found is not None
+    assert found.output == 1
+    assert "[1, 2]" in found.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got", "text"),
+    [
+        (np.float32([1, np.nan]), np.float32([1, np.nan]), ""),
+        (np.float32([np.inf, 1]), np.float32([np.inf, 1]), ""),
+        (np.float32([1, np.nan]), np.float32([1, 2]), "2.0 at [1], PyTorch nan"),
+        (np.float32([1, 2]), np.float32([1, np.nan]), "nan at [1], PyTorch 2.0"),
+        (np.float32([np.inf]), np.float32([-np.inf]), "-inf at [0], PyTorch inf"),
+        (np.zeros(3, np.float32), np.zeros((3, 1), np.float32), "shape [3, 1], PyTorch [3]"),
+        (np.int64([1, 2]), np.int64([1, 3]), "1 of 2 values differ, first at [1]: 3, PyTorch 2"),
+        (np.arange(2000), np.maximum(np.arange(2000), 1), ""),
+        (np.float32([]), np.float32([]), ""),
+    ],
+)
+def test_what_counts_as_equal(wanted: Any, got: Any, text: str) -> None:
+    found = _difference.compare([wanted], [got])
+    assert ("" if found is None else found.text) == text
