@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "problem.h"
-#include "vector.h"
+#include "product.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 // Limits that keep kPixels * kOutputs, kPixels * kColumns and kOutputs * kColumns elements
 // in 256 KiB each, so that a task stays in a core's cache.
@@ -96,4 +96,4 @@ struct Field {
   }
 };
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

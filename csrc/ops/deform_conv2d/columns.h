@@ -4,7 +4,7 @@
 
 #include "image.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 enum class Column : uint8_t { Value, Change };  // A, A'
 
@@ -85,4 +85,4 @@ class Columns {
   Buffer<A> buffer_;
 };
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

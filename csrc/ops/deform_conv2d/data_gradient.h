@@ -8,7 +8,7 @@
 
 #include "scatter.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 template <class T>
 class DataGradient {
@@ -236,4 +236,4 @@ void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, co
   }
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

@@ -1,6 +1,6 @@
 // deform_conv2d_backward: the gradients of deform_conv2d. The mathematics stand in taps.h.
-#include "data_gradient.h"
-#include "weight_gradient.h"
+#include "kernels.h"
+#include "problem.h"
 
 namespace myops::deform {
 namespace {
@@ -17,30 +17,7 @@ void shape(ShapeContext& context) {
   }
 }
 
-template <class T>
-void compute_typed(KernelContext& context) {
-  const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
-  const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
-  const Tensor& mask = context.input(4);
-  const Problem problem(context.attributes(), X, W, gradient);
-  Inputs<T> inputs;
-  inputs.X = X;
-  inputs.positions.offset = Field<const T>(context.input(3));
-  inputs.positions.mask = Field<const T>(mask);
-  const Filters<T> filters(problem, W), none;
-  const typename DataGradient<T>::Outputs outputs{
-      needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),
-      needs[3] && mask.present ? context.output(3) : Tensor()};
-  DataGradient<T>(context, problem, inputs, gradient, filters, none, outputs).run();
-  if (!needs[1]) return;
-  WeightGradient<T>(context, problem, inputs, gradient, Column::Value, context.output(1)).run();
-}
-
-void compute(KernelContext& context) {
-  dispatch<Half, BFloat16, float, double>(context.input(0).dtype, [&](auto tag) {
-    compute_typed<typename decltype(tag)::type>(context);
-  });
-}
+void compute(KernelContext& context) { MYOPS_CHOOSE(backward)(context); }
 
 }  // namespace
 

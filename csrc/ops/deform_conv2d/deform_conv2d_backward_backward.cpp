@@ -1,14 +1,13 @@
 // deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. With (X', W', y', x',
 // m') the gradients that arrive at its outputs, the mathematics stand in taps.h.
-#include "data_gradient.h"
-#include "project.h"
-#include "weight_gradient.h"
+#include "kernels.h"
+#include "problem.h"
 
 namespace myops::deform {
 namespace {
 
 constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
-constexpr size_t kX = 5, kW = 6, kOffset = 7, kMask = 8;  // the arriving gradients
+constexpr size_t kX = 5;  // the first of the arriving gradients
 constexpr size_t kOutputCount = 5;
 
 void shape(ShapeContext& context) {
@@ -28,47 +27,7 @@ void shape(ShapeContext& context) {
   }
 }
 
-// Terms that are 0 because nothing arrived are left out; an output without terms is 0.
-template <class T>
-void compute_typed(KernelContext& context) {
-  const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), kOutputCount);
-  const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
-  const Tensor& mask = context.input(4);
-  const Problem problem(context.attributes(), X, W, gradient);
-  Inputs<T> inputs;
-  inputs.X = X;
-  inputs.X_direction = context.input(kX);
-  inputs.positions.offset = Field<const T>(context.input(3));
-  inputs.positions.mask = Field<const T>(mask);
-  inputs.positions.shift = Field<const T>(context.input(kOffset));
-  inputs.positions.mask_shift = Field<const T>(context.input(kMask));
-  const Filters<T> filters(problem, W), none;
-  const Filters<T> direction(problem, context.input(kW));
-  if (needs[0]) {
-    std::vector<Term<T>> terms;
-    if (direction) terms.push_back({direction, Column::Value});
-    if (inputs.changes()) terms.push_back({filters, Column::Change});
-    Projection<T>(context, problem, inputs, terms, Tensor(), context.output(0)).run();
-  }
-  const typename DataGradient<T>::Outputs outputs{
-      needs[1] ? context.output(1) : Tensor(), needs[3] ? context.output(3) : Tensor(),
-      needs[4] && mask.present ? context.output(4) : Tensor()};
-  DataGradient<T>(context, problem, inputs, gradient, direction, inputs.changes() ? filters : none,
-                  outputs)
-      .run();
-  if (!needs[2]) return;
-  if (inputs.changes()) {
-    WeightGradient<T>(context, problem, inputs, gradient, Column::Change, context.output(2)).run();
-  } else {
-    std::fill_n(context.output(2).as<T>(), context.output(2).elements(), T{});
-  }
-}
-
-void compute(KernelContext& context) {
-  dispatch<Half, BFloat16, float, double>(context.input(0).dtype, [&](auto tag) {
-    compute_typed<typename decltype(tag)::type>(context);
-  });
-}
+void compute(KernelContext& context) { MYOPS_CHOOSE(double_backward)(context); }
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 #include "columns.h"
 #include "weights.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 // The output channels, cut into chunks that a task can hold: whole weight groups if possible.
 class OutputChunks {
@@ -122,12 +122,12 @@ void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* co
     for (; c + kLanes<A> <= count; c += kLanes<A>) {
       Vector<A> total = load(sums + c);
       for (int64_t k = 0; k < taps; ++k) {
-        total += load(weights + k * count + c) * load(columns + k * width + c);
+        total = fma(load(weights + k * count + c), load(columns + k * width + c), total);
       }
       store(sums + c, total);
     }
     for (; c < count; ++c) {
-      for (int64_t k = 0; k < taps; ++k) sums[c] += weights[k * count + c] * columns[k * width + c];
+      for (int64_t k = 0; k < taps; ++k) sums[c] = fma(weights[k * count + c], columns[k * width + c], sums[c]);
     }
   }
 }
@@ -257,4 +257,4 @@ void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums)
   }
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

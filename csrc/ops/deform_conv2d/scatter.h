@@ -4,7 +4,7 @@
 #include "columns.h"
 #include "transport.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 // Where the gradient of X is summed: channel c of pixel y * width + x is at
 // data[c * channel + (y * width + x - first) * pixel], for pixels in [first, last).
@@ -21,12 +21,12 @@ inline void add_products(const Corners<A>& corners, const A* values, int64_t cha
   int64_t c = 0;
   for (; c + kLanes<A> <= channels; c += kLanes<A>) {
     const Vector<A> value = load(values + c);
-    for (int j = 0; j < 4; ++j) sums[j] += value * load(corners.at[j] + c);
+    for (int j = 0; j < 4; ++j) sums[j] = fma(value, load(corners.at[j] + c), sums[j]);
   }
   A totals[4];
   for (int j = 0; j < 4; ++j) totals[j] = sum<A>(sums[j]);
   for (; c < channels; ++c) {
-    for (int j = 0; j < 4; ++j) totals[j] += values[c] * corners.at[j][c];
+    for (int j = 0; j < 4; ++j) totals[j] = fma(values[c], corners.at[j][c], totals[j]);
   }
   for (int j = 0; j < 4; ++j) out[j] += totals[j];
 }
@@ -63,9 +63,9 @@ inline void scatter(const View<A>& view, const Cell& cell, const Weights<A>& wei
     const A weight = weights.at[j];
     int64_t c = 0;
     for (; c + kLanes<A> <= channels; c += kLanes<A>) {
-      store(out + c, load(out + c) + weight * load(values + c));
+      store(out + c, fma(broadcast(weight), load(values + c), load(out + c)));
     }
-    for (; c < channels; ++c) out[c] += weight * values[c];
+    for (; c < channels; ++c) out[c] = fma(weight, values[c], out[c]);
   }
 }
 
@@ -212,4 +212,4 @@ void TileGradient<T>::add_positions(const Range& block, const Box& box, int64_t 
   });
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

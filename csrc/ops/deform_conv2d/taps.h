@@ -31,7 +31,7 @@
 
 #include "blocking.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 // The corner (y, x) at the top left; bit j of `inside` is set when corner j lies in the image.
 struct Cell {
@@ -183,4 +183,4 @@ void Taps<T>::shift_row(const Problem& problem, const Tile& tile, int64_t offset
   }
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

@@ -3,7 +3,7 @@
 
 #include "weights.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 // The gradient of Y over one tile, as a matrix in the type of the arithmetic.
 template <class T>
@@ -135,4 +135,4 @@ class Transport {
   int64_t key_[4] = {-1, -1, -1, -1};
 };
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

@@ -8,7 +8,7 @@
 #include "columns.h"
 #include "transport.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 template <class T>
 class WeightGradient {
@@ -152,7 +152,7 @@ void WeightGradient<T>::add_tile(const Job& job, const Share& share, const Tile&
     for (int64_t p = 0; p < tile.pixels(); ++p, from += width, sampled += row) {
       for (int64_t k = 0; k < taps; ++k) {
         for (int64_t c = 0; c < width; ++c) {
-          sums[k * width + c] += from[c] * sampled[k * width + c];
+          sums[k * width + c] = fma(from[c], sampled[k * width + c], sums[k * width + c]);
         }
       }
     }
@@ -183,4 +183,4 @@ void WeightGradient<T>::write(const Job& job, const Share& share, const A* sums,
   }
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

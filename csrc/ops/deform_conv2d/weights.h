@@ -7,7 +7,7 @@
 
 #include "blocking.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
 struct Range {
   int64_t first, last;
@@ -126,4 +126,4 @@ int64_t packed_forward(const Problem& problem, const Share& share, int64_t taps)
   return panels(share.outputs.count(), kPanel<A>) * kPanel<A> * taps * share.channels.count();
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

@@ -5,7 +5,7 @@
 
 #include "geometry.h"
 
-namespace myops::resize {
+namespace myops::resize::MYOPS_ISA {
 
 // target[b][column][row] = source[b][row][column].
 template <class T>
@@ -45,4 +45,4 @@ void in_memory_order(const KernelContext& context, const Settings& settings,
   swap(output, output.channels_last(), out.as<T>(), output.as<T>());
 }
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

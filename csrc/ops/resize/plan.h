@@ -6,7 +6,7 @@
 
 #include "taps.h"
 
-namespace myops::resize {
+namespace myops::resize::MYOPS_ISA {
 
 // A resampled axis, seen in memory order. The tensor that starts at this axis has taps.input
 // slabs of in_volume elements each before, and taps.output slabs of out_volume elements after.
@@ -89,4 +89,4 @@ void for_each_run(const KernelContext& context, const Plan<Weight>& plan,
   });
 }
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

@@ -14,13 +14,19 @@
 #include "plan.h"
 #include "rows.h"
 
-namespace myops::resize {
+namespace myops::resize::MYOPS_ISA {
+
+// A larger result would push everything else out of the last cache.
+inline constexpr int64_t kStreamedBytes = 16 << 20;
 
 // The working memory of one parallel piece.
 template <class T, class Wide>
 class Resampler {
  public:
-  Resampler(const KernelContext& context, const Plan<Wide>& plan) : context_(context), plan_(plan) {
+  // `row_taps`: those of the last level. `streaming`: the result goes past the caches.
+  Resampler(const KernelContext& context, const Plan<Wide>& plan, const RowTaps<Wide>& row_taps,
+            bool streaming)
+      : context_(context), plan_(plan), row_taps_(row_taps), streaming_(streaming) {
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
@@ -49,7 +55,7 @@ class Resampler {
         rows[k] = slab(depth, level.taps.index[first + k], source);
       }
       combine_rows(rows.data(), level.taps.weight.data() + first, count, level.out_volume,
-                   target + (o - begin) * level.out_volume);
+                   depth == 0 && streaming_, target + (o - begin) * level.out_volume);
     }
   }
 
@@ -83,14 +89,15 @@ class Resampler {
     const int64_t run = level.in_volume;
     const auto [low, wide] = widened(taps, begin, end, run, source);
     if (run == 1) {
-      gather(taps, begin, end, low, wide, target);
+      row_taps_.gather(begin, end, low, wide, target);
       return;
     }
     std::vector<const Wide*>& rows = rows_[depth];
     for (int64_t o = begin; o < end; ++o) {
       const int64_t first = taps.first[o], count = taps.count(o);
       for (int64_t k = 0; k < count; ++k) rows[k] = wide + (taps.index[first + k] - low) * run;
-      combine_rows(rows.data(), taps.weight.data() + first, count, run, target + (o - begin) * run);
+      combine_rows(rows.data(), taps.weight.data() + first, count, run, depth == 0 && streaming_,
+                   target + (o - begin) * run);
     }
   }
 
@@ -119,6 +126,8 @@ class Resampler {
 
   const KernelContext& context_;
   const Plan<Wide>& plan_;
+  const RowTaps<Wide>& row_taps_;
+  bool streaming_;
   std::vector<Ring> rings_;
   std::vector<std::vector<const Wide*>> rows_;
   std::optional<Scratch> wide_memory_;
@@ -129,11 +138,15 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
+  const RowTaps<Wide> row_taps(plan.levels.back().taps);
+  const int64_t bytes = plan.outer * first.taps.output * first.out_volume * sizeof(T);
+  const bool streaming = bytes > kStreamedBytes;
   for_each_run(context, plan, [&] {
-    return [&, worker = Resampler<T, Wide>(context, plan)](int64_t tensor, int64_t begin,
-                                                           int64_t end) mutable {
+    return [&, worker = Resampler<T, Wide>(context, plan, row_taps, streaming)](
+               int64_t tensor, int64_t begin, int64_t end) mutable {
       worker.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                   target + (tensor * first.taps.output + begin) * first.out_volume);
+      if (streaming) stream_end();
     };
   });
 }
@@ -146,4 +159,4 @@ void copy_all(const KernelContext& context, int64_t count, const T* source, T* t
   });
 }
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

@@ -83,6 +83,9 @@ Op with_arguments(Op op) {
                   "instead of as ONNX Runtime does."});
 }
 
+void compute(KernelContext& context) { MYOPS_CHOOSE(forward)(context); }
+void compute_backward(KernelContext& context) { MYOPS_CHOOSE(backward)(context); }
+
 }  // namespace
 
 MYOPS_OP(resize) {
@@ -96,7 +99,7 @@ MYOPS_OP(resize) {
                      Access::ChannelsLast)))
       .output({"Y", "T", "The resized tensor, of the rank of X."})
       .shape(forward_shape)
-      .kernel(forward);
+      .kernel(compute);
 }
 
 MYOPS_OP(resize_backward) {
@@ -110,7 +113,7 @@ MYOPS_OP(resize_backward) {
                      Access::ShapeOnly)))
       .output({"grad_x", "T", "The gradient of X, of the shape of X."})
       .shape(backward_shape)
-      .kernel(backward);
+      .kernel(compute_backward);
 }
 
 }  // namespace myops::resize

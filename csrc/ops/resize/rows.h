@@ -1,16 +1,18 @@
 // The inner loops: weighted sums of whole rows, and of elements within a row.
 //
-// Every sum is w0 * x0 + w1 * x1 + ..., from the left, in Accumulate<T>, rounded once when it is
-// stored. That order is the same in each of the loops below.
+// Every sum runs in Accumulate<T> and is rounded once when it is stored. Its order is the same in
+// each of the loops below, so that it does not show which of them a memory layout takes: up to
+// four terms from the left, fma(w3, x3, fma(w2, x2, fma(w1, x1, w0 * x0))); more terms in four
+// such chains, k mod 4, which are added as (c0 + c1) + (c2 + c3).
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-
 #include "myops/dtype.h"
+#include "myops/simd.h"
 #include "taps.h"
 
-namespace myops::resize {
+namespace myops::resize::MYOPS_ISA {
+
+using namespace ::myops::MYOPS_ISA;
 
 // Rounds a sum to an element.
 template <class T, class Wide>
@@ -32,70 +34,166 @@ void widen(const T* source, int64_t count, Wide* target) {
   for (int64_t i = 0; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
 }
 
-// target[i] = sum over k of weights[k] * rows[k][i].
+// The sum over k of weight(k) * value(k), for numbers or vectors.
+template <class V, class Weight, class Value>
+inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
+  if (taps == 0) return V{};
+  V chains[4] = {weight(0) * value(0)};
+  if (taps <= 4) {
+    for (int64_t k = 1; k < taps; ++k) chains[0] = fma(weight(k), value(k), chains[0]);
+    return chains[0];
+  }
+  for (int64_t k = 1; k < 4; ++k) chains[k] = weight(k) * value(k);
+  for (int64_t k = 4; k < taps; ++k) chains[k & 3] = fma(weight(k), value(k), chains[k & 3]);
+  return (chains[0] + chains[1]) + (chains[2] + chains[3]);
+}
+
+// target[i] = sum over k of weights[k] * rows[k][begin + i]; kTaps is their number, or -1: `taps`.
+template <int kTaps, class Wide>
+inline void combine(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
+                    int64_t count, bool streaming, Wide* __restrict target) {
+  constexpr int64_t L = kLanes<Wide>;
+  const int64_t size = kTaps < 0 ? taps : kTaps;
+  const auto one = [&](int64_t i) {
+    target[i] = weighted<Wide>(
+        size, [&](int64_t k) { return weights[k]; }, [&](int64_t k) { return rows[k][begin + i]; });
+  };
+  const auto several = [&](int64_t i) {
+    return weighted<Vector<Wide>>(
+        size, [&](int64_t k) { return broadcast(weights[k]); },
+        [&](int64_t k) { return load(rows[k] + begin + i); });
+  };
+  int64_t i = 0;
+  if (streaming) {
+    const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(Wide) % L;
+    for (; i < count && (offset + i) % L != 0; ++i) one(i);
+    for (; i + L <= count; i += L) stream(target + i, several(i));
+  } else {
+    for (; i + L <= count; i += L) store(target + i, several(i));
+  }
+  for (; i < count; ++i) one(i);
+}
+
+template <class Wide>
+inline void combine_any(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
+                        int64_t count, bool streaming, Wide* target) {
+  switch (taps) {
+    case 1:
+      return combine<1>(rows, weights, taps, begin, count, streaming, target);
+    case 2:
+      return combine<2>(rows, weights, taps, begin, count, streaming, target);
+    case 4:
+      return combine<4>(rows, weights, taps, begin, count, streaming, target);
+    default:
+      return combine<-1>(rows, weights, taps, begin, count, streaming, target);
+  }
+}
+
+// target[i] = sum over k of weights[k] * rows[k][i]. `streaming`: past the caches.
 template <class Wide, class T>
 void combine_rows(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t count,
-                  T* __restrict target) {
-  if (taps == 2) {
-    const Wide *a = rows[0], *b = rows[1];
-    const Wide wa = weights[0], wb = weights[1];
-    for (int64_t i = 0; i < count; ++i) target[i] = to_element<T>(wa * a[i] + wb * b[i]);
-    return;
-  }
-  if (taps == 4) {
-    const Wide *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
-    const Wide wa = weights[0], wb = weights[1], wc = weights[2], wd = weights[3];
-    for (int64_t i = 0; i < count; ++i) {
-      target[i] = to_element<T>(wa * a[i] + wb * b[i] + wc * c[i] + wd * d[i]);
-    }
-    return;
-  }
-  constexpr int64_t kChunk = 256;
-  Wide sums[kChunk];
-  for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t size = std::min(kChunk, count - begin);
-    for (int64_t i = 0; i < size; ++i) sums[i] = taps > 0 ? weights[0] * rows[0][begin + i] : 0;
-    for (int64_t k = 1; k < taps; ++k) {
-      const Wide weight = weights[k];
-      const Wide* row = rows[k] + begin;
-      for (int64_t i = 0; i < size; ++i) sums[i] += weight * row[i];
-    }
-    for (int64_t i = 0; i < size; ++i) target[begin + i] = to_element<T>(sums[i]);
-  }
-}
-
-// target[o - begin] = the sum over the taps of output o, for the fastest axis in memory.
-// `source` begins with the element of index `low`.
-template <class Wide, class T>
-void gather(const Taps<Wide>& taps, int64_t begin, int64_t end, int64_t low,
-            const Wide* __restrict source, T* __restrict target) {
-  const int64_t* index = taps.index.data() + taps.first[begin];
-  const Wide* weight = taps.weight.data() + taps.first[begin];
-  const int64_t count = end - begin;
-  if (taps.width == 1) {
-    for (int64_t o = 0; o < count; ++o)
-      target[o] = to_element<T>(weight[o] * source[index[o] - low]);
-  } else if (taps.width == 2) {
-    for (int64_t o = 0; o < count; ++o, index += 2, weight += 2) {
-      target[o] =
-          to_element<T>(weight[0] * source[index[0] - low] + weight[1] * source[index[1] - low]);
-    }
-  } else if (taps.width == 4) {
-    for (int64_t o = 0; o < count; ++o, index += 4, weight += 4) {
-      target[o] =
-          to_element<T>(weight[0] * source[index[0] - low] + weight[1] * source[index[1] - low] +
-                        weight[2] * source[index[2] - low] + weight[3] * source[index[3] - low]);
-    }
+                  bool streaming, T* target) {
+  if constexpr (std::is_same_v<Wide, T>) {
+    combine_any(rows, weights, taps, 0, count, streaming, target);
   } else {
-    for (int64_t o = 0; o < count; ++o) {
-      const int64_t size = taps.count(begin + o);
-      Wide sum = size > 0 ? weight[0] * source[index[0] - low] : Wide(0);
-      for (int64_t k = 1; k < size; ++k) sum += weight[k] * source[index[k] - low];
-      target[o] = to_element<T>(sum);
-      index += size;
-      weight += size;
+    constexpr int64_t kChunk = 512;
+    Wide sums[kChunk];
+    for (int64_t begin = 0; begin < count; begin += kChunk) {
+      const int64_t size = std::min(kChunk, count - begin);
+      combine_any(rows, weights, taps, begin, size, false, sums);
+      for (int64_t i = 0; i < size; ++i) target[begin + i] = to_element<T>(sums[i]);
     }
   }
 }
 
-}  // namespace myops::resize
+// The taps of the fastest axis in memory, arranged for gather(): where the taps of an output are
+// neighbours, kLanes outputs at a time, their weights [k][lane].
+template <class Wide>
+class RowTaps {
+ public:
+  explicit RowTaps(const Taps<Wide>& taps) : taps_(taps) {
+    const int64_t width = taps.width;
+    if (width != 2 && width != 4) return;
+    const auto neighbours = [&](int64_t o) {
+      const int64_t* index = taps.index.data() + taps.first[o];
+      for (int64_t k = 1; k < width; ++k) {
+        if (index[k] != index[0] + k) return false;
+      }
+      return true;
+    };
+    while (begin_ < taps.output && !neighbours(begin_)) ++begin_;
+    end_ = begin_;
+    constexpr int64_t L = kLanes<Wide>;
+    while (end_ + L <= taps.output) {
+      bool all = true;
+      for (int64_t o = end_; o < end_ + L; ++o) all = all && neighbours(o);
+      if (!all) break;
+      end_ += L;
+    }
+    weights_.resize(static_cast<size_t>((end_ - begin_) * width));
+    places_.resize(static_cast<size_t>(end_ - begin_));
+    for (int64_t o = begin_; o < end_; ++o) {
+      const int64_t at = o - begin_;
+      places_[at] = taps.index[taps.first[o]];
+      for (int64_t k = 0; k < width; ++k) {
+        weights_[(at / L * width + k) * L + at % L] = taps.weight[taps.first[o] + k];
+      }
+    }
+  }
+
+  // target[o - begin] = the sum over the taps of output o. `source` begins with the element of
+  // index `low`.
+  template <class T>
+  void gather(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
+    const int64_t first = std::clamp(begin_ + panels_up(begin - begin_), begin, end);
+    const int64_t last = first + std::max<int64_t>(0, std::min(end, end_) - first) / kL * kL;
+    one_by_one(begin, std::min(first, end), low, source, target);
+    if (taps_.width == 4) {
+      several<4>(first, last, low, source, target + (first - begin));
+    } else if (taps_.width == 2) {
+      several<2>(first, last, low, source, target + (first - begin));
+    }
+    one_by_one(last, end, low, source, target + (last - begin));
+  }
+
+ private:
+  static constexpr int64_t kL = kLanes<Wide>;
+  // Rounded up to whole blocks.
+  static int64_t panels_up(int64_t count) { return count <= 0 ? 0 : (count + kL - 1) / kL * kL; }
+
+  template <class T>
+  void one_by_one(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
+    for (int64_t o = begin; o < end; ++o) {
+      const int64_t* index = taps_.index.data() + taps_.first[o];
+      const Wide* weight = taps_.weight.data() + taps_.first[o];
+      *target++ = to_element<T>(weighted<Wide>(
+          taps_.count(o), [&](int64_t k) { return weight[k]; },
+          [&](int64_t k) { return source[index[k] - low]; }));
+    }
+  }
+
+  template <int kTaps, class T>
+  void several(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
+    const Wide* from = source - low;
+    const int64_t* places = places_.data() + (begin - begin_);
+    const Wide* weights = weights_.data() + (begin - begin_) * kTaps;
+    for (int64_t o = begin; o < end; o += kL, places += kL, weights += kL * kTaps, target += kL) {
+      Vector<Wide> x[kTaps];
+      load_neighbours(from, places, x);
+      const Vector<Wide> total = weighted<Vector<Wide>>(
+          kTaps, [&](int64_t k) { return load(weights + k * kL); }, [&](int64_t k) { return x[k]; });
+      if constexpr (std::is_same_v<T, Wide>) {
+        store(target, total);
+      } else {
+        for (int64_t lane = 0; lane < kL; ++lane) target[lane] = to_element<T>(total[lane]);
+      }
+    }
+  }
+
+  const Taps<Wide>& taps_;
+  int64_t begin_ = 0, end_ = 0;  // outputs that go kLanes at a time
+  std::vector<int64_t> places_;
+  std::vector<Wide> weights_;
+};
+
+}  // namespace myops::resize::MYOPS_ISA

@@ -1,11 +1,12 @@
 // The gradient: the same passes over transposed tap tables. Each input element gathers its sum
 // from the outputs it went into, so there is nothing to lock and the order is always the same.
+#pragma once
+
 #include "kernels.h"
 #include "layout.h"
 #include "resample.h"
 
-namespace myops::resize {
-namespace {
+namespace myops::resize::MYOPS_ISA {
 
 template <class T>
 void backward_typed(const KernelContext& context, const Settings& settings,
@@ -22,8 +23,6 @@ void backward_typed(const KernelContext& context, const Settings& settings,
       });
 }
 
-}  // namespace
-
 void backward(KernelContext& context) {
   if (context.output(0).elements() == 0) return;
   const Request request(context, 1);
@@ -33,4 +32,4 @@ void backward(KernelContext& context) {
   });
 }
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

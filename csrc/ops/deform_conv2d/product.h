@@ -1,47 +1,17 @@
-// Short vectors, and the one matrix product of this room.
-//
-// The vectors are those of the compiler (GCC, Clang): plain arithmetic on 16 bytes, no
-// intrinsics. Every sum has an order that shapes alone decide.
+// The one matrix product of this room. Every sum has an order that shapes alone decide.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
+#include "myops/simd.h"
 
-namespace myops::deform {
+namespace myops::deform::MYOPS_ISA {
 
-template <class A>
-struct VectorOf {
-  typedef A type __attribute__((vector_size(16)));
-};
-template <class A>
-using Vector = typename VectorOf<A>::type;
-template <class A>
-inline constexpr int64_t kLanes = 16 / sizeof(A);
-
-template <class A>
-inline Vector<A> load(const A* from) {
-  Vector<A> vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-template <class A>
-inline void store(A* to, const Vector<A>& vector) {
-  std::memcpy(to, &vector, sizeof vector);
-}
-
-template <class A>
-inline A sum(const Vector<A>& vector) {
-  A total = vector[0];
-  for (int64_t lane = 1; lane < kLanes<A>; ++lane) total += vector[lane];
-  return total;
-}
+using namespace ::myops::MYOPS_ISA;
 
 // Columns of one panel: what a register block of the product is wide.
 template <class A>
 inline constexpr int64_t kPanel = 2 * kLanes<A>;
-inline constexpr int64_t kBlockRows = 4;  // 4 x 2 sums, 2 factors: fits 16 registers
+// Rows of a register block: with two vectors of columns each, and two factors, they fit.
+inline constexpr int64_t kBlockRows = MYOPS_REGISTERS == 32 ? 12 : MYOPS_VECTOR_BYTES == 16 ? 4 : 6;
 
 inline constexpr int64_t panels(int64_t columns, int64_t width) {
   return (columns + width - 1) / width;
@@ -58,7 +28,7 @@ inline void multiply_block(const Runs& depth, const A* left, int64_t left_row, c
                            int64_t right_row, A* out, int64_t out_row) {
   constexpr int64_t L = kLanes<A>;
   Vector<A> sums[Rows][2];
-#pragma GCC unroll 4
+#pragma GCC unroll 12
   for (int i = 0; i < Rows; ++i) {
     sums[i][0] = load(out + i * out_row);
     sums[i][1] = load(out + i * out_row + L);
@@ -66,18 +36,31 @@ inline void multiply_block(const Runs& depth, const A* left, int64_t left_row, c
   for (int64_t run = 0; run < depth.count; ++run, left += depth.step) {
     for (int64_t r = 0; r < depth.length; ++r, right += right_row) {
       const Vector<A> first = load(right), second = load(right + L);
-#pragma GCC unroll 4
+#pragma GCC unroll 12
       for (int i = 0; i < Rows; ++i) {
-        const A factor = left[i * left_row + r];
-        sums[i][0] += factor * first;
-        sums[i][1] += factor * second;
+        const Vector<A> factor = broadcast(left[i * left_row + r]);
+        sums[i][0] = fma(factor, first, sums[i][0]);
+        sums[i][1] = fma(factor, second, sums[i][1]);
       }
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 12
   for (int i = 0; i < Rows; ++i) {
     store(out + i * out_row, sums[i][0]);
     store(out + i * out_row + L, sums[i][1]);
+  }
+}
+
+// The same for `rows` <= Rows of them.
+template <class A, int Rows>
+inline void multiply_rest(int64_t rows, const Runs& depth, const A* left, int64_t left_row,
+                          const A* right, int64_t right_row, A* out, int64_t out_row) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows) {
+      multiply_block<A, Rows>(depth, left, left_row, right, right_row, out, out_row);
+    } else {
+      multiply_rest<A, Rows - 1>(rows, depth, left, left_row, right, right_row, out, out_row);
+    }
   }
 }
 
@@ -89,9 +72,7 @@ void multiply_rows(int64_t rows, const Runs& depth, const A* left, int64_t left_
     left += kBlockRows * left_row;
     out += kBlockRows * out_row;
   }
-  if (rows == 3) multiply_block<A, 3>(depth, left, left_row, right, right_row, out, out_row);
-  if (rows == 2) multiply_block<A, 2>(depth, left, left_row, right, right_row, out, out_row);
-  if (rows == 1) multiply_block<A, 1>(depth, left, left_row, right, right_row, out, out_row);
+  multiply_rest<A, kBlockRows - 1>(rows, depth, left, left_row, right, right_row, out, out_row);
 }
 
 // out[i][j] += sum over r of left[i][r] * right[r][j] for i < rows, j < columns.
@@ -119,4 +100,4 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const A* left, i
   }
 }
 
-}  // namespace myops::deform
+}  // namespace myops::deform::MYOPS_ISA

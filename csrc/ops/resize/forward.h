@@ -1,10 +1,11 @@
 // The forward kernel: copies for nearest, weighted sums for the other modes.
+#pragma once
+
 #include "kernels.h"
 #include "layout.h"
 #include "resample.h"
 
-namespace myops::resize {
-namespace {
+namespace myops::resize::MYOPS_ISA {
 
 // Nearest moves elements and never computes with them: NaN keeps its payload.
 // Writes the slabs [begin, end) of a level; `outside` where there is no element to copy.
@@ -100,8 +101,6 @@ void forward_typed(const KernelContext& context, const Settings& settings,
                      });
 }
 
-}  // namespace
-
 void forward(KernelContext& context) {
   if (context.output(0).elements() == 0) return;
   const Request request(context, 0);
@@ -111,4 +110,4 @@ void forward(KernelContext& context) {
   });
 }
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

@@ -1,0 +1,59 @@
+// Which instruction set the kernels use.
+#include "myops/isa.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "myops/error.h"
+
+namespace myops {
+namespace {
+
+constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
+
+bool available(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::Avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::Avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             available(Isa::Avx2);
+#elif defined(__aarch64__)
+    case Isa::Neon:
+      return true;
+#endif
+    default:
+      return isa == Isa::Portable;
+  }
+}
+
+Isa decide() {
+  const char* wanted = std::getenv("MYOPS_ISA");
+  const bool forced = wanted != nullptr && *wanted != '\0';
+  std::string known;
+  for (const Isa isa : kBestFirst) {
+    if (!available(isa)) continue;
+    if (!forced || std::string(wanted) == isa_name(isa)) return isa;
+    known += known.empty() ? "" : ", ";
+    known += isa_name(isa);
+  }
+  throw Error(str("MYOPS_ISA: got \"", wanted, "\", expected an instruction set of this CPU: ",
+                  known, ". Unset it to use the best one"));
+}
+
+}  // namespace
+
+const char* isa_name(Isa isa) {
+  constexpr const char* names[] = {"portable", "avx2", "avx512", "neon"};
+  return names[static_cast<int>(isa)];
+}
+
+Isa isa() {
+  static const Isa chosen = decide();
+  return chosen;
+}
+
+}  // namespace myops

@@ -1,0 +1,70 @@
+// Kernels compiled once for each instruction set, and the choice between them at run time.
+//
+// A room that wants this keeps its arithmetic in headers, in the namespace MYOPS_ISA, and has a
+// file a set in its folder isa/: `#include "myops/isa/avx2.h"`, then those headers. What is shared
+// (descriptions, shape rules, the standard library) is included before the set is switched on, so
+// that nothing of it is compiled for a CPU that the user may not have.
+#pragma once
+
+#include <cstdint>
+
+namespace myops {
+
+// All sets exist on every machine; those of another architecture are never chosen.
+enum class Isa : uint8_t { Portable, Avx2, Avx512, Neon };
+
+// The best set that this CPU has and this binary knows, or the one that the environment variable
+// MYOPS_ISA names; decided at the first call. Refuses a name that is unknown or not available.
+Isa isa();
+const char* isa_name(Isa isa);
+
+template <class Function>
+struct ForEachIsa {
+  Function *portable, *avx2, *avx512, *neon;
+  Function* choose() const {
+    const Isa chosen = isa();
+    return chosen == Isa::Avx2     ? avx2
+           : chosen == Isa::Avx512 ? avx512
+           : chosen == Isa::Neon   ? neon
+                                   : portable;
+  }
+};
+
+}  // namespace myops
+
+#if defined(__x86_64__) || defined(_M_X64)
+// Declares a function in the namespace of every set.
+#define MYOPS_FOR_EACH_ISA(declaration) \
+  namespace portable {                  \
+  declaration;                          \
+  }                                     \
+  namespace avx2 {                      \
+  declaration;                          \
+  }                                     \
+  namespace avx512 {                    \
+  declaration;                          \
+  }
+// The function of the chosen set.
+#define MYOPS_CHOOSE(function)                                                              \
+  ::myops::ForEachIsa<decltype(portable::function)>{portable::function, avx2::function,     \
+                                                    avx512::function, portable::function}   \
+      .choose()
+#elif defined(__aarch64__)
+#define MYOPS_FOR_EACH_ISA(declaration) \
+  namespace portable {                  \
+  declaration;                          \
+  }                                     \
+  namespace neon {                      \
+  declaration;                          \
+  }
+#define MYOPS_CHOOSE(function)                                                              \
+  ::myops::ForEachIsa<decltype(portable::function)>{portable::function, portable::function, \
+                                                    portable::function, neon::function}     \
+      .choose()
+#else
+#define MYOPS_FOR_EACH_ISA(declaration) \
+  namespace portable {                  \
+  declaration;                          \
+  }
+#define MYOPS_CHOOSE(function) (portable::function)
+#endif

@@ -1,0 +1,14 @@
+// AVX2 and FMA: vectors of 32 bytes, 16 registers.
+#pragma once
+
+#include "common.h"
+#if defined(__x86_64__)
+#define MYOPS_ISA avx2
+#define MYOPS_VECTOR_BYTES 32
+#define MYOPS_REGISTERS 16
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c")
+#endif
+#endif

@@ -1,0 +1,7 @@
+// No instruction set beyond what the compiler takes for granted; the reference for the others.
+#pragma once
+
+#include "common.h"
+#define MYOPS_ISA portable
+#define MYOPS_VECTOR_BYTES 16
+#define MYOPS_REGISTERS 16

@@ -1,0 +1,35 @@
+// The kernel of deform_conv2d_backward.
+#pragma once
+
+#include "data_gradient.h"
+#include "kernels.h"
+#include "weight_gradient.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+template <class T>
+void backward_typed(KernelContext& context) {
+  const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
+  const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
+  const Tensor& mask = context.input(4);
+  const Problem problem(context.attributes(), X, W, gradient);
+  Inputs<T> inputs;
+  inputs.X = X;
+  inputs.positions.offset = Field<const T>(context.input(3));
+  inputs.positions.mask = Field<const T>(mask);
+  const Filters<T> filters(problem, W), none;
+  const typename DataGradient<T>::Outputs outputs{
+      needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),
+      needs[3] && mask.present ? context.output(3) : Tensor()};
+  DataGradient<T>(context, problem, inputs, gradient, filters, none, outputs).run();
+  if (!needs[1]) return;
+  WeightGradient<T>(context, problem, inputs, gradient, Column::Value, context.output(1)).run();
+}
+
+void backward(KernelContext& context) {
+  dispatch<Half, BFloat16, float, double>(context.input(0).dtype, [&](auto tag) {
+    backward_typed<typename decltype(tag)::type>(context);
+  });
+}
+
+}  // namespace myops::deform::MYOPS_ISA

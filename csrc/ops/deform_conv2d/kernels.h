@@ -1,0 +1,15 @@
+// The entries into the arithmetic of this room; see myops/isa.h.
+#pragma once
+
+#include "myops/context.h"
+#include "myops/isa.h"
+
+namespace myops::deform {
+
+// Weights that never change, packed once.
+MYOPS_FOR_EACH_ISA(Prepared prepare(const PrepareContext& context))
+MYOPS_FOR_EACH_ISA(void forward(KernelContext& context))
+MYOPS_FOR_EACH_ISA(void backward(KernelContext& context))
+MYOPS_FOR_EACH_ISA(void double_backward(KernelContext& context))
+
+}  // namespace myops::deform

@@ -1,0 +1,9 @@
+#include "../geometry.h"
+#include "../taps.h"
+
+#include "myops/isa/avx2.h"
+#ifdef MYOPS_ISA
+#include "../backward.h"
+#include "../forward.h"
+#endif
+#include "myops/isa/end.h"
