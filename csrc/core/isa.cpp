@@ -34,8 +34,7 @@ Isa decide() {
   const char* wanted = std::getenv("MYOPS_ISA");
   const bool forced = wanted != nullptr && *wanted != '\0';
   std::string known;
-  for (const Isa isa : kBestFirst) {
-    if (!available(isa)) continue;
+  for (const Isa isa : available_isas()) {
     if (!forced || std::string(wanted) == isa_name(isa)) return isa;
     known += known.empty() ? "" : ", ";
     known += isa_name(isa);
@@ -45,6 +44,14 @@ Isa decide() {
 }
 
 }  // namespace
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> found;
+  for (const Isa isa : kBestFirst) {
+    if (available(isa)) found.push_back(isa);
+  }
+  return found;
+}
 
 const char* isa_name(Isa isa) {
   constexpr const char* names[] = {"portable", "avx2", "avx512", "neon"};

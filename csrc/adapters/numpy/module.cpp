@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "convert.h"
+#include "myops/isa.h"
 #include "thread_pool.h"
 
 namespace myops::numpy {
@@ -116,6 +117,13 @@ py::list describe_all() {
   return descriptions;
 }
 
+// Those that this CPU has, the best first.
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const Isa isa : available_isas()) names.emplace_back(isa_name(isa));
+  return names;
+}
+
 }  // namespace
 }  // namespace myops::numpy
 
@@ -126,4 +134,6 @@ PYBIND11_MODULE(_numpy, module) {
   module.def("describe_all", &numpy::describe_all);
   module.def("call", &numpy::call);
   module.def("infer", &numpy::infer_shapes);
+  module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
+  module.def("instruction_sets", &numpy::instruction_sets);
 }

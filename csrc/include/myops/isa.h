@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace myops {
 
@@ -16,6 +17,7 @@ enum class Isa : uint8_t { Portable, Avx2, Avx512, Neon };
 // The best set that this CPU has and this binary knows, or the one that the environment variable
 // MYOPS_ISA names; decided at the first call. Refuses a name that is unknown or not available.
 Isa isa();
+std::vector<Isa> available_isas();  // the best first
 const char* isa_name(Isa isa);
 
 template <class Function>
@@ -45,9 +47,9 @@ struct ForEachIsa {
   declaration;                          \
   }
 // The function of the chosen set.
-#define MYOPS_CHOOSE(function)                                                              \
-  ::myops::ForEachIsa<decltype(portable::function)>{portable::function, avx2::function,     \
-                                                    avx512::function, portable::function}   \
+#define MYOPS_CHOOSE(function)                                                            \
+  ::myops::ForEachIsa<decltype(portable::function)>{portable::function, avx2::function,   \
+                                                    avx512::function, portable::function} \
       .choose()
 #elif defined(__aarch64__)
 #define MYOPS_FOR_EACH_ISA(declaration) \

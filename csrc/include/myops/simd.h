@@ -111,12 +111,12 @@ inline __m128 two_pairs(const float* low, const float* high) {
                       reinterpret_cast<const __m64*>(high));
 }
 inline void load_neighbours(const float* from, const int64_t* at, Vector<float> (&x)[2]) {
-  const __m256 even = _mm256_insertf128_ps(
-      _mm256_castps128_ps256(two_pairs(from + at[0], from + at[1])),
-      two_pairs(from + at[4], from + at[5]), 1);
-  const __m256 odd = _mm256_insertf128_ps(
-      _mm256_castps128_ps256(two_pairs(from + at[2], from + at[3])),
-      two_pairs(from + at[6], from + at[7]), 1);
+  const __m256 even =
+      _mm256_insertf128_ps(_mm256_castps128_ps256(two_pairs(from + at[0], from + at[1])),
+                           two_pairs(from + at[4], from + at[5]), 1);
+  const __m256 odd =
+      _mm256_insertf128_ps(_mm256_castps128_ps256(two_pairs(from + at[2], from + at[3])),
+                           two_pairs(from + at[6], from + at[7]), 1);
   x[0] = (Vector<float>)_mm256_shuffle_ps(even, odd, 0x88);
   x[1] = (Vector<float>)_mm256_shuffle_ps(even, odd, 0xdd);
 }

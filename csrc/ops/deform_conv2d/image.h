@@ -129,9 +129,9 @@ inline void interpolate(const Corners<A>& corners, const Weights<A>& weights, in
   const A *x0 = corners.at[0], *x1 = corners.at[1], *x2 = corners.at[2], *x3 = corners.at[3];
   int64_t c = 0;
   for (; c + kLanes<A> <= channels; c += kLanes<A>) {
-    const Vector<A> value = fma(
-        broadcast(w3), load(x3 + c),
-        fma(broadcast(w2), load(x2 + c), fma(broadcast(w1), load(x1 + c), w0 * load(x0 + c))));
+    const Vector<A> value =
+        fma(broadcast(w3), load(x3 + c),
+            fma(broadcast(w2), load(x2 + c), fma(broadcast(w1), load(x1 + c), w0 * load(x0 + c))));
     store(out + c, kAdd ? load(out + c) + value : value);
   }
   for (; c < channels; ++c) {

@@ -127,7 +127,8 @@ void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* co
       store(sums + c, total);
     }
     for (; c < count; ++c) {
-      for (int64_t k = 0; k < taps; ++k) sums[c] = fma(weights[k * count + c], columns[k * width + c], sums[c]);
+      for (int64_t k = 0; k < taps; ++k)
+        sums[c] = fma(weights[k * count + c], columns[k * width + c], sums[c]);
     }
   }
 }

@@ -181,7 +181,8 @@ class RowTaps {
       Vector<Wide> x[kTaps];
       load_neighbours(from, places, x);
       const Vector<Wide> total = weighted<Vector<Wide>>(
-          kTaps, [&](int64_t k) { return load(weights + k * kL); }, [&](int64_t k) { return x[k]; });
+          kTaps, [&](int64_t k) { return load(weights + k * kL); },
+          [&](int64_t k) { return x[k]; });
       if constexpr (std::is_same_v<T, Wide>) {
         store(target, total);
       } else {

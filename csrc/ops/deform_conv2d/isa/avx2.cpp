@@ -1,6 +1,7 @@
+// clang-format off: shared code comes before the instruction set is switched on
 #include "../problem.h"
-
 #include "myops/isa/avx2.h"
+// clang-format on
 #ifdef MYOPS_ISA
 #include "../backward.h"
 #include "../double_backward.h"

@@ -1,7 +1,8 @@
+// clang-format off: shared code comes before the instruction set is switched on
 #include "../geometry.h"
 #include "../taps.h"
-
 #include "myops/isa/avx2.h"
+// clang-format on
 #ifdef MYOPS_ISA
 #include "../backward.h"
 #include "../forward.h"

@@ -1,0 +1,72 @@
+"""MYOPS_ISA forces an instruction set; all of them compute the same, to rounding."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from myops import _numpy
+
+SETS = _numpy.instruction_sets()
+
+RUN = """
+import hashlib, json, sys
+import numpy as np
+import torch
+import myops
+import myops.ort
+from myops import _numpy
+from deform_cases import CASES, arrays, build
+from runtimes import assert_parity, random_array
+
+results = {"set": _numpy.instruction_set()}
+torch.manual_seed(0)
+for number in (0, 3, 6):
+    tensors, attributes = build(CASES[number], dtype="float32")
+    (y,) = assert_parity("deform_conv2d", arrays(tensors), attributes)
+    results[f"deform {number}"] = y.ravel().tolist()
+x = random_array(np.random.default_rng(0), (2, 3, 17, 23), "float32")
+for mode in ("nearest", "linear", "cubic"):
+    for factor in (0.6, 2.0, 2.3):
+        scales = np.array([1, 1, factor, factor], np.float32)
+        inputs = [x, None, scales, None]
+        (y,) = assert_parity("resize", inputs, {"mode": mode})
+        results[f"{mode} {factor}"] = y.ravel().tolist()
+json.dump(results, sys.stdout)
+"""
+
+
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "MYOPS_ISA": name, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_portable_set_is_always_there() -> None:
+    assert SETS[-1] == "portable"
+
+
+@pytest.mark.skipif(len(SETS) < 2, reason="this CPU has the portable set alone")
+def test_every_set_has_parity_and_agrees_with_the_portable_one() -> None:
+    found = {}
+    for name in SETS:
+        process = run(name)
+        assert process.returncode == 0, process.stderr
+        found[name] = json.loads(process.stdout)
+        assert found[name].pop("set") == name
+    for name in SETS[:-1]:
+        for case, wanted in found["portable"].items():
+            np.testing.assert_allclose(found[name][case], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_set_is_refused() -> None:
+    process = run("sse9")
+    assert process.returncode != 0
+    assert 'MYOPS_ISA: got "sse9", expected an instruction set of this CPU: ' in process.stderr
+    assert "portable. Unset it to use the best one" in process.stderr
