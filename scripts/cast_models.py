@@ -9,7 +9,7 @@ import torch
 
 import myops.onnx
 
-NETWORK = '''
+NETWORK = """
 import torch
 import myops
 
@@ -38,7 +38,7 @@ class Network(torch.nn.Module):
 def example():
     torch.manual_seed(0)
     return Network(), (torch.rand(1, 3, 16, 16),)
-'''
+"""
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ The commands run in a temporary folder in which `models()` has written their fil
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -30,8 +31,9 @@ CASTS = {
 
 
 def record(name: str, folder: Path) -> None:
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)
-    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
+    environment = {**os.environ, **terminal}
     for command in CASTS[name]:
         run = subprocess.run(
             [sys.executable, "-m", *shlex.split(command)],

@@ -101,7 +101,7 @@ def test_pads_that_differ_on_each_side(opset: int) -> None:
 
 
 def test_zero_offsets_are_a_convolution_in_a_wide_image() -> None:
-    """GridSample takes positions as fractions of the image; 5,000 columns are still exact enough."""
+    """GridSample takes positions as fractions of the image; 5,000 columns are still fine."""
     x, weight = torch.randn(1, 1, 4, 5000), torch.randn(1, 1, 3, 3)
     offset = torch.zeros(1, 18, 4, 5000)
     tensors, attributes = [x, weight, offset, None, None], {"pads": [1, 1, 1, 1]}
@@ -114,5 +114,5 @@ def test_zero_offsets_are_a_convolution_in_a_wide_image() -> None:
 def test_refused_below_11() -> None:
     tensors, attributes = build(CASES[0], dtype="float32")
     model = node_model("deform_conv2d", arrays(tensors), attributes, 10)
-    with pytest.raises(myops.onnx.LoweringError, match="opset 10.*Use opset 11 or up"):
+    with pytest.raises(myops.onnx.LoweringError, match=r"opset 10.*Use opset 11 or up"):
         myops.onnx.lower(model)
