@@ -138,11 +138,12 @@ def cpu() -> dict[str, Any]:
 
 
 def instruction_set() -> str:
-    """What the kernels of myops were compiled for; they say so themselves once they choose."""
+    """What the kernels of myops run on here; MYOPS_ISA may force it."""
     from myops import _numpy
 
-    tell = getattr(_numpy, "instruction_set", None)
-    if tell is not None:
-        return str(tell())
-    base = {"x86_64": "x86_64 with SSE2", "aarch64": "aarch64 with Advanced SIMD"}
-    return f"{base.get(elf.this_machine(), elf.this_machine())}: one portable path, no dispatch"
+    try:
+        chosen = _numpy.instruction_set()
+    except ValueError as error:
+        return str(error)
+    others = [name for name in _numpy.instruction_sets() if name != chosen]
+    return f"{chosen} (this CPU has also {', '.join(others)})" if others else chosen
