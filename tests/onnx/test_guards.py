@@ -256,3 +256,18 @@ def test_names_of_checks() -> None:
     assert guards.chosen(["numbers"]) == ["opset", "lost_node", "frozen_input"]
     with pytest.raises(ValueError, match=re.escape("no 'frozen'. Did you mean 'frozen_input'")):
         export(Model(torch.neg), A, skip_checks=["frozen"])
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+def test_a_model_with_torch_cond_runs_afterwards() -> None:
+    """It compiles itself, and would remember that it could not while it was watched."""
+    model, x = Branching().eval(), torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        myops.onnx.export(model, (x,))
+    with torch.no_grad():
+        assert torch.equal(model(x), x + 1)

@@ -127,6 +127,27 @@ def test_lowered_nodes_stay_in_their_module():
         assert [name for name in names if "Constant" not in name] == ["t", "u"], exporter
 
 
+def test_a_conversion_to_another_opset_need_not_lose_the_paths():
+    from onnx import version_converter
+
+    model = nn.Sequential(nn.Conv2d(4, 2, 1), nn.Sequential(nn.Tanh()), nn.Softmax(-1))
+    proto = export(model, (X,), "dynamo", opset_version=18)
+    converted = version_converter.convert_version(proto, 17)
+    assert len(regions(converted)) == 1
+    module_paths.restore(proto, converted)
+    assert [(r.path, r.outputs) for r in regions(converted)] == [
+        (r.path, r.outputs) for r in regions(proto)
+    ]
+    # An Identity that the conversion put in belongs to the module that reads it.
+    tanh = node_of(converted, "Tanh")
+    extra = onnx.helper.make_node("Identity", [tanh.input[0]], ["put_in"])
+    place = list(converted.graph.node).index(tanh)
+    tanh.input[0] = "put_in"
+    converted.graph.node.insert(place, extra)
+    module_paths.restore(proto, converted)
+    assert regions(converted, "1.0")[0].nodes == (place, place + 1)
+
+
 def test_annotate_writes_what_dynamo_writes():
     torch.manual_seed(1)
     model = Containers().eval()

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from myops import _description
 from myops._description import Dim, OpInfo
-from myops.onnx import _scopes
+from myops.onnx import _scopes, module_paths
 from myops.onnx.schema import attribute_value
 
 
@@ -261,7 +261,9 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
             site = site_of(node, scope)
             prefix = node.name or node.output[0]
             builder = Builder(site, scope.opset, names.fresh, prefix)
-            nodes.extend(write(builder, list(node.output)))
+            written = write(builder, list(node.output))
+            module_paths.inherit(node, written)
+            nodes.extend(written)
             read.update(node.input)
         if any(map(_scopes.is_ours, scope.graph.node)):
             _replace(scope.graph, nodes)
@@ -284,9 +286,11 @@ def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     from onnx import version_converter
 
     try:
-        return version_converter.convert_version(model, opset)
+        converted = version_converter.convert_version(model, opset)
     except RuntimeError as error:
         raise LoweringError(
             f"the model cannot be converted from ai.onnx opset {_scopes.onnx_opset(model)} to "
             f"{opset}: {error}. Export it with opset_version={opset} instead."
         ) from error
+    module_paths.restore(model, converted)
+    return converted

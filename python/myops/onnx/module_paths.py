@@ -128,6 +128,27 @@ def inherit(old: onnx.NodeProto, new: Iterable[onnx.NodeProto]) -> None:
             node.metadata_props.add(key=_NODE_NAME, value=old.name)
 
 
+def restore(old: onnx.ModelProto, new: onnx.ModelProto) -> None:
+    """Gives a converted model the metadata that the conversion dropped.
+
+    A node is the same when it makes the same value; one that was put in belongs to the node that
+    reads it.
+
+    Args:
+        old: The model before.
+        new: The model after; it is changed.
+    """
+    makers = {name: node for node in old.graph.node for name in node.output if name}
+    readers: dict[str, onnx.NodeProto] = {}
+    for node in reversed(new.graph.node):
+        same = next((makers[name] for name in node.output if name in makers), None)
+        same = same or next((readers[name] for name in node.output if name in readers), None)
+        if same is not None:
+            if not node.metadata_props:
+                node.metadata_props.extend(same.metadata_props)
+            readers.update((name, same) for name in node.input if name)
+
+
 def from_torchscript(model: onnx.ModelProto) -> bool:
     """Whether the names of nodes are those of the TorchScript exporter."""
     return any(_scope(node) for node in model.graph.node)

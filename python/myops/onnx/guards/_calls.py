@@ -53,6 +53,10 @@ class Calls:
         sys.setprofile(self._previous)
         for mode in reversed(self._modes):
             mode.__exit__(*error)
+        if error[0] is not None:
+            # torch.cond and its like compile themselves, fail under a dispatch mode, and would
+            # remember that they cannot be compiled.
+            torch._dynamo.reset()
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
         # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.

@@ -1,0 +1,289 @@
+"""Finds the first module that computes something else, and the node inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from myops.onnx import module_paths
+from myops.onnx.comparison import fresh, torch_side
+from myops.onnx.comparison.graph import Graph
+from myops.onnx.comparison.metrics import Difference, Tolerance, difference
+from myops.onnx.comparison.ort_side import RunError, Runner
+from myops.onnx.comparison.pairing import coarser
+from myops.onnx.comparison.result import Blame, Value
+from myops.onnx.comparison.ties import Ties
+from myops.onnx.comparison.torch_side import Recording
+from myops.onnx.module_paths import Region
+
+_REFERENCE_LIMIT = 4_000_000  # elements; onnx.reference is slow
+_SLOW_LIMIT = 2_000  # for operators that it computes element by element
+_SLOW = ("DeformConv", "GridSample", "Resize", "RoiAlign", "NonMaxSuppression", "MaxPool")
+
+
+@dataclass
+class Context:
+    """What the search works on."""
+
+    model: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    run: Recording
+    graph: Graph
+    regions: Sequence[Region]
+    feeds: Mapping[str, np.ndarray]
+    runner: Runner
+    tolerance: Tolerance
+    ties: Ties
+    exporter: str
+
+
+def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
+    """For each of these values, which of them it is computed from directly."""
+    origins: dict[str, set[str]] = {name: {name} for name in names if name not in graph.producers}
+    parents: dict[str, set[str]] = {name: set() for name in origins}
+    for node in graph.nodes:
+        above: set[str] = set()
+        for name in module_paths.reads(node):
+            above |= origins.get(name, set())
+        for name in node.output:
+            if name in names:
+                parents[name] = above
+                origins[name] = {name}
+            elif name:
+                origins[name] = above
+    return parents
+
+
+def settle(graph: Graph, values: Sequence[Value]) -> list[str]:
+    """Marks what is absorbed; returns the names of the values at which a difference starts."""
+    by_name: dict[str, list[Value]] = {}
+    for value in values:
+        by_name.setdefault(value.name, []).append(value)
+    for found in by_name.values():
+        twin = next((v for v in found if v.status in ("ok", "order")), None)
+        for value in found:
+            if twin is not None and value.status == "fail" and value.path:
+                value.status = "absorbed"
+                value.detail = f"as a value of {twin.title} it agrees"
+    bad = {n for n, found in by_name.items() if any(v.status == "fail" for v in found)}
+    parents = nearest(graph, set(by_name))
+    children: dict[str, set[str]] = {name: set() for name in by_name}
+    for name, above in parents.items():
+        for parent in above:
+            children[parent].add(name)
+    for name in sorted(bad, key=graph.depth, reverse=True):
+        if children[name] and not children[name] & bad and name not in graph.outputs:
+            for value in by_name[name]:
+                if value.status == "fail":
+                    value.status = "absorbed"
+                    value.detail = "what is computed from it agrees"
+    still = {n for n, found in by_name.items() if any(v.status == "fail" for v in found)}
+    return sorted((n for n in still if not parents[n] & still), key=graph.depth)
+
+
+def find(context: Context, values: Sequence[Value], name: str) -> Blame:
+    """Who is to blame for the value at which a difference starts."""
+    graph = context.graph
+    value = next(v for v in values if v.name == name and v.status == "fail")
+    trusted = {v.name: v.expected for v in values if v.status in ("ok", "order")}
+    for wrong in [v for v in values if v.status not in ("ok", "order")]:
+        trusted.pop(wrong.name, None)
+    places, ends = graph.between(name, trusted)
+    arrays = {end: context.feeds.get(end, trusted.get(end)) for end in ends}
+    module = owner(context, places)
+    labels = [graph.label(place) for place in places]
+    blame = Blame("nodes", *module, name, labels, labels, [], inputs=ends, expected=value.expected)
+    if value.role == "output" and value.path == blame.path:
+        blame.fused = value.fused
+    missing = [end for end, array in arrays.items() if array is None]
+    if missing:
+        blame.evidence.append(f"inputs without a counterpart in PyTorch: {', '.join(missing)}")
+        return blame
+    blame.arrays = {end: array for end, array in arrays.items() if array is not None}
+    blame.submodel = graph.submodel(places, ends, [name], blame.arrays)
+    inner = [out for place in places for out in graph.nodes[place].output if out]
+    try:
+        results = context.runner.run(blame.submodel, blame.arrays, [name, *inner])
+    except RunError as error:
+        blame.evidence.append(f"Given PyTorch's inputs: {error}")
+        return blame
+    blame.alone = _difference(value.expected, value.dtype, results[name], context.tolerance)
+    if blame.alone is not None and blame.alone.agrees:
+        chosen = [v for v in values if v.name in ends and v.status == "order"]
+        if chosen:
+            _follows(blame, [v.name for v in chosen])
+            return blame
+        blame.cause, blame.nodes = "rounding", []
+        blame.evidence.append(
+            "Given PyTorch's own inputs, these nodes agree: the difference has grown over the "
+            "modules before. Look at the plot, or allow more with rtol."
+        )
+        return blame
+    made = _operators(context, blame) if len(places) > 1 else []
+    near = context.ties.near(places)
+    choices = context.ties.choices(places, made) if near else {}
+    if choices and _agrees_with(context, value, choices, trusted):
+        _follows(blame, list(choices))
+        return blame
+    if near:
+        blame.evidence.append(f"{near[0]} had to choose among equal values.")
+    places = _narrowed(context, blame, places, results, made)
+    _judge(context, blame, places, results)
+    if near and blame.cause == "nodes":
+        blame.cause = "tie"
+    return blame
+
+
+def _follows(blame: Blame, names: Sequence[str]) -> None:
+    blame.cause, blame.nodes = "order", []
+    listed = ", ".join(map(repr, names))
+    blame.evidence.append(
+        f"follows from a choice among equal values: given PyTorch's {listed}, it agrees"
+    )
+
+
+def _agrees_with(
+    context: Context,
+    value: Value,
+    choices: Mapping[str, np.ndarray],
+    trusted: Mapping[str, np.ndarray],
+) -> bool:
+    """Whether the value is PyTorch's when its choices among equals are put in."""
+    known = {**trusted, **choices}
+    places, ends = context.graph.between(value.name, known)
+    arrays = {end: known[end] if end in known else context.feeds.get(end) for end in ends}
+    given = {end: array for end, array in arrays.items() if array is not None}
+    if len(given) < len(ends):
+        return False
+    model = context.graph.submodel(places, ends, [value.name], given)
+    got = context.runner.run(model, given, [value.name])[value.name]
+    found = _difference(value.expected, value.dtype, got, context.tolerance)
+    return found is not None and found.agrees
+
+
+def owner(context: Context, places: Sequence[int]) -> tuple[str, int, str]:
+    """The innermost module that holds all of these nodes."""
+    inside = [r for r in context.regions if set(places) <= set(r.nodes) and r.path]
+    if inside:
+        region = min(inside, key=lambda r: (len(r.nodes), -len(r.path)))
+        call = context.run.find(region.path, region.call)
+        return region.path, region.call, call.kind if call else "?"
+    return "", 0, context.run.calls[0].kind
+
+
+def _difference(
+    expected: np.ndarray, dtype: str, got: Any, tolerance: Tolerance
+) -> Difference | None:
+    if not isinstance(got, np.ndarray) or got.shape != expected.shape:
+        return None
+    bounds = tolerance.of(expected, coarser(dtype, str(got.dtype)))
+    return difference(expected, got, *bounds)
+
+
+def _operators(context: Context, blame: Blame) -> list[np.ndarray]:
+    """What PyTorch's operators computed in the module that is to blame."""
+    try:
+        made = torch_side.record_operators(
+            context.model, context.args, context.kwargs, blame.path, blame.call
+        )
+    except Exception as error:  # a model that runs may still refuse to be watched
+        blame.evidence.append(f"The operators of PyTorch could not be watched: {error}")
+        return []
+    return [array for _, array in made]
+
+
+def _narrowed(
+    context: Context,
+    blame: Blame,
+    places: list[int],
+    results: Mapping[str, Any],
+    made: Sequence[np.ndarray],
+) -> list[int]:
+    """The nodes after the last values inside that some operator of PyTorch made as well."""
+    by_shape: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for array in made:
+        by_shape.setdefault(_plain_shape(array), []).append(array)
+    good = set()
+    for name, got in results.items():
+        if name == blame.value or not isinstance(got, np.ndarray) or got.size < 2:
+            continue
+        for array in by_shape.get(_plain_shape(got), []):
+            found = _difference(array.reshape(got.shape), str(array.dtype), got, context.tolerance)
+            same_kind = (array.dtype.kind in "fc") == (got.dtype.kind in "fc")
+            if same_kind and found is not None and found.agrees:
+                good.add(name)
+                break
+    if good:
+        places, _ = context.graph.between(blame.value, {*good, *blame.inputs})
+        blame.evidence.append(
+            f"{len(good)} values inside agree with results of PyTorch's operators; "
+            f"{len(places)} of {len(blame.suspects)} nodes come after them."
+        )
+    return places
+
+
+def _plain_shape(array: np.ndarray) -> tuple[int, ...]:
+    return tuple(length for length in array.shape if length != 1)
+
+
+def _judge(context: Context, blame: Blame, places: list[int], results: Mapping[str, Any]) -> None:
+    graph = context.graph
+    blame.nodes = [graph.label(place) for place in places]
+    blame.cause = "node" if len(places) == 1 else "nodes"
+    changed = list(fresh.changes(context, blame, places))
+    for place, words in changed:
+        blame.evidence.append(f"{graph.label(place)}: {words}.")
+    if changed:
+        blame.cause = "node"
+        blame.nodes = list(dict.fromkeys(graph.label(place) for place, _ in changed))
+        return
+    known = {**results, **blame.arrays}
+    checked = 0
+    for place in places:
+        found = _against_reference(context, place, known)
+        if found is None:
+            continue
+        checked += 1
+        if not found.agrees:
+            blame.cause, blame.nodes = "kernel", [graph.label(place)]
+            blame.evidence.append(
+                f"ONNX Runtime computes {graph.label(place)} otherwise than onnx.reference, by up "
+                f"to {found.max_abs:.3g}."
+            )
+            return
+    if checked == len(places):
+        one = "this node" if checked == 1 else "these nodes"
+        blame.evidence.append(
+            f"ONNX Runtime computes {one} as onnx.reference does: the file says something else "
+            "than PyTorch does."
+        )
+
+
+def _against_reference(context: Context, place: int, known: Mapping[str, Any]) -> Difference | None:
+    """How far ONNX Runtime's result of a node is from that of onnx.reference; None: unknown."""
+    from onnx.reference import ReferenceEvaluator
+
+    node = context.graph.nodes[place]
+    names = [name for name in node.input if name and name not in context.graph.constants]
+    outputs = [name for name in node.output if isinstance(known.get(name), np.ndarray)]
+    arrays = {name: known.get(name) for name in names}
+    if not outputs or any(not isinstance(array, np.ndarray) for array in arrays.values()):
+        return None
+    limit = _SLOW_LIMIT if node.op_type in _SLOW else _REFERENCE_LIMIT
+    if sum(known[name].size for name in (*names, *outputs)) > limit:
+        return None
+    single = context.graph.submodel([place], names, outputs, known)
+    try:
+        found = ReferenceEvaluator(single).run(outputs, arrays)
+    except Exception:  # what it cannot run it cannot judge
+        return None
+    worst = None
+    for name, expected in zip(outputs, found, strict=True):
+        compared = _difference(expected, str(known[name].dtype), known[name], context.tolerance)
+        if compared is not None and (worst is None or compared.wrong > worst.wrong):
+            worst = compared
+    return worst

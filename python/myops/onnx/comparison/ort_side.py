@@ -1,0 +1,181 @@
+"""Runs a model in ONNX Runtime and fetches values from inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from myops import ort
+from myops.onnx import _scopes
+
+LEVELS = ("disable", "basic", "extended", "all")
+EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
+_NARROW = {TensorProto.BFLOAT16: "bfloat16"}  # what NumPy does not know
+
+
+class RunError(RuntimeError):
+    """ONNX Runtime loaded a model but did not run it to its end."""
+
+
+@dataclass
+class Runner:
+    """How models are run.
+
+    libraries: Custom-op libraries besides those of myops and onnxruntime-extensions.
+    """
+
+    libraries: Sequence[Any] = ()
+
+    def libraries_of(self, model: onnx.ModelProto) -> list[Any]:
+        """The libraries of others that a model needs."""
+        domains = {node.domain for node in _scopes.all_nodes(model.graph.node)}
+        domains.update(n.domain for f in model.functions for n in _scopes.all_nodes(f.node))
+        found = list(self.libraries)
+        if domains.intersection(EXTENSIONS):
+            from myops.ort import pyops
+
+            found.append(pyops.extensions_library())
+        return found
+
+    def run(
+        self,
+        model: onnx.ModelProto,
+        feeds: Mapping[str, np.ndarray],
+        names: Iterable[str] | None = None,
+        level: str = "disable",
+    ) -> dict[str, np.ndarray | str]:
+        """Values of the model by name; a string says why there is none.
+
+        Args:
+            model: It is not changed.
+            feeds: Arrays by name of the graph input.
+            names: Values of the graph, also inner ones. Default: its outputs.
+            level: "disable", "basic", "extended" or "all" optimisations.
+
+        Raises:
+            RuntimeError: ONNX Runtime does not load it.
+            RunError: It does not run to its end.
+        """
+        wanted = [item.name for item in model.graph.output]
+        if names is not None:
+            wanted = list(dict.fromkeys(names))
+            model = with_outputs(model, wanted)
+        model, feeds = without_narrow(model, dict(feeds))
+        session = self.session(model, level)
+        expected = {item.name: item.type for item in session.get_inputs()}
+        missing = [name for name in expected if name not in feeds]
+        if missing:
+            raise ValueError(f"the ONNX model has the inputs {missing}, which have no value")
+        fed = {name: _as_type(array, expected[name])
+               for name, array in feeds.items() if name in expected}  # fmt: skip
+        try:
+            values = session.run_with_ort_values(wanted, _ort_values(fed))
+        except Exception as error:  # ONNX Runtime's own kinds have no common base
+            raise RunError(f"ONNX Runtime does not run the model: {error}") from error
+        return dict(zip(wanted, map(_array, values), strict=True))
+
+    def session(self, model: onnx.ModelProto, level: str = "disable") -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # errors are raised
+        options.graph_optimization_level = {
+            "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+            "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+            "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+            "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+        }[level]
+        try:
+            return ort.session(model, session_options=options, libraries=self.libraries_of(model))
+        except (ImportError, OSError, ValueError):
+            raise
+        except Exception as error:  # ONNX Runtime's own kinds have no common base
+            raise RuntimeError(
+                f"ONNX Runtime does not load the model: {error}. `myops doctor` explains why"
+            ) from error
+
+
+def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
+    """A copy whose outputs are the given values of its graph."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    known = {item.name: item for item in (*graph.output, *graph.value_info, *graph.input)}
+    stated = []
+    for name in names:
+        item = onnx.ValueInfoProto(name=name)  # without a type: ONNX Runtime infers it
+        if name in known:
+            item.type.CopyFrom(known[name].type)
+            if item.type.HasField("tensor_type"):
+                item.type.tensor_type.ClearField("shape")  # an edit may have made it stale
+        stated.append(item)
+    del graph.output[:]
+    graph.output.extend(stated)
+    return copy
+
+
+def without_narrow(
+    model: onnx.ModelProto, feeds: dict[str, np.ndarray]
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """bfloat16 inputs and outputs as float32, which holds all of their values."""
+    graph = model.graph
+    narrow = [item for item in (*graph.input, *graph.output)
+              if item.type.tensor_type.elem_type in _NARROW]  # fmt: skip
+    if not narrow:
+        return model, feeds
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    before, after, renamed = [], [], {}
+    for item in graph.input:
+        if (kind := item.type.tensor_type.elem_type) in _NARROW:
+            wide = f"{item.name}/float32"
+            before.append(onnx.helper.make_node("Cast", [wide], [item.name], to=kind))
+            feeds[wide] = np.asarray(feeds.pop(item.name), np.float32)
+            item.name = wide
+            item.type.tensor_type.elem_type = TensorProto.FLOAT
+    for item in graph.output:
+        if item.type.tensor_type.elem_type in _NARROW:
+            renamed[item.name] = f"{item.name}/bfloat16"
+            after.append(onnx.helper.make_node("Cast", [renamed[item.name]], [item.name], to=1))
+            item.type.tensor_type.elem_type = TensorProto.FLOAT
+    for node in (*before, *_scopes.all_nodes(graph.node)):
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = renamed.get(name, name)
+    nodes = [*before, *graph.node, *after]
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
+    del graph.value_info[:]
+    return copy, feeds
+
+
+def _as_type(array: np.ndarray, stated: str) -> np.ndarray:
+    kinds = {"float": "float32", "double": "float64"}
+    kind = stated.removeprefix("tensor(").removesuffix(")")
+    return np.asarray(array, kinds.get(kind, kind)) if kind != "string" else np.asarray(array)
+
+
+def _ort_values(feeds: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    import onnxruntime
+
+    make = onnxruntime.OrtValue.ortvalue_from_numpy
+    return {name: make(np.ascontiguousarray(array).reshape(array.shape))
+            for name, array in feeds.items()}  # fmt: skip
+
+
+def _array(value: Any) -> np.ndarray | str:
+    if not value.has_value():
+        return "an optional value that is absent"
+    if not value.is_tensor():
+        return f"a {value.data_type()}, not a tensor"
+    try:
+        return np.asarray(value.numpy())
+    except RuntimeError as error:
+        return f"{value.data_type()} cannot be fetched: {error}"

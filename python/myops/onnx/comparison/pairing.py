@@ -1,0 +1,251 @@
+"""Finds the PyTorch tensor for a value of the graph, by the path of the module around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from myops.onnx import _scopes, module_paths
+from myops.onnx.comparison.graph import Graph
+from myops.onnx.comparison.metrics import Tolerance, difference
+from myops.onnx.comparison.torch_side import Call, Recording, Tensor
+from myops.onnx.module_paths import Region
+
+Values = Mapping[str, Any]  # arrays by name; a string says why there is none
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A value of the graph and the tensor of PyTorch that it should equal.
+
+    role: "output" or "input" of the module.
+    place: Which one, such as "[0]"; "" for the only one.
+    fused: Path of a module that is part of the same node.
+    """
+
+    name: str
+    tensor: Tensor
+    path: str
+    call: int
+    kind: str
+    role: str
+    place: str
+    fused: str = ""
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A call of a module of which no value can be compared, and why."""
+
+    path: str
+    call: int
+    kind: str
+    reason: str
+
+
+def pair_all(
+    graph: Graph, regions: Sequence[Region], run: Recording, values: Values, tolerance: Tolerance
+) -> tuple[list[Pair], list[Unmatched]]:
+    """All pairs, outputs of the model first, and the calls without any."""
+    calls = {(call.path, call.call): call for call in run.calls}
+    counts: dict[str, int] = {}
+    for region in regions:
+        counts[region.path] = counts.get(region.path, 0) + 1
+    made = {path: _different(run, path) for path in counts}
+    pairs = _outputs_of_model(graph, run.calls[0], values, tolerance)
+    matched = {("", 0)}
+    for region in regions:
+        call = calls.get((region.path, region.call))
+        if not region.path or call is None or counts[region.path] != made[region.path]:
+            continue
+        for name, tensor in pair_up(graph.leaving(region), call.outputs, values, tolerance):
+            after = _fused_after(call, tensor, name, run, counts, values, tolerance)
+            other = after or _fused_before(call, run, counts)
+            kept, where = (after.outputs[0], "") if after else (tensor, tensor.place)
+            matched |= {(other.path, other.call)} if other else set()
+            title = other.path if other else ""
+            pairs.append(Pair(name, kept, call.path, call.call, call.kind, "output", where, title))
+    known = {pair.name for pair in pairs}
+    for region in regions:
+        call = calls.get((region.path, region.call))
+        if not region.path or call is None or counts[region.path] != made[region.path]:
+            continue
+        for name, tensor in pair_up(region.inputs, call.inputs, values, tolerance):
+            if name not in known and name in graph.producers:
+                known.add(name)
+                at = (call.path, call.call, call.kind, "input", tensor.place)
+                pairs.append(Pair(name, tensor, *at))
+    matched |= {(pair.path, pair.call) for pair in pairs}
+    missing = [
+        Unmatched(c.path, c.call, c.kind, _reason(graph, c, counts, made))
+        for c in run.calls
+        if (c.path, c.call) not in matched
+    ]
+    known_paths = {call.path for call in run.calls}
+    for path, reason in _nested(graph).items():
+        if path not in known_paths:  # PyTorch does not show calls inside torch.cond either
+            missing.append(Unmatched(path, 0, "", reason))
+    return pairs, missing
+
+
+def _different(run: Recording, path: str) -> int:
+    """How many calls of a module an exporter must keep: one, when all got and gave the same."""
+    calls = [call for call in run.calls if call.path == path]
+    first = [tensor.array for tensor in (*calls[0].inputs, *calls[0].outputs)] if calls else []
+    for call in calls[1:]:
+        arrays = [tensor.array for tensor in (*call.inputs, *call.outputs)]
+        if len(arrays) != len(first) or not all(map(_identical, first, arrays)):
+            return len(calls)
+    return min(len(calls), 1)
+
+
+def _identical(one: np.ndarray, other: np.ndarray) -> bool:
+    same = one.shape == other.shape and one.dtype == other.dtype
+    return same and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+
+
+def _outputs_of_model(graph: Graph, root: Call, values: Values, tolerance: Tolerance) -> list[Pair]:
+    if len(graph.outputs) == len(root.outputs):
+        chosen = list(zip(graph.outputs, root.outputs, strict=True))
+    else:
+        chosen = pair_up(graph.outputs, root.outputs, values, tolerance)
+    return [
+        Pair(name, tensor, "", 0, root.kind, "output", tensor.place)
+        for name, tensor in chosen
+        if not isinstance(values.get(name), str) and name in values
+    ]
+
+
+def pair_up(
+    names: Sequence[str], tensors: Sequence[Tensor], values: Values, tolerance: Tolerance
+) -> list[tuple[str, Tensor]]:
+    """Values and tensors that belong together.
+
+    The only value and the only tensor do. Among several, what agrees does; what is left does when
+    it is one of each, or one of each with a shape.
+    """
+    left = [name for name in dict.fromkeys(names) if isinstance(values.get(name), np.ndarray)]
+    rest = list({tensor.twin: tensor for tensor in tensors}.values())
+    if len(left) == len(rest) == 1:
+        return [(left[0], rest[0])]
+    chosen = []
+    for tensor in list(rest):
+        for name in left:
+            if agree(tensor, values[name], tolerance):
+                chosen.append((name, tensor))
+                left.remove(name)
+                rest.remove(tensor)
+                break
+    for tensor in rest:
+        fitting = [name for name in left if _alike(values[name], tensor.array)]
+        rivals = [other for other in rest if _alike(other.array, tensor.array)]
+        if len(fitting) == len(rivals) == 1:
+            chosen.append((fitting[0], tensor))
+    if len(left) == len(rest) == 1 and chosen and left[0] not in [name for name, _ in chosen]:
+        chosen.append((left[0], rest[0]))
+    return chosen
+
+
+def agree(tensor: Tensor, array: np.ndarray, tolerance: Tolerance) -> bool:
+    if tensor.array.shape != array.shape or tensor.array.dtype.kind not in "fciub":
+        return False
+    if (tensor.array.dtype.kind in "fc") != (array.dtype.kind in "fc"):
+        return False
+    bounds = tolerance.of(tensor.array, coarser(tensor.dtype, str(array.dtype)))
+    return difference(tensor.array, array, *bounds).agrees
+
+
+def coarser(one: str, other: str) -> str:
+    """Of two dtypes the one that decides how exact a comparison can be."""
+    order = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+    return next((dtype for dtype in order if dtype in (one, other)), one)
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and (one.dtype.kind in "fc") == (other.dtype.kind in "fc")
+
+
+def _fused_after(
+    call: Call,
+    tensor: Tensor,
+    name: str,
+    run: Recording,
+    counts: Mapping[str, int],
+    values: Values,
+    tolerance: Tolerance,
+) -> Call | None:
+    """The module after this one when the exporter put it into the same node: batch normalisation
+    into a convolution, say. Then the value is the output of that module."""
+    for other in run.calls:
+        if other.path in counts or not any(item.twin == tensor.twin for item in other.inputs):
+            continue
+        if len(other.outputs) != 1 or other.outputs[0].twin == tensor.twin:
+            continue
+        if "BatchNorm" in other.kind:  # near its start it hardly changes anything
+            nearer = _distance(other.outputs[0], values[name]) <= _distance(tensor, values[name])
+            return other if nearer or not agree(tensor, values[name], tolerance) else None
+        if agree(tensor, values[name], tolerance):
+            return None
+        if agree(other.outputs[0], values[name], tolerance):
+            return other
+    return None
+
+
+def _distance(tensor: Tensor, array: np.ndarray) -> float:
+    if tensor.array.shape != array.shape:
+        return float("inf")
+    return difference(tensor.array, array, 0.0, 0.0).relative_rms
+
+
+def _fused_before(call: Call, run: Recording, counts: Mapping[str, int]) -> Call | None:
+    """The convolution or linear layer before this batch normalisation, when it has no node of its
+    own: it is in the node of this one."""
+    if "BatchNorm" not in call.kind:
+        return None
+    twins = {item.twin for item in call.inputs}
+    return next(
+        (
+            other
+            for other in run.calls
+            if other.path not in counts
+            and any(item.twin in twins for item in other.outputs)
+            and not any(item.twin in twins for item in other.inputs)
+        ),
+        None,
+    )
+
+
+def _nested(graph: Graph) -> dict[str, str]:
+    """Modules inside the graphs of nodes, and why they are not compared."""
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        for inner in _scopes.all_nodes([node]):
+            if inner is not node:
+                for path in module_paths.stack_of(inner) or ():
+                    reason = f"inside {node.op_type} {node.name!r}, whose values are not reached"
+                    found.setdefault(path, reason)
+    return found
+
+
+def _reason(graph: Graph, call: Call, counts: Mapping[str, int], made: Mapping[str, int]) -> str:
+    if call.path in counts:
+        if call.call and made[call.path] == counts[call.path] == 1:
+            return "the same as its first call"
+        if counts[call.path] != made[call.path]:
+            return f"called {made[call.path]} times, {counts[call.path]} times in the graph"
+        return "none of its values is in the graph"
+    nested = _nested(graph)
+    if call.path in nested:
+        return nested[call.path]
+    twins = {item.twin for item in call.inputs}
+    if call.outputs and all(
+        item.twin in twins or any(_identical(item.array, given.array) for given in call.inputs)
+        for item in call.outputs
+    ):
+        return "not in the graph: it changes nothing"
+    if not call.outputs:
+        return "it returns no tensor"
+    return "not in the graph: folded, or fused into another node"

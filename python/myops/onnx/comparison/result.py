@@ -1,0 +1,198 @@
+"""What a comparison found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from myops.onnx.comparison.metrics import Difference
+
+if TYPE_CHECKING:
+    import onnx
+    from rich.console import Console
+
+
+@dataclass(eq=False)
+class Value:
+    """A value of the graph beside the tensor of PyTorch.
+
+    Attributes:
+        path, call, kind: The module, by its name in named_modules(), which call of it, its class.
+        role, place: "output" or "input" of the module, and which one.
+        fused: Path of a module that the exporter put into the same node; the value is its output.
+        name, node, depth: The value in the graph, the node that makes it, and the node's place.
+        shape, dtype: PyTorch's. onnx_shape, onnx_dtype: ONNX Runtime's.
+        difference: None when the shapes differ.
+        status: "ok"; "order": only a choice among equals; "absorbed": it differs, but everything
+            that is computed from it agrees (work that an exporter moved to another module, or
+            that does not matter for these inputs); "fail".
+        detail: Why, in words.
+        expected, got: The arrays.
+    """
+
+    path: str
+    call: int
+    kind: str
+    role: str
+    place: str
+    fused: str
+    name: str
+    node: str
+    depth: int
+    shape: tuple[int, ...]
+    dtype: str
+    onnx_shape: tuple[int, ...]
+    onnx_dtype: str
+    difference: Difference | None
+    status: str
+    detail: str
+    expected: np.ndarray = field(repr=False)
+    got: np.ndarray = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """ "layer1.0.conv", with call, place and "input" where they matter."""
+        title = self.path or "the model"
+        title += f" (call {self.call + 1})" if self.call else ""
+        title += f" {self.role}" if self.role == "input" or not self.path else ""
+        title += f" {self.place}" if self.place else ""
+        return title + (f" with {self.fused}" if self.fused else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        skipped = ("expected", "got", "difference")
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)
+                if f.name not in skipped}  # fmt: skip
+        return data | {"difference": self.difference and dataclasses.asdict(self.difference)}
+
+
+@dataclass(eq=False)
+class Blame:
+    """Where the difference starts.
+
+    Attributes:
+        cause: "node": one node is wrong; "nodes": one of several; "kernel": ONNX Runtime computes
+            a node otherwise than onnx.reference; "rounding": no module is wrong, small
+            differences add up; "tie": a node had to choose among equal values; "stops": ONNX
+            Runtime stops at a node; "optimiser": only ONNX Runtime's optimised model differs.
+        path, call, kind: The first module whose inputs agree and whose outputs do not; "" is
+            the forward of the model itself.
+        fused: Path of a module in the same node.
+        value: Name of the first value that differs.
+        nodes: The nodes that may be wrong; a single one for "node" and "kernel".
+        suspects: The nodes between the last values that agree and the first that does not.
+        evidence: What speaks for it, in sentences.
+        inputs: Names of the values that the suspects read; they agree.
+        alone: The difference when these nodes alone get PyTorch's inputs.
+        libraries: Custom-op libraries of others that were loaded.
+        reproduction: The folder with submodel, inputs and script, when one was written.
+    """
+
+    cause: str
+    path: str
+    call: int
+    kind: str
+    value: str
+    nodes: list[str]
+    suspects: list[str]
+    evidence: list[str]
+    fused: str = ""
+    inputs: list[str] = field(default_factory=list)
+    alone: Difference | None = None
+    libraries: list[str] = field(default_factory=list)
+    reproduction: str | None = None
+    submodel: onnx.ModelProto | None = field(default=None, repr=False)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    expected: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def title(self) -> str:
+        what = f"{self.path!r}" if self.path else "the forward of the model itself"
+        call = f", call {self.call + 1}" if self.call else ""
+        fused = f", in one node with {self.fused!r}" if self.fused else ""
+        return f"{what} ({self.kind}{call}){fused}"
+
+    def to_dict(self) -> dict[str, Any]:
+        skipped = ("submodel", "arrays", "expected", "alone")
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)
+                if f.name not in skipped}  # fmt: skip
+        return data | {"alone": self.alone and dataclasses.asdict(self.alone)}
+
+
+@dataclass(eq=False)
+class Report:
+    """The result of `myops.onnx.compare`.
+
+    Attributes:
+        passed: Whether all outputs agree, also those of the optimised model, and no inner value
+            differs for a reason of its own.
+        values: All values that were compared, in the order of the graph.
+        outputs: The outputs of the model as ONNX Runtime optimises it.
+        blame: Where the difference starts; None when there is none.
+        unmatched: Calls of modules without a value in the graph: path, call, kind, reason.
+        notes: What else is worth knowing.
+        versions: Of what was used.
+    """
+
+    passed: bool
+    values: Sequence[Value]
+    outputs: Sequence[Value]
+    blame: Blame | None
+    unmatched: Sequence[Any]
+    notes: Sequence[str]
+    versions: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, for JSON."""
+        return {
+            "passed": self.passed,
+            "blame": self.blame and self.blame.to_dict(),
+            "outputs": [value.to_dict() for value in self.outputs],
+            "values": [value.to_dict() for value in self.values],
+            "unmatched": [dataclasses.asdict(item) for item in self.unmatched],
+            "notes": list(self.notes),
+            "versions": self.versions,
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON; infinities and NaN are strings."""
+        from myops.cli._console import _plain
+
+        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
+
+    def print(self, console: Console | None = None, *, all_values: bool = False) -> None:
+        """A table in the terminal.
+
+        Args:
+            console: Where to. Default: stdout.
+            all_values: Every value; otherwise of a long list what is around the difference.
+        """
+        from myops.onnx.comparison import terminal
+
+        terminal.show(self, console, all_values)
+
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        """One self-contained file: table, plot along the depth, pictures of image-like values."""
+        from myops.onnx.comparison import html
+
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(html.render(self))
+
+    def write_reproduction(self, folder: str | os.PathLike[str]) -> str:
+        """A folder that shows the difference without the model: submodel.onnx, the arrays,
+        script.py, which needs NumPy and ONNX Runtime only.
+
+        Returns:
+            The script.
+
+        Raises:
+            ValueError: There is no difference to reproduce.
+        """
+        from myops.onnx.comparison import reproduction
+
+        return reproduction.write(self, folder)

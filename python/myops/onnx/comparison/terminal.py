@@ -1,0 +1,143 @@
+"""The report in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from myops.onnx.comparison.result import Blame, Report, Value
+
+_STYLES = {"ok": "green", "order": "yellow", "absorbed": "yellow", "fail": "red"}
+_MOST_ROWS = 40
+_AROUND = 4
+
+CAUSES = {
+    "node": "one node computes something else than PyTorch",
+    "nodes": "one of a few nodes computes something else than PyTorch",
+    "kernel": "ONNX Runtime computes a node otherwise than the ONNX standard says",
+    "rounding": "no module is wrong by itself; small differences add up",
+    "tie": "equal values, between which the two sides choose differently",
+    "stops": "ONNX Runtime stops at a node",
+    "optimiser": "ONNX Runtime's optimisations change the result",
+}
+
+
+def show(report: Report, console: Console | None, all_values: bool) -> None:
+    """Prints the table of values, what differs and why, and the verdict."""
+    console = console or Console()
+    rows = list(report.values) if all_values else _distinct(report.values)
+    shown = rows if all_values else _chosen(rows, report.blame)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("module", overflow="fold")
+    table.add_column("shape", overflow="fold")
+    for name in ("max abs", "max rel", "cosine"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    before = -1
+    for place, value in enumerate(rows):
+        if value in shown:
+            if place != before + 1:
+                table.add_row(f"[dim]... {place - before - 1} more[/]")
+            table.add_row(*_row(value))
+            before = place
+    if before + 1 < len(rows):
+        table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")
+    console.print(table)
+    _show_optimised(report, console)
+    odd = [v for v in rows if v.status in ("order", "absorbed")]
+    if report.blame is not None:  # what comes after a difference is of no interest
+        at = next((v.depth for v in rows if v.name == report.blame.value), 0)
+        odd = [v for v in odd if v.depth < at or v.status == "order"]
+    for item in odd if all_values else odd[:_AROUND]:
+        console.print(f"[yellow]{item.status}[/] {escape(item.title)}: {escape(item.detail)}")
+    if report.unmatched:
+        _show_unmatched(report, console, all_values)
+    for note in report.notes:
+        console.print(f"[yellow]note[/] {escape(note)}")
+    if report.blame is not None:
+        _show_blame(report.blame, console)
+    modules = len({(v.path, v.call) for v in report.values if v.path})
+    calls = modules + len({(item.path, item.call) for item in report.unmatched})
+    verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
+    console.print(f"{verdict} {len(rows)} values compared, of {modules} of {calls} module calls")
+
+
+def _distinct(values: Sequence[Value]) -> list[Value]:
+    """One row for a value that is the output of several modules: that of the innermost."""
+    best: dict[tuple[str, str], Value] = {}
+    for value in values:
+        key = (value.name, value.status)
+        if key not in best or len(value.path) > len(best[key].path):
+            best[key] = value
+    return [value for value in values if best[value.name, value.status] is value]
+
+
+def _chosen(rows: Sequence[Value], blame: Blame | None) -> list[Value]:
+    """Of a long list: the ends, what is around the difference, and every kind of trouble once."""
+    if len(rows) <= _MOST_ROWS:
+        return list(rows)
+    marks = [0, len(rows) - 1]
+    if blame is not None:
+        marks += [place for place, value in enumerate(rows) if value.name == blame.value]
+    near = {p for mark in marks for p in range(mark - _AROUND, mark + _AROUND + 1)}
+    odd = [place for place, value in enumerate(rows) if value.status in ("order", "absorbed")]
+    near.update(odd[:_AROUND])
+    return [value for place, value in enumerate(rows) if place in near]
+
+
+def _row(value: Value) -> list[str]:
+    shape = f"{value.dtype}{_dims(value.shape)}"
+    if value.onnx_shape != value.shape:
+        shape += f" / {_dims(value.onnx_shape)}"
+    status = f"[{_STYLES[value.status]}]{value.status}[/]"
+    found = value.difference
+    if found is None:
+        return [escape(value.title), escape(shape), "-", "-", "-", status]
+    cosine = "-" if found.cosine is None else f"{found.cosine:.5f}"
+    numbers = [f"{found.max_abs:.2e}", f"{found.max_rel:.2e}", cosine]
+    return [escape(value.title), escape(shape), *numbers, status]
+
+
+def _dims(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _show_optimised(report: Report, console: Console) -> None:
+    for value in report.outputs:
+        if value.status != "ok":
+            style = _STYLES[value.status]
+            console.print(
+                f"[{style}]{value.status}[/] {escape(value.title)} {escape(value.name)!r}, as ONNX "
+                f"Runtime optimises the model: {escape(value.detail)}"
+            )
+
+
+def _show_unmatched(report: Report, console: Console, all_values: bool) -> None:
+    reasons: dict[str, list[str]] = {}
+    for item in report.unmatched:
+        reasons.setdefault(item.reason, []).append(item.path)
+    for reason, paths in reasons.items():
+        unique = list(dict.fromkeys(paths))
+        kept = unique if all_values else unique[:4]
+        more = f" and {len(unique) - len(kept)} more" if len(unique) > len(kept) else ""
+        console.print(f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
+
+
+def _show_blame(blame: Blame, console: Console) -> None:
+    console.print()
+    console.print(f"[bold red]First difference[/] in {escape(blame.title)}")
+    console.print(f"  cause: {CAUSES[blame.cause]}")
+    if blame.nodes:
+        word = "node" if len(blame.nodes) == 1 else f"{len(blame.nodes)} nodes, from"
+        console.print(f"  {word}: [bold]{escape(blame.nodes[0])}[/]")
+        if len(blame.nodes) > 1:
+            console.print(f"  to: [bold]{escape(blame.nodes[-1])}[/]")
+    console.print(f"  value: {escape(blame.value)}")
+    for text in blame.evidence:
+        console.print(f"  - {escape(text)}")
+    if blame.reproduction:
+        console.print(f"  reproduction: {escape(blame.reproduction)}/script.py")

@@ -1,0 +1,199 @@
+"""`myops compare` as a user runs it, the HTML report, other runtimes' nodes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from compare_models import Deep, export, node_of, set_attribute
+from onnx import TensorProto, helper
+from rich.console import Console
+from torch import nn
+
+from myops.onnx.comparison import compare
+
+NET = """
+import torch
+from torch import nn
+
+
+def example():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 3, padding=1))
+    return net, (torch.rand(1, 1, 12, 12),)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    namespace: dict = {}
+    exec(NET, namespace)
+    model, args = namespace["example"]()
+    good = export(model, args, "torchscript")
+    onnx.save(good, tmp_path / "good.onnx")
+    set_attribute(node_of(good, "Conv", 1), "pads", [2, 1, 0, 1])
+    onnx.save(good, tmp_path / "bad.onnx")
+    return tmp_path
+
+
+def myops(folder, *words):
+    environment = os.environ | {"PYTHONPATH": os.path.abspath("python"), "COLUMNS": "80"}
+    return subprocess.run(
+        [sys.executable, "-m", "myops", *words], cwd=folder, env=environment,
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_a_user_finds_a_fault(folder):
+    run = myops(folder, "compare", "net.py:example", "bad.onnx", "--html", "r.html", "--repro", "x")
+    assert run.returncode == 1, run.stderr
+    assert "First difference in '2' (Conv2d)" in run.stdout
+    assert "Conv '/2/Conv'" in run.stdout
+    assert "FAIL" in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 80
+    assert (folder / "x" / "script.py").is_file()
+    page = (folder / "r.html").read_text()
+    assert "Conv &#39;/2/Conv&#39;" in page
+    assert "http" not in re.sub('data:[^"]*', "", page)  # nothing from elsewhere
+
+
+def test_a_user_sees_that_all_is_well(folder):
+    from typer.testing import CliRunner
+
+    from myops.cli import app
+
+    target = f"{folder / 'net.py'}:example"
+    run = CliRunner().invoke(app(), ["compare", target, str(folder / "good.onnx"), "--json"])
+    assert run.exit_code == 0, run.output
+    data = json.loads(run.stdout)
+    assert data["passed"] is True
+    assert data["blame"] is None
+    assert {value["path"] for value in data["values"]} == {"", "0", "1", "2"}
+    (first,) = [value for value in data["values"] if value["path"] == "0"]
+    assert first["shape"] == [1, 3, 12, 12]
+    assert set(first["difference"]["quantiles"]) == {"50", "90", "99", "100"}
+    exported = CliRunner().invoke(app(), ["compare", target, "--exporter", "torchscript", "--all"])
+    assert exported.exit_code == 0, exported.output
+    assert "PASS" in exported.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["net.py:exmaple", "good.onnx"], "Did you mean 'example'?"),
+        (["net.py:example", "god.onnx"], "Did you mean 'good.onnx'"),
+        (["net.py:example", "good.onnx", "--exporter", "dynamo"], "expected one of both"),
+        (["net.py:example", "net.py"], "no ONNX model"),
+    ],
+)
+def test_mistakes_of_a_user(folder, words, text, monkeypatch):
+    from typer.testing import CliRunner
+
+    from myops.cli import app
+
+    monkeypatch.chdir(folder)
+    run = CliRunner().invoke(app(), ["compare", *words])
+    assert text in str(run.exception)
+    assert isinstance(run.exception, (ValueError, OSError))
+
+
+def test_html_holds_pictures_of_both_sides_and_their_difference(tmp_path):
+    from matplotlib import image
+
+    torch.manual_seed(3)
+    model, args = Deep(4).eval(), (torch.rand(1, 3, 16, 16),)
+    proto = export(model, args, "torchscript")
+    set_attribute(node_of(proto, "Conv", 2), "pads", [2, 1, 0, 1])
+    report = compare(model, args, proto)
+    report.write_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert len(found) >= 3  # the plot, the first difference, the value before it
+    plot, *_, picture = [image.imread(io.BytesIO(base64.b64decode(item))) for item in found]
+    assert plot.shape[0] > 200
+    assert picture.shape[1] > 2 * picture.shape[0]  # three pictures side by side
+    reds = (plot[..., 0] > 0.7) & (plot[..., 1] < 0.3) & (plot[..., 2] < 0.3)
+    greens = (plot[..., 1] > 0.45) & (plot[..., 0] < 0.25) & (plot[..., 2] < 0.4)
+    assert reds.sum() > 50  # values that fail are marked, and those before are not
+    assert greens.sum() > 50
+    assert np.flatnonzero(greens.any(axis=0))[0] < np.flatnonzero(reds.any(axis=0))[0]
+
+
+def test_names_of_a_model_file_are_escaped(tmp_path):
+    class Twice(nn.Module):
+        def forward(self, x):
+            return x * 3
+
+    evil = "<script>alert(1)</script>[bold]"
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], [evil], name=evil)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info(evil, TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    report = compare(Twice(), torch.rand(2), proto)
+    report.write_html(tmp_path / "r.html")
+    assert "<script>alert" not in (tmp_path / "r.html").read_text()
+    text = io.StringIO()
+    report.print(Console(file=text, width=200))
+    assert evil in text.getvalue()
+    script = report.write_reproduction(tmp_path / "repro")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert run.returncode == 1, run.stderr
+
+
+def test_a_long_report_shows_what_is_around_the_difference():
+    torch.manual_seed(3)
+    model, args = Deep(30).eval(), (torch.rand(1, 3, 8, 8),)
+    proto = export(model, args, "torchscript")
+    set_attribute(node_of(proto, "Conv", 15), "pads", [2, 1, 0, 1])
+    report = compare(model, args, proto)
+    short, long = io.StringIO(), io.StringIO()
+    report.print(Console(file=short, width=100))
+    report.print(Console(file=long, width=100), all_values=True)
+    assert "more" in short.getvalue()
+    assert "layers.15.0" in short.getvalue()
+    assert "layers.8.2" not in short.getvalue()
+    assert "layers.8.2" in long.getvalue()
+
+
+def test_a_model_with_pyops_of_onnxruntime_extensions():
+    """A node of ai.onnx.contrib that Python computes, right at first and then wrongly."""
+    import onnxruntime_extensions as extensions
+
+    wrong = []
+
+    @extensions.onnx_op(op_type="CompareCube", inputs=[extensions.PyCustomOpDef.dt_float])
+    def cube(x):
+        return x**3 + len(wrong)
+
+    class Cube(nn.Module):
+        def forward(self, x):
+            return x**3
+
+    model = nn.Sequential(nn.Tanh(), Cube(), nn.Tanh())
+    args = (torch.rand(2, 3),)
+    proto = export(model, args, "torchscript")
+    node = node_of(proto, "Pow")
+    place = list(proto.graph.node).index(node)
+    node.op_type, node.domain = "CompareCube", "ai.onnx.contrib"
+    del node.input[1:]
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.contrib", 1))
+    del proto.graph.value_info[:]
+    report = compare(model, args, proto)
+    assert report.passed
+    assert {value.path for value in report.values} == {"", "0", "1", "2"}
+    wrong.append(1)
+    blame = compare(model, args, proto).blame
+    assert blame.path == "1"
+    assert blame.nodes == [f"ai.onnx.contrib::CompareCube {proto.graph.node[place].name!r}"]
