@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -43,7 +44,7 @@ def example():
 
 def main() -> None:
     Path("network.py").write_text(NETWORK)
-    names: dict = {}
+    names: dict[str, Any] = {}
     exec(NETWORK, names)
     torch.manual_seed(0)
     model, args = names["example"]()

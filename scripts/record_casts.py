@@ -24,7 +24,7 @@ WIDTH = 100
 MODELS = Path(__file__).with_name("cast_models.py")
 # Name of the picture: the commands in it.
 CASTS = {
-    "matrix": ["myops matrix interpolate --case bilinear --opsets 9-13"],
+    "matrix": ["myops matrix interpolate --case 'bilinear*' --opsets 9-13"],
     "compare": ["myops compare network.py:example broken.onnx"],
     "doctor": ["myops doctor misspelled.onnx"],
 }
