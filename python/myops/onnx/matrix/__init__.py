@@ -1,0 +1,108 @@
+"""Opset matrix: what each exporter makes of a model at each opset, in numbers.
+
+opset_matrix    measures
+Case            a model with the inputs to measure it with
+Matrix          the result: cells, and as text, Markdown, JSON, HTML
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from myops._names import choose
+from myops.onnx.matrix.cells import EXPORTERS, VERDICTS, Case, Cases, Cell, Outcome
+from myops.onnx.matrix.report import Matrix
+
+__all__ = [
+    "EXPORTERS",
+    "VERDICTS",
+    "Case",
+    "Cell",
+    "Matrix",
+    "Outcome",
+    "newest_opset",
+    "opset_matrix",
+]
+
+LOWEST_OPSET = 7  # the first that an exporter of today's torch writes
+FIRST_OPSET = 9  # of a matrix, unless asked for otherwise
+
+
+def newest_opset() -> int:
+    """The newest opset of ai.onnx that the installed onnx knows."""
+    import onnx
+
+    return int(onnx.defs.onnx_opset_version())
+
+
+def opset_matrix(
+    cases: Cases,
+    opsets: Iterable[int] | None = None,
+    exporters: Sequence[str] = tuple(EXPORTERS),
+    *,
+    tolerance: float | None = None,
+    title: str = "",
+    progress: Callable[[str], object] | None = None,
+) -> Matrix:
+    """Exports models with each exporter and opset, runs them in ONNX Runtime, and compares.
+
+    Every cell is a call of `torch.onnx.export` as users make it, in eval mode; our custom-op
+    library is registered in ONNX Runtime, so that models may hold our nodes. A cell is "ok",
+    "opset changed", "refused", "load error", "wrong, with a warning" or "silently wrong".
+
+    Args:
+        cases: Name of a row -> (model, args), (model, args, kwargs), a `Case`, or a list of
+            `Case`, of which the row tells the worst. A model is a torch.nn.Module or a function.
+        opsets: Opsets of ai.onnx to ask for. Default: 9 to the newest that onnx knows.
+        exporters: "torchscript", "dynamo" or both.
+        tolerance: Largest difference that counts as agreement, for values up to 1; it grows with
+            the largest value of the output. Default: by dtype, 1e-4 for float32.
+        title: What the matrix is about.
+        progress: Called with the name of every row in an exporter and opset when it is done.
+
+    Returns:
+        The matrix; `print` it with rich, or see `Matrix.to_markdown`, `to_json`, `to_html`.
+
+    Raises:
+        ValueError: An exporter or opset that does not exist, or cases of another form.
+        RuntimeError: PyTorch itself does not run a model.
+
+    Example:
+        >>> matrix = opset_matrix({"gelu": (torch.nn.GELU(), torch.rand(3))}, [18, 20], ["dynamo"])
+        >>> [cell.verdict for cell in matrix.cells]
+        ['ok', 'ok']
+    """
+    from myops.onnx.matrix import cells, measure
+    from myops.onnx.matrix._reuse import reused_work
+
+    rows = cells.as_cases(cases)
+    chosen = [choose(name, EXPORTERS, "opset_matrix: exporters: there is") for name in exporters]
+    wanted = _checked(range(FIRST_OPSET, newest_opset() + 1) if opsets is None else opsets)
+    found: list[Cell] = []
+    with measure.quiet():  # all of them first, so that a mistake shows before minutes of work
+        prepared = {row: [measure.prepare(row, case) for case in given]
+                    for row, given in rows.items()}  # fmt: skip
+    with reused_work():
+        for row in rows:
+            for exporter in chosen:
+                for opset in wanted:
+                    outcomes = [
+                        measure.measure(item, exporter, opset, tolerance) for item in prepared[row]
+                    ]
+                    found.append(cells.combine(row, exporter, opset, outcomes))
+                    if progress is not None:
+                        progress(row)
+    return Matrix(found, title=title, tolerance=tolerance)
+
+
+def _checked(opsets: Iterable[int]) -> list[int]:
+    wanted = sorted(set(opsets))
+    newest = newest_opset()
+    wrong = [opset for opset in wanted if not LOWEST_OPSET <= opset <= newest]
+    if wrong or not wanted:
+        got = wrong[0] if wrong else "none"
+        raise ValueError(
+            f"opset_matrix: opsets: got {got}, expected numbers from {LOWEST_OPSET} to {newest}, "
+            "the newest that the installed onnx knows"
+        )
+    return wanted
