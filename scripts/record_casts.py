@@ -3,7 +3,8 @@
     python scripts/record_casts.py            # all, into docs/casts/
     python scripts/record_casts.py doctor     # one
 
-The commands run in a temporary folder in which `models()` has written their files.
+The commands run in a temporary folder in which cast_models.py has written their files; the names of
+that folder and of this one are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-FOLDER = Path(__file__).parents[1] / "docs" / "casts"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "casts"
 WIDTH = 100
 MODELS = Path(__file__).with_name("cast_models.py")
 # Name of the picture: the commands in it.
@@ -42,8 +44,9 @@ def record(name: str, folder: Path) -> None:
         if run.returncode not in (0, 1):
             raise SystemExit(f"{command}: exit status {run.returncode}\n{run.stderr}")
         console.print(f"[bold]$ {command}[/]")
-        console.print(Text.from_ansi(run.stdout.rstrip()))
-    FOLDER.mkdir(exist_ok=True)
+        shown = run.stdout.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
+        console.print(Text.from_ansi(shown.rstrip()))
+    FOLDER.mkdir(parents=True, exist_ok=True)
     console.save_svg(str(FOLDER / f"{name}.svg"), title="myops")
 
 
