@@ -19,7 +19,7 @@ def render(matrix: Matrix) -> str:
     lines += [f"Measured with {matrix.software()}. {matrix.summary()}.", ""]
     for verdict, count in matrix.counts().items():
         if count:
-            lines.append(f"- {layout.SYMBOLS[verdict]} **{verdict}**: {MEANINGS[verdict]}")
+            lines.append(f"- `{layout.SYMBOLS[verdict]}` **{verdict}**: {MEANINGS[verdict]}")
     lines += ["", "The number is the largest absolute difference from PyTorch, over all sizes and "
               "opsets of the cell; opsets in which no row changes share a column.", ""]  # fmt: skip
     for exporter in matrix.exporters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from myops.onnx.matrix import layout
+from myops.onnx.matrix.cells import LOAD_ERROR, REFUSED
 from myops.onnx.matrix.report import Matrix
 
 _ABOUT = """\
@@ -53,7 +54,7 @@ def _against_2020(matrix: Matrix) -> list[str]:
             row += f"| {_OLD[name][opset - 9]} | {_today(matrix, name, opset)} "
         lines.append(row + "|")
     return [
-        "Tables of 2020 (PyTorch 1.4, ONNX 1.6) asked only whether a model exports. Beside them, "
+        "Tables of 2020 (PyTorch 1.4, ONNX 1.6) asked only whether a model exports. Beside them,\n"
         "the TorchScript exporter of today, by factor and by size:",
         "\n".join(lines),
     ]
@@ -64,7 +65,7 @@ def _today(matrix: Matrix, name: str, opset: int) -> str:
     for form in ("scale_factor", "size"):
         if f"{name}, {form}" in matrix.cases:
             cell = matrix.cell(f"{name}, {form}", "torchscript", opset)
-            number = layout.number(cell.error)
+            number = "" if cell.verdict in (REFUSED, LOAD_ERROR) else layout.number(cell.error)
             said.setdefault(cell.verdict + (f" ({number})" if number else ""), []).append(form)
     if len(said) == 1:
         return next(iter(said))
