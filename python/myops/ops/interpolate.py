@@ -172,11 +172,12 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
 def _sizes_from(input: Tensor, scales: Any) -> Any:
     """floor(length * factor) in float64, as numbers or as a tensor."""
     lengths = input.shape[2:]
-    if not isinstance(scales, Tensor) and not any(isinstance(s, Tensor) for s in scales):
+    factors = scales.unbind(0) if isinstance(scales, Tensor) else scales
+    # The lengths are tensors while the TorchScript exporter traces.
+    if not any(isinstance(item, Tensor) for item in [*factors, *lengths]):
         return [math.floor(float(n) * s) if isinstance(n, int) else math.floor(n * s)
                 for n, s in zip(lengths, scales, strict=True)]  # fmt: skip
-    factors = scales.unbind(0) if isinstance(scales, Tensor) else scales
-    products = [torch.as_tensor(s).to(torch.float64) * n
+    products = [torch.as_tensor(s, dtype=torch.float64) * n
                 for n, s in zip(lengths, factors, strict=True)]  # fmt: skip
     return torch.stack([product.floor().to(torch.int64) for product in products])
 
@@ -190,7 +191,7 @@ def _area(input: Tensor, size: Any) -> Tensor:
     numbers = not isinstance(size, Tensor) and not any(isinstance(s, Tensor) for s in size)
     if numbers and not exporting:
         return F.interpolate(input, size=tuple(size), mode="area")
-    result = input
+    result, last = input, input.dim() - 1
     for axis, length in enumerate(size.unbind(0) if isinstance(size, Tensor) else size, start=2):
         n = input.shape[axis]
         i = torch.arange(length)
@@ -199,5 +200,6 @@ def _area(input: Tensor, size: Any) -> Tensor:
         column = torch.arange(n)
         inside = (column >= start[:, None]) & (column < end[:, None])
         weights = inside.to(input.dtype) / (end - start).to(input.dtype)[:, None]
-        result = (result.movedim(axis, -1) @ weights.T).movedim(-1, axis)
+        # Not movedim: the TorchScript exporter writes its -1 into Transpose as it stands.
+        result = (result.transpose(axis, last) @ weights.T).transpose(axis, last)
     return result
