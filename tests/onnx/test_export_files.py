@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +21,7 @@ from myops.onnx import export
 EXPORTERS = ["dynamo", "torchscript"]
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
-        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warnings")
 
 
 def names(model: onnx.ModelProto) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,7 @@ EXPORTERS = ["dynamo", "torchscript"]
 X = torch.arange(2 * 3 * 6 * 6, dtype=torch.float32).reshape(2, 3, 6, 6) / 100
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
-        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warnings")
 
 
 def names(model: onnx.ModelProto) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,7 @@ from myops.onnx.guards import _difference
 EXPORTERS = ["dynamo", "torchscript"]
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
-        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warnings")
 
 
 add = AddFunction.apply

@@ -50,7 +50,7 @@ def dynamo(
     call = functools.partial(_call_dynamo, model, inputs, output_names, shapes, opset)
     try:
         program = call()
-    except Exception:
+    except Exception:  # torch's errors share no base class; without a second way it goes on
         # A position or a length that comes as a tensor: torch.export follows the integer in it,
         # where it cannot follow the tensor.
         if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
@@ -58,7 +58,7 @@ def dynamo(
         try:
             with _reading_integers(model):
                 program = call()
-        except Exception:
+        except Exception:  # the first error is the one that the user should see
             program = None
         if program is None:
             raise

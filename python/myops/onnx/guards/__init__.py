@@ -48,13 +48,28 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
         ExportCheckError: The first that found something wrong.
     """
     if set(checks) - {"opset"}:
-        try:
-            exported.prepare(Calls() if "lost_node" in checks else None)
-        except Exception as error:
-            exported.warn(f"PyTorch does not run the model, so only the opset was checked: {error}")
-            checks = [name for name in checks if name == "opset"]
+        checks = _runnable(exported, checks)
     for name in checks:
         CHECKS[name](exported)
+
+
+def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
+    """Runs the model in PyTorch; the checks that can be made then."""
+    if "lost_node" in checks:
+        try:
+            exported.prepare(Calls())
+            return checks
+        except Exception as error:  # torch.cond and its like do not run while they are watched
+            exported.warn(f"lost_node: PyTorch does not run the model while it is watched: {error}")
+            checks = [name for name in checks if name != "lost_node"]
+    if not set(checks) - {"opset"}:
+        return checks
+    try:
+        exported.prepare(None)
+    except Exception as error:  # whatever the model itself raises
+        exported.warn(f"PyTorch does not run the model, so only the opset was checked: {error}")
+        return [name for name in checks if name == "opset"]
+    return checks
 
 
 def is_read(model: Any, inputs: Inputs, slot: Slot) -> bool:

@@ -152,7 +152,7 @@ def _assigned(session: Any) -> list[list[str]] | None:
         groups = session.get_provider_graph_assignment_info()
         return [[group.ep_name, node.name, node.domain, node.op_type]
                 for group in groups for node in group.get_nodes()]  # fmt: skip
-    except Exception:
+    except Exception:  # an older onnxruntime, or nothing was recorded; its errors share no base
         return None
 
 
