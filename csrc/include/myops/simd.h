@@ -8,16 +8,24 @@
 
 #include "myops/isa.h"
 
+// For what must become part of a loop, whatever its size.
+#define MYOPS_INLINE inline __attribute__((always_inline))
+
 namespace myops::MYOPS_ISA {
 
-template <class A>
-struct VectorOf {
-  typedef A type __attribute__((vector_size(MYOPS_VECTOR_BYTES)));
+template <class A, int64_t kCount>
+struct LanesOf {
+  typedef A type __attribute__((vector_size(kCount * sizeof(A))));
 };
-template <class A>
-using Vector = typename VectorOf<A>::type;
+template <class A, int64_t kCount>
+using Lanes = typename LanesOf<A, kCount>::type;  // kCount of A
 template <class A>
 inline constexpr int64_t kLanes = MYOPS_VECTOR_BYTES / sizeof(A);
+template <class A>
+using Vector = Lanes<A, kLanes<A>>;
+// The shortest vector: 16 bytes.
+template <class A>
+inline constexpr int64_t kQuad = 16 / sizeof(A);
 
 template <class A>
 inline Vector<A> load(const A* from) {
@@ -26,9 +34,16 @@ inline Vector<A> load(const A* from) {
   return vector;
 }
 
-template <class A>
-inline void store(A* to, const Vector<A>& vector) {
-  std::memcpy(to, &vector, sizeof vector);
+template <class V, class A>
+inline V load_as(const A* from) {  // a vector of another length than Vector<A>
+  V vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+template <class A, class V>
+inline void store(A* to, const V& vector) {
+  std::memcpy(static_cast<void*>(to), &vector, sizeof vector);
 }
 
 template <class A>
@@ -47,32 +62,27 @@ inline A sum(const Vector<A>& vector) {
   return part[0];
 }
 
+// For every length up to that of a Vector, and one lane.
+#define MYOPS_FMA(type, count, expression)                                  \
+  inline Lanes<type, count> fma(Lanes<type, count> a, Lanes<type, count> b, \
+                                Lanes<type, count> c) {                     \
+    return (Lanes<type, count>)(expression);                                \
+  }
 #if MYOPS_VECTOR_BYTES == 64
-inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
-  return (Vector<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-}
-inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) {
-  return (Vector<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
-}
-#elif MYOPS_VECTOR_BYTES == 32
-inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
-  return (Vector<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-}
-inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) {
-  return (Vector<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
-}
+MYOPS_FMA(float, 16, _mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c))
+MYOPS_FMA(double, 8, _mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c))
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+MYOPS_FMA(float, 8, _mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c))
+MYOPS_FMA(double, 4, _mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c))
+MYOPS_FMA(float, 4, _mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c))
+MYOPS_FMA(double, 2, _mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c))
 #elif MYOPS_REGISTERS == 32  // NEON
-inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) {
-  return (Vector<float>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-}
-inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) {
-  return (Vector<double>)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
-}
+MYOPS_FMA(float, 4, vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b))
+MYOPS_FMA(double, 2, vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b))
 #else
-inline Vector<float> fma(Vector<float> a, Vector<float> b, Vector<float> c) { return a * b + c; }
-inline Vector<double> fma(Vector<double> a, Vector<double> b, Vector<double> c) {
-  return a * b + c;
-}
+MYOPS_FMA(float, 4, a* b + c)
+MYOPS_FMA(double, 2, a* b + c)
 #endif
 
 #if MYOPS_VECTOR_BYTES > 16 || MYOPS_REGISTERS == 32
@@ -82,6 +92,130 @@ inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c);
 inline float fma(float a, float b, float c) { return a * b + c; }
 inline double fma(double a, double b, double c) { return a * b + c; }
 #endif
+MYOPS_FMA(float, 1, (Lanes<float, 1>{fma(a[0], b[0], c[0])}))
+MYOPS_FMA(double, 1, (Lanes<double, 1>{fma(a[0], b[0], c[0])}))
+#undef MYOPS_FMA
+
+// Towards minus infinity, for numbers within the range of int32_t.
+template <class A>
+inline Vector<A> floor(const Vector<A>& value) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(A) == 4) return (Vector<A>)_mm512_floor_ps((__m512)value);
+  return (Vector<A>)_mm512_floor_pd((__m512d)value);
+#elif MYOPS_VECTOR_BYTES == 32
+  if constexpr (sizeof(A) == 4) return (Vector<A>)_mm256_floor_ps((__m256)value);
+  return (Vector<A>)_mm256_floor_pd((__m256d)value);
+#else
+  const auto cut = __builtin_convertvector(value, Lanes<int32_t, kLanes<A>>);
+  const Vector<A> down = __builtin_convertvector(cut, Vector<A>);
+  return down + __builtin_convertvector(down > value, Vector<A>);  // true is -1
+#endif
+}
+
+// Lane by lane: kIndex[lane] picks from a, or from b when it is at least the number of lanes.
+template <int... kIndex, class V>
+MYOPS_INLINE V shuffle(V a, V b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, kIndex...);
+#else
+  using Index = std::conditional_t<sizeof(V) / sizeof...(kIndex) == 4, int32_t, int64_t>;
+  return __builtin_shuffle(a, b, Lanes<Index, sizeof...(kIndex)>{kIndex...});
+#endif
+}
+
+// A square of kCount x kCount is turned over, by squares of 1, 2, 4, ... lanes.
+template <int kStep, class A, int64_t kCount, int... kLane>
+MYOPS_INLINE void transpose_squares(Lanes<A, kCount>* rows,
+                                    std::integer_sequence<int, kLane...> lanes) {
+  constexpr int L = kCount;
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) {
+    if (i & kStep) continue;
+    const Lanes<A, kCount> a = rows[i], b = rows[i + kStep];
+    rows[i] = shuffle<(kLane & kStep ? L + kLane - kStep : kLane)...>(a, b);
+    rows[i + kStep] = shuffle<(kLane & kStep ? L + kLane : kLane + kStep)...>(a, b);
+  }
+  if constexpr (2 * kStep < L) transpose_squares<2 * kStep, A, kCount>(rows, lanes);
+}
+template <class A, int64_t kCount>
+MYOPS_INLINE void transpose(Lanes<A, kCount>* rows) {
+  transpose_squares<1, A, kCount>(rows, std::make_integer_sequence<int, kCount>());
+}
+
+// The sums of the lanes of four vectors, in a fixed order.
+template <class V, int... kLane>
+MYOPS_INLINE V add_pairs(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);  // of every four lanes: a0 + a2, b0 + b2, a1 + a3, b1 + b3
+  return shuffle<(kLane / 4 * 4 + kLane % 4 / 2 + kLane % 2 * L)...>(a, b) +
+         shuffle<(kLane / 4 * 4 + kLane % 4 / 2 + 2 + kLane % 2 * L)...>(a, b);
+}
+template <class V, int... kLane>
+MYOPS_INLINE V add_quads(V ab, V cd, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);  // of every four lanes: a, b, c, d
+  return shuffle<(kLane / 4 * 4 + kLane % 2 + kLane % 4 / 2 * L)...>(ab, cd) +
+         shuffle<(kLane / 4 * 4 + kLane % 2 + 2 + kLane % 4 / 2 * L)...>(ab, cd);
+}
+template <class A, class V>
+MYOPS_INLINE Lanes<A, 4> sums(const V (&x)[4]) {
+  constexpr int L = sizeof(V) / sizeof(A);
+  if constexpr (L < 4) {
+    return Lanes<A, 4>{x[0][0] + x[0][1], x[1][0] + x[1][1], x[2][0] + x[2][1], x[3][0] + x[3][1]};
+  } else {
+    constexpr std::make_integer_sequence<int, L> lanes;
+    const V all = add_quads(add_pairs(x[0], x[1], lanes), add_pairs(x[2], x[3], lanes), lanes);
+    Lanes<A, 4> fours[L / 4];
+    std::memcpy(fours, &all, sizeof all);
+    for (int half = L / 8; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) fours[i] += fours[i + half];
+    }
+    return fours[0];
+  }
+}
+
+// kLanes elements in the type of the arithmetic, and back with the rounding of dtype.h.
+template <class A, class T>
+inline Vector<A> load_wide(const T* from) {
+  if constexpr (std::is_same_v<T, A>) {
+    return load(from);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const auto bits = load_as<Lanes<uint16_t, kLanes<A>>>(from);
+    return (Vector<A>)(__builtin_convertvector(bits, Lanes<uint32_t, kLanes<A>>) << 16);
+  } else if constexpr (std::is_same_v<T, Half>) {
+#if MYOPS_VECTOR_BYTES == 64
+    return (Vector<A>)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif MYOPS_VECTOR_BYTES == 32
+    return (Vector<A>)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+    A wide[kLanes<A>];
+    for (int64_t lane = 0; lane < kLanes<A>; ++lane) wide[lane] = static_cast<A>(from[lane]);
+    return load(wide);
+#endif
+  } else {
+    return __builtin_convertvector((load_as<Lanes<T, kLanes<A>>>(from)), Vector<A>);
+  }
+}
+
+template <class A, class T>
+inline void store_narrow(T* to, const Vector<A>& vector) {
+  if constexpr (std::is_same_v<T, A>) {
+    store(to, vector);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    using Bits = Lanes<uint32_t, kLanes<A>>;
+    const Bits bits = (Bits)vector, quiet = (bits >> 16) | 0x40u;
+    const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const Bits chosen = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
+    store(to, __builtin_convertvector(chosen, Lanes<uint16_t, kLanes<A>>));
+  } else {
+    static_assert(std::is_same_v<T, Half>);
+#if MYOPS_VECTOR_BYTES == 64
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph((__m512)vector, 0));
+#elif MYOPS_VECTOR_BYTES == 32
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph((__m256)vector, 0));
+#else
+    for (int64_t lane = 0; lane < kLanes<A>; ++lane) to[lane] = T(vector[lane]);
+#endif
+  }
+}
 
 // x[k][lane] = from[at[lane] + k] for k < 4, or for k < 2: neighbours of each of kLanes places.
 template <class A, int kCount>

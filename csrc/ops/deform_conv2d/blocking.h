@@ -9,26 +9,74 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// Limits that keep kPixels * kOutputs, kPixels * kColumns and kOutputs * kColumns elements
-// in 256 KiB each, so that a task stays in a core's cache.
 template <class A>
-inline constexpr int64_t kPixels = 1024 / sizeof(A);  // output pixels of a tile
+inline constexpr int64_t kPixels = 4096 / sizeof(A);  // output pixels of a tile
+template <class A>
+inline constexpr int64_t kEntries = 36864 / sizeof(A);  // pixels times taps of a tile
+template <class A>
+inline constexpr int64_t kSums = 524288 / sizeof(A);  // pixels times output channels of a tile
 template <class A>
 inline constexpr int64_t kOutputs = 1024 / sizeof(A);  // output channels of a product
 inline constexpr int64_t kTaps = 16;                   // taps of a block
-inline constexpr int64_t kChannels = 32;               // channels of a block; 16 above 8 taps
-inline constexpr int64_t kColumns = 256;               // taps * channels of a block
+inline constexpr int64_t kChannels = 32;               // channels of a block; see Blocking
 template <class A>
-inline constexpr int64_t kWindow = 131072 / sizeof(A);  // elements of an image window
-inline constexpr size_t kSharedBytes = 896 * 1024;      // of one call, beside the tasks' own
+inline constexpr int64_t kColumns = 32768 / sizeof(A);  // sampled at a time: stays in L1
+template <class A>
+inline constexpr int64_t kWindow = 524288 / sizeof(A);  // elements of an image window
+template <class A>
+inline constexpr int64_t kPacked =
+    294912 / sizeof(A);  // elements of W that a gradient's task packs
+template <class A>
+inline constexpr int64_t kSlots = 442368 / sizeof(A);  // position gradients of tasks side by side
+inline constexpr size_t kSharedBytes = 640 * 1024;     // of one call, beside the tasks' own
+
+struct Range {
+  int64_t first, last;
+  int64_t count() const { return last - first; }
+};
+
+inline constexpr int64_t round_up(int64_t value, int64_t to) { return panels(value, to) * to; }
+
+// Elements of a pixel with `channels`: a whole number of the shortest vectors.
+template <class A>
+inline int64_t pixel_of(int64_t channels) {
+  return round_up(channels, kQuad<A>);
+}
 
 struct Blocking {
   int64_t taps, channels;  // of a full block; channels share their offsets
 
   explicit Blocking(const Problem& problem)
       : taps(std::min(problem.taps, kTaps)),
-        channels(std::min<int64_t>(problem.field_channels(),
-                                   taps <= 8 ? kChannels : kColumns / kTaps)) {}
+        channels(std::min<int64_t>(problem.field_channels(), problem.depthwise() ? 2 * kChannels
+                                                             : taps <= 9 ? kChannels
+                                                                         : kChannels / 2)) {}
+
+  // For gradients: more and smaller blocks, whose W fits a task for all outputs of a group.
+  template <class A>
+  static Blocking of_gradients(const Problem& problem) {
+    Blocking blocking(problem);
+    const int64_t most = kPacked<A> / (blocking.taps * problem.group_outputs()) / 4 * 4;
+    blocking.channels = std::min(blocking.channels, std::clamp<int64_t>(most, 4, kChannels / 2));
+    return blocking;
+  }
+
+  // Pixels of a tile, for `outputs` sums each: at least `least` where memory allows, and no more
+  // than leave work for several threads.
+  template <class A>
+  int64_t tile_pixels(const Problem& problem, int64_t outputs, int64_t least) const {
+    const int64_t most = std::min({kPixels<A>, kEntries<A> / taps, kSums<A> / outputs});
+    const double share = static_cast<double>(problem.batch) *
+                         static_cast<double>(problem.out_height) *
+                         static_cast<double>(problem.out_width) / 4;
+    return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min(most, least), most);
+  }
+  // Pixels that are sampled at a time into `size` elements: whole blocks of the product.
+  template <class A>
+  int64_t strip_pixels(int64_t size) const {
+    const int64_t most = size / (taps * pixel_of<A>(channels));
+    return std::max(most / kBlockRows * kBlockRows, kBlockRows);
+  }
 };
 
 // Memory of one task or one call.
@@ -50,16 +98,16 @@ struct Tile {
   int64_t pixels() const { return rows * columns; }
 };
 
-// Near-square tiles: the part of X that a tile samples is then smallest.
+// Near-square tiles: the part of X that a tile samples is then smallest. Rows that are not long
+// stay whole: the pixels of a tile are then one run of memory.
 class Tiling {
  public:
   Tiling(const Problem& problem, int64_t pixels)
       : height_(problem.out_height), width_(problem.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
-    columns_ = even(width_, side);
-    rows_ = even(height_, pixels / columns_);
-    columns_ = even(width_, pixels / rows_);
+    columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
+    rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));
     across_ = panels(width_, columns_);
     count_ = across_ * panels(height_, rows_);
   }

@@ -1,5 +1,6 @@
-// The columns A and A' (see taps.h) of one tile, for one block of taps and channels: sampled into
-// a buffer that stays in cache and is multiplied at once. The whole column matrix never exists.
+// The columns A and A' (see taps.h) of a strip of pixels, for one block of taps and channels:
+// sampled into a buffer that stays in L1 and is multiplied at once. The whole column matrix never
+// exists.
 #pragma once
 
 #include "image.h"
@@ -16,72 +17,190 @@ struct Inputs {
 
   // Whether A' is anything but 0.
   bool changes() const { return X_direction.present || positions.shifted(); }
+  // How many windows share the room for them.
+  int64_t windows() const { return X_direction.present ? 2 : 1; }
 };
+
+// sum_j w_j X_j for one vector of channels.
+template <class V, class A>
+MYOPS_INLINE V blended(const A* const (&corners)[4], const Weights<A>& w, int64_t c) {
+  V value = w.at[0] * load_as<V>(corners[0] + c);
+  for (int j = 1; j < 4; ++j) value = fma(w.at[j] - V{}, load_as<V>(corners[j] + c), value);
+  return value;
+}
+template <bool kAdd, class V, class A>
+MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64_t c, A* out) {
+  V value = blended<V>(corners, w, c);
+  if constexpr (kAdd) value += load_as<V>(out + c);
+  store(out + c, value);
+}
+
+// kCount: the number of channels where the compiler shall know it, or 0.
+template <bool kAdd, int64_t kCount, class A>
+MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>& weights,
+                                 int64_t count, A* out) {
+  constexpr int64_t L = kLanes<A>;
+  const int64_t channels = kCount ? kCount : count;
+  int64_t c = 0;
+  for (; c + L <= channels; c += L) blend<kAdd, Vector<A>>(corners, weights, c, out);
+  if constexpr (L > 2 * kQuad<A> && kCount % L != 0) {
+    if (c + L / 2 <= channels) {
+      blend<kAdd, Lanes<A, L / 2>>(corners, weights, c, out);
+      c += L / 2;
+    }
+  }
+  for (; c < channels; c += kQuad<A>) blend<kAdd, Lanes<A, kQuad<A>>>(corners, weights, c, out);
+}
 
 template <class T>
 class Columns {
  public:
   using A = Accumulate<T>;
 
+  // `size`: elements of a strip.
   Columns(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
-          int64_t pixels)
-      : problem_(problem),
-        blocking_(problem),
-        taps_(context, inputs.positions, blocking_.taps * pixels, false),
-        X_(context, problem, inputs.X),
-        direction_(context, problem, inputs.X_direction),
-        buffer_(context, pixels * blocking_.taps * blocking_.channels + kPanel<A>) {
-    buffer_.zero(pixels * blocking_.taps * blocking_.channels + kPanel<A>);
+          const Blocking& blocking, int64_t pixels, int64_t size)
+      : blocking_(blocking),
+        capacity_(window_size<A>(problem, kWindow<A> / inputs.windows())),
+        taps_(context, inputs.positions, blocking_.taps, pixels, false),
+        X_(context, problem, inputs.X, capacity_),
+        direction_(context, problem, inputs.X_direction, capacity_),
+        strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
+        size_(blocking_.taps * pixel_of<A>(blocking_.channels) * strip_),
+        buffer_(context, size_ + kPanel<A>) {
+    std::fill_n(buffer_.get() + size_, kPanel<A>, A{});
   }
 
-  void place(const Tile& tile, int64_t offset_group, int64_t first, int64_t last) {
-    tile_ = tile;
-    tap_count_ = last - first;
-    taps_.place(problem_, tile, offset_group, first, last);
+  int64_t strip() const { return strip_; }  // pixels that are sampled at a time
+
+  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps) {
+    image_ = tile.image;
+    all_ = {0, taps.count(), 0, tile.pixels()};
+    taps_.place(problem, tile, offset_group, taps);
+    box_ = taps_.reach();
+    held_ = {0, 0};
   }
 
-  // Row p holds the pixel's samples, tap by tap, channels [first, last) of each side by side. It
-  // can be read kPanel elements past its end.
-  const A* sample(Column column, int64_t first, int64_t last) {
-    if (column == Column::Value) {
-      interpolate_from<false>(X_, taps_.values(), first, last);
-    } else if (taps_.shifted()) {
-      interpolate_from<false>(X_, taps_.changes(), first, last);
-      if (direction_) interpolate_from<true>(direction_, taps_.values(), first, last);
-    } else {
-      interpolate_from<false>(direction_, taps_.values(), first, last);
+  // Calls body(pixels) for parts of the tile whose samples of `block` can be had; `end` is the end
+  // of the channels that come later. One window serves the whole tile and as many channels as fit
+  // if possible; if not, smaller parts have windows of their own.
+  template <class Body>
+  void in_parts(const Range& block, int64_t end, const Body& body) {
+    const int64_t most = capacity_ / std::max<int64_t>(box_.pixels(), 1) / kQuad<A> * kQuad<A>;
+    if (most < block.count()) return halve(block, {0, all_.last}, body);
+    if (block.first < held_.first || block.last > held_.last) {
+      const int64_t blocks = std::max<int64_t>(most / blocking_.channels, 1);
+      hold({block.first, std::min(block.first + blocks * blocking_.channels, end)}, all_, box_);
     }
+    body(Range{0, all_.last});
+  }
+
+  // Row p - pixels.first holds the samples of pixel p, tap by tap, pixel_of(channels) of each. It
+  // can be read kPanel elements past its end.
+  const A* sample(Column column, const Range& block, const Range& pixels) {
+    const Entries strip{0, all_.last_tap, pixels.first, pixels.last};
+    if (held()) {
+      sample_from(column, block, strip, strip);
+      return buffer_.get();
+    }
+    in_windows(taps_, strip, capacity_ / pixel_of<A>(block.count()),
+               [&](const Entries& part, const Box& box) {
+                 hold(block, part, box);
+                 sample_from(column, block, strip, part);
+               });
+    held_ = {0, 0};
     return buffer_.get();
   }
 
- private:
-  template <bool kAdd>
-  void interpolate_from(const Source<T>& source, const Weights<A>* weights, int64_t first,
-                        int64_t last) {
-    const int64_t count = last - first, pixels = tile_.pixels(), row = tap_count_ * count;
-    const int64_t limit = source.needs_window() ? kWindow<A> / count : INT64_MAX;
-    in_windows(problem_, taps_.cells(), 0, tap_count_ * pixels, limit,
-               [&](const Box& box, int64_t begin, int64_t end) {
-                 const View<const A> view = source.view(tile_.image, first, last, box);
-                 int64_t tap = begin / pixels, pixel = begin % pixels;
-                 A* out = buffer_.get() + pixel * row + tap * count;
-                 for (int64_t entry = begin; entry < end; ++entry, out += row) {
-                   if (pixel++ == pixels) {
-                     pixel = 1;
-                     out = buffer_.get() + ++tap * count;
-                   }
-                   const Corners<A> corners(view, taps_.cells()[entry]);
-                   interpolate<kAdd>(corners, weights[entry], count, out);
-                 }
-               });
+  // Whether the windows hold what the current part samples.
+  bool held() const { return held_.count() > 0; }
+  // X from channel `first` on, which they hold.
+  View<const A> window(int64_t first) const {
+    return {window_.data + first - held_.first, window_.row, window_.pixel};
   }
 
-  const Problem& problem_;
+  const Taps<T>& taps() const { return taps_; }
+
+ private:
+  void hold(const Range& channels, const Entries& entries, const Box& box) {
+    held_ = channels;
+    if (box.pixels() > 0) {
+      if (X_) window_ = X_.read(image_, channels, box);
+      if (direction_) direction_window_ = direction_.read(image_, channels, box);
+    }
+    taps_.locate(entries, box, pixel_of<A>(channels.count()));
+  }
+
+  template <class Body>
+  void halve(const Range& block, const Range& pixels, const Body& body) {
+    const Entries entries{0, all_.last_tap, pixels.first, pixels.last};
+    const Box box = taps_.reach(entries);
+    held_ = {0, 0};
+    if (box.pixels() * pixel_of<A>(block.count()) <= capacity_) {
+      hold(block, entries, box);
+      body(pixels);
+      held_ = {0, 0};
+    } else if (pixels.count() <= strip()) {
+      body(pixels);
+    } else {
+      const int64_t middle = pixels.first + round_up(pixels.count() / 2, strip());
+      halve(block, {pixels.first, middle}, body);
+      halve(block, {middle, pixels.last}, body);
+    }
+  }
+
+  void sample_from(Column column, const Range& block, const Entries& strip, const Entries& part) {
+    if (column == Column::Value) {
+      interpolate<false>(window_, taps_.values(), block, strip, part);
+    } else if (taps_.shifted()) {
+      interpolate<false>(window_, taps_.changes(), block, strip, part);
+      if (direction_) interpolate<true>(direction_window_, taps_.values(), block, strip, part);
+    } else {
+      interpolate<false>(direction_window_, taps_.values(), block, strip, part);
+    }
+  }
+
+  template <bool kAdd>
+  void interpolate(const View<const A>& view, const A* weights, const Range& block,
+                   const Entries& strip, const Entries& part) {
+    const int64_t count = pixel_of<A>(block.count());
+    if (count == 32) return interpolate_count<kAdd, 32>(view, weights, block, strip, part);
+    if (count == 16) return interpolate_count<kAdd, 16>(view, weights, block, strip, part);
+    if (count == 8) return interpolate_count<kAdd, 8>(view, weights, block, strip, part);
+    return interpolate_count<kAdd, 0>(view, weights, block, strip, part);
+  }
+
+  template <bool kAdd, int64_t kCount>
+  void interpolate_count(const View<const A>& view, const A* weights, const Range& block,
+                         const Entries& strip, const Entries& part) {
+    const int64_t count = kCount ? kCount : pixel_of<A>(block.count());
+    const int64_t row = strip.taps() * count, plane = taps_.plane();
+    const View<const A> own{view.data + block.first - held_.first, view.row, view.pixel};
+    for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
+      const int32_t* index = taps_.index() + k * taps_.stride();
+      const A* w = weights + k * taps_.stride();
+      A* out = buffer_.get() + (part.first - strip.first) * row + k * count;
+      for (int64_t p = part.first; p < part.last; ++p, out += row) {
+        const Weights<A> at = weights_at(w + p, plane);
+        if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
+          for (int64_t c = 0; c < count; ++c) out[c] = kAdd ? out[c] + at.at[0] * 0 : at.at[0] * 0;
+          continue;
+        }
+        blend_channels<kAdd, kCount>(Corners<const A>(own, index[p]).at, at, count, out);
+      }
+    }
+  }
+
   Blocking blocking_;
-  Tile tile_{};
-  int64_t tap_count_ = 0;
+  int64_t capacity_;
+  int64_t image_ = 0;
+  Entries all_{};
+  Box box_{};
+  Range held_{0, 0};  // channels in the windows of the tile; empty: there are none
   Taps<T> taps_;
   Source<T> X_, direction_;
+  View<const A> window_, direction_window_;
+  int64_t strip_, size_;
   Buffer<A> buffer_;
 };
 

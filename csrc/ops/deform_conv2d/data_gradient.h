@@ -31,28 +31,28 @@ class DataGradient {
         X_(outputs.X),
         offset_(outputs.offset),
         mask_(outputs.mask),
-        blocking_(problem),
-        tiling_(problem, kPixels<A> / 2),
-        blocks_(panels(problem.field_channels(), blocking_.channels)) {}
+        blocking_(Blocking::of_gradients<A>(problem)),
+        blocks_(panels(problem.field_channels(), blocking_.channels)),
+        parts_(offset_ || mask_ ? panels(blocks_, panels(blocks_, kParts)) : blocks_),
+        width_(std::clamp<int64_t>(kParts / parts_, 1, std::max<int64_t>(units(), 1))),
+        tiling_(problem, tile_pixels()) {}
 
   void run() const {
     if (problem_.batch == 0) return;
     if (X_) clear();
     const bool positions = offset_ || mask_;
-    const int64_t parts = positions ? panels(blocks_, panels(blocks_, kParts)) : blocks_;
     if (X_ && !std::is_same_v<T, A>) run_image_in_bands();
     if (!positions && (!X_ || !std::is_same_v<T, A>)) return;
-    if (!positions || parts == 1) {
-      run_whole(parts, positions);
+    if (!positions || parts_ == 1) {
+      run_whole(positions);
     } else {
-      run_in_bands(parts);
+      run_in_bands();
     }
   }
 
  private:
-  static constexpr int64_t kParts = 16;              // tasks of one image and offset group
-  static constexpr int64_t kBandBytes = 384 * 1024;  // of the slots of one band
-  static constexpr int64_t kImageBandBytes = 512 * 1024;
+  static constexpr int64_t kParts = 8;  // tasks side by side that need slots
+  static constexpr int64_t kImageBandBytes = 384 * 1024;
 
   struct Task {
     int64_t image, offset_group;
@@ -68,6 +68,12 @@ class DataGradient {
     return {unit / problem_.offset_groups, group, {group * length + first, group * length + last}};
   }
   int64_t units() const { return problem_.batch * problem_.offset_groups; }
+
+  int64_t tile_pixels() const {
+    const int64_t most = std::min(kPixels<A>, kEntries<A> / blocking_.taps);
+    if (parts_ == 1 || !(offset_ || mask_)) return most;
+    return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
+  }
 
   TileGradient<T> worker(bool positions) const {
     return TileGradient<T>(context_, problem_, inputs_, gradient_, direct_, cross_,
@@ -107,8 +113,8 @@ class DataGradient {
   }
 
   void clear() const;
-  void run_whole(int64_t parts, bool positions) const;
-  void run_in_bands(int64_t parts) const;
+  void run_whole(bool positions) const;
+  void run_in_bands() const;
   void run_image_in_bands() const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                        const A* sums) const;
@@ -120,8 +126,10 @@ class DataGradient {
   const Filters<T>&direct_, &cross_;
   Field<T> X_, offset_, mask_;
   Blocking blocking_;
-  Tiling tiling_;
   int64_t blocks_;  // of one offset group
+  int64_t parts_;   // of them, tasks
+  int64_t width_;   // images and offset groups side by side, where tasks need slots
+  Tiling tiling_;
 };
 
 template <class T>
@@ -134,7 +142,8 @@ void DataGradient<T>::clear() const {
 
 // Every task does all tiles and writes what it sums.
 template <class T>
-void DataGradient<T>::run_whole(int64_t parts, bool positions) const {
+void DataGradient<T>::run_whole(bool positions) const {
+  const int64_t parts = parts_;
   context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, parts);
     TileGradient<T> work = worker(positions);
@@ -152,11 +161,10 @@ void DataGradient<T>::run_whole(int64_t parts, bool positions) const {
 }
 
 template <class T>
-void DataGradient<T>::run_in_bands(int64_t parts) const {
-  const int64_t slot = 3 * blocking_.taps * tiling_.pixels();
-  const int64_t width = std::min(units(), kParts / parts);  // units side by side
-  const int64_t length = std::clamp<int64_t>(
-      kBandBytes / static_cast<int64_t>(sizeof(A)) / (slot * width * parts), 1, tiling_.count());
+void DataGradient<T>::run_in_bands() const {
+  const int64_t slot = 3 * blocking_.taps * tiling_.pixels(), parts = parts_, width = width_;
+  const int64_t length =
+      std::clamp<int64_t>(kSlots<A> / (slot * width * parts), 1, tiling_.count());
   const Buffer<A> slots(context_, slot * width * parts * length);
   const auto slot_of = [&](int64_t index, int64_t tile) {
     return slots.get() + (index * length + tile) * slot;
@@ -222,16 +230,19 @@ template <class T>
 void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                                       const A* sums) const {
   const int64_t plane = taps.count() * tile.pixels();
+  const auto write = [&](const Field<T>& out, int64_t channel, int64_t row, const A* from) {
+    T* to = out.at(tile.image, channel, row, tile.left);
+    if (out.step[3] == 1) return narrow(from, tile.columns, to);
+    for (int64_t c = 0; c < tile.columns; ++c) to[c * out.step[3]] = static_cast<T>(from[c]);
+  };
   for (int64_t k = taps.first; k < taps.last; ++k) {
     const int64_t channel = offset_group * problem_.taps + k;
-    for (int64_t row = tile.top; row < tile.top + tile.rows; ++row) {
-      for (int64_t column = tile.left; column < tile.left + tile.columns; ++column, ++sums) {
-        if (offset_) {
-          *offset_.at(tile.image, 2 * channel, row, column) = static_cast<T>(sums[0]);
-          *offset_.at(tile.image, 2 * channel + 1, row, column) = static_cast<T>(sums[plane]);
-        }
-        if (mask_) *mask_.at(tile.image, channel, row, column) = static_cast<T>(sums[2 * plane]);
+    for (int64_t row = tile.top; row < tile.top + tile.rows; ++row, sums += tile.columns) {
+      if (offset_) {
+        write(offset_, 2 * channel, row, sums);
+        write(offset_, 2 * channel + 1, row, sums + plane);
       }
+      if (mask_) write(mask_, channel, row, sums + 2 * plane);
     }
   }
 }

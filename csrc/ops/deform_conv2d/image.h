@@ -1,78 +1,39 @@
-// X as samplers want it: channels of a pixel side by side, in the type of the arithmetic.
+// X as samplers want it: the channels of a pixel side by side, in the type of the arithmetic.
 //
-// Where memory is laid out so already (channels_last, or a single channel) it is read in place.
-// Otherwise the box of pixels that a tile reaches is copied into a window of bounded size; when
-// offsets scatter the samples too widely, the tile is halved until each part's box fits (one
-// sample has at most 2 x 2 pixels). The gradient of X takes the same road backwards.
+// The box of pixels that samples reach is copied into a window of bounded size. One more pixel on
+// each side of X may belong to it and holds zeros, so that samplers need no tests at the border.
+// The gradient of X takes the same road backwards.
 #pragma once
 
 #include "taps.h"
+#include "transpose.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// A rectangle of pixels, ends excluded.
-struct Box {
-  int64_t top, bottom, left, right;
-  int64_t columns() const { return right - left; }
-  int64_t pixels() const { return (bottom - top) * (right - left); }
-};
-
-// The pixels that entries [begin, end) read.
-inline Box reach(const Problem& problem, const Cell* cells, int64_t begin, int64_t end) {
-  Box box{problem.height, 0, problem.width, 0};
-  for (int64_t entry = begin; entry < end; ++entry) {
-    const Cell& cell = cells[entry];
-    if (!cell.inside) continue;
-    box.top = std::min<int64_t>(box.top, cell.y);
-    box.bottom = std::max<int64_t>(box.bottom, cell.y + 2);
-    box.left = std::min<int64_t>(box.left, cell.x);
-    box.right = std::max<int64_t>(box.right, cell.x + 2);
-  }
-  if (box.bottom == 0) return {0, 0, 0, 0};
-  return {std::max<int64_t>(box.top, 0), std::min(box.bottom, problem.height),
-          std::max<int64_t>(box.left, 0), std::min(box.right, problem.width)};
-}
-
-// Calls body(box, begin, end) for parts of [begin, end) whose boxes have at most `pixels` pixels.
-template <class Body>
-void in_windows(const Problem& problem, const Cell* cells, int64_t begin, int64_t end,
-                int64_t pixels, const Body& body) {
-  const Box box = reach(problem, cells, begin, end);
-  if (box.pixels() <= pixels || end - begin == 1) {
-    body(box, begin, end);
-    return;
-  }
-  const int64_t middle = begin + (end - begin) / 2;
-  in_windows(problem, cells, begin, middle, pixels, body);
-  in_windows(problem, cells, middle, end, pixels, body);
-}
-
-// Pixels of some channels; `data` is pixel (top, left).
+// Pixels of some channels; the first is that of the box.
 template <class A>
 struct View {
-  A* data;
-  int64_t row, pixel, top, left;
-
-  int64_t index(const Cell& cell) const { return (cell.y - top) * row + (cell.x - left) * pixel; }
+  A* data = nullptr;
+  int64_t row = 0, pixel = 0;
 };
 
-// What a corner outside the image holds, for all channels of a block.
-template <class A>
-inline constexpr A kOutside[kChannels] = {};
-
+// The corners of the cell that begins at `place`.
 template <class A>
 struct Corners {
-  const A* at[4];
-
-  Corners(const View<const A>& view, const Cell& cell) {
-    const int64_t first = view.index(cell);
-    const int64_t place[4] = {first, first + view.pixel, first + view.row,
-                              first + view.row + view.pixel};
-    for (uint32_t j = 0; j < 4; ++j) {
-      at[j] = cell.inside >> j & 1 ? view.data + place[j] : kOutside<A>;
-    }
-  }
+  A* const at[4];
+  Corners(const View<A>& view, int64_t place)
+      : at{view.data + place, view.data + place + view.pixel, view.data + place + view.row,
+           view.data + place + view.row + view.pixel} {}
 };
+
+// Elements that a window needs at most: all that there is, if `most` are not exceeded.
+template <class A>
+inline int64_t window_size(const Problem& problem, int64_t most) {
+  const double all = static_cast<double>(problem.height + 2) *
+                     static_cast<double>(problem.width + 2) *
+                     static_cast<double>(pixel_of<A>(problem.field_channels()));
+  return static_cast<int64_t>(std::min(all, static_cast<double>(most)));
+}
 
 // Reads X, or its direction X'.
 template <class T>
@@ -80,64 +41,83 @@ class Source {
  public:
   using A = Accumulate<T>;
 
-  Source(const KernelContext& context, const Problem& problem, const Tensor& tensor)
+  Source(const KernelContext& context, const Problem& problem, const Tensor& tensor,
+         int64_t capacity)
       : field_(tensor),
-        in_place_(std::is_same_v<T, A> && (field_.step[1] == 1 || problem.field_channels() == 1)),
-        window_(context, field_ && !in_place_ ? kWindow<A> : 0) {}
+        height_(problem.height),
+        width_(problem.width),
+        window_(context, field_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(field_); }
-  bool needs_window() const { return field_ && !in_place_; }
 
-  // Channels [first, last) of the pixels of `box`.
-  View<const A> view(int64_t image, int64_t first, int64_t last, const Box& box) const {
-    if (box.pixels() == 0) return {nullptr, 0, 0, 0, 0};  // all corners are outside
-    const T* from = field_.at(image, first, box.top, box.left);
-    if constexpr (std::is_same_v<T, A>) {
-      if (in_place_) return {from, field_.step[2], field_.step[3], box.top, box.left};
-    }
-    const int64_t count = last - first;
-    A* to = window_.get();
-    for (int64_t y = box.top; y < box.bottom; ++y, from += field_.step[2]) {
-      if (field_.step[1] == 1) {
-        for (int64_t x = 0; x < box.columns(); ++x, to += count) {
-          const T* pixel = from + x * field_.step[3];
-          for (int64_t c = 0; c < count; ++c) to[c] = static_cast<A>(pixel[c]);
+  // Channels of the pixels of `box`, which fit. Valid until the next call.
+  View<const A> read(int64_t image, const Range& channels, const Box& box) const {
+    const int64_t pixel = pixel_of<A>(channels.count());
+    const View<const A> view{window_.get(), box.columns() * pixel, pixel};
+    const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
+                     std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
+    clear_border(box, inside, view, pixel != channels.count());
+    if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
+    A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
+    // In NCHW a few channels for all lines before the next ones: memory is then read in order.
+    const bool planes = field_.step[3] == 1 && field_.step[1] != 1;
+    const int64_t each = planes ? kLanes<A> : channels.count();
+    for (int64_t c = 0; c < channels.count(); c += each) {
+      const int64_t count = std::min(each, channels.count() - c);
+      for (int64_t y = inside.top; y < inside.bottom; ++y) {
+        const T* from = field_.at(image, channels.first + c, y, inside.left);
+        A* line = to + (y - inside.top) * view.row + c;
+        if (planes) {
+          transpose_copy(from, field_.step[1], line, pixel, count, inside.columns());
+        } else {
+          copy_pixels(from, count, inside.columns(), pixel, line);
         }
-        continue;
       }
-      for (int64_t c = 0; c < count; ++c) {
-        const T* line = from + c * field_.step[1];
-        for (int64_t x = 0; x < box.columns(); ++x) {
-          to[x * count + c] = static_cast<A>(line[x * field_.step[3]]);
-        }
-      }
-      to += box.columns() * count;
     }
-    return {window_.get(), box.columns() * count, count, box.top, box.left};
+    return view;
   }
 
  private:
+  // Zeros around X, and behind the channels of a pixel where it is padded.
+  void clear_border(const Box& box, const Box& inside, const View<const A>& view,
+                    bool padded) const {
+    A* to = window_.get();
+    for (int64_t y = box.top; y < box.bottom; ++y, to += view.row) {
+      if (padded || y < inside.top || y >= inside.bottom || inside.left >= inside.right) {
+        std::fill_n(to, view.row, A{});
+        continue;
+      }
+      std::fill_n(to, (inside.left - box.left) * view.pixel, A{});
+      std::fill_n(to + (inside.right - box.left) * view.pixel,
+                  (box.right - inside.right) * view.pixel, A{});
+    }
+  }
+
+  void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
+    for (int64_t x = 0; x < columns; ++x, from += field_.step[3], to += pixel) {
+      widen(from, field_.step[1], channels, to);
+    }
+  }
+
   Field<const T> field_;
-  bool in_place_;
+  int64_t height_, width_;
   Buffer<A> window_;
 };
 
-// out (+)= sum_j weights_j X_j, channel by channel.
-template <bool kAdd, class A>
-inline void interpolate(const Corners<A>& corners, const Weights<A>& weights, int64_t channels,
-                        A* out) {
-  const auto [w0, w1, w2, w3] = weights.at;
-  const A *x0 = corners.at[0], *x1 = corners.at[1], *x2 = corners.at[2], *x3 = corners.at[3];
-  int64_t c = 0;
-  for (; c + kLanes<A> <= channels; c += kLanes<A>) {
-    const Vector<A> value =
-        fma(broadcast(w3), load(x3 + c),
-            fma(broadcast(w2), load(x2 + c), fma(broadcast(w1), load(x1 + c), w0 * load(x0 + c))));
-    store(out + c, kAdd ? load(out + c) + value : value);
+// Calls body(entries, box) for parts of `entries` whose boxes have at most `pixels` pixels and not
+// many more than the entries read, and for parts that read nothing. One entry needs 2 x 2 pixels.
+template <class T, class Body>
+void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, const Body& body) {
+  const Box box = taps.reach(entries);
+  const int64_t most = std::min(pixels, 8 * entries.taps() * entries.pixels());
+  if (box.pixels() <= most) return body(entries, box);
+  Entries first = entries, second = entries;
+  if (entries.taps() > 1) {
+    first.last_tap = second.first_tap = entries.first_tap + entries.taps() / 2;
+  } else {
+    first.last = second.first = entries.first + entries.pixels() / 2;
   }
-  for (; c < channels; ++c) {
-    const A value = fma(w3, x3[c], fma(w2, x2[c], fma(w1, x1[c], w0 * x0[c])));
-    out[c] = kAdd ? out[c] + value : value;
-  }
+  in_windows(taps, first, pixels, body);
+  in_windows(taps, second, pixels, body);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -22,57 +22,64 @@ struct Runs {
   int64_t count, length, step;
 };
 
-// Rows x kPanel sums: out[i][:] += sum over r of left[i][r] * right[r][:].
-template <class A, int Rows>
-inline void multiply_block(const Runs& depth, const A* left, int64_t left_row, const A* right,
+// Rows of a matrix: element r of row i is at data[i * row + r * step].
+template <class A>
+struct Rows {
+  const A* data;
+  int64_t row, step = 1;
+};
+
+// kRows x kVectors sums: out[i][:] += sum over r of left[i][r] * right[r][:].
+template <class A, int kRows, int kVectors>
+inline void multiply_block(const Runs& depth, const Rows<A>& left, const A* right,
                            int64_t right_row, A* out, int64_t out_row) {
   constexpr int64_t L = kLanes<A>;
-  Vector<A> sums[Rows][2];
+  Vector<A> sums[kRows][kVectors];
 #pragma GCC unroll 12
-  for (int i = 0; i < Rows; ++i) {
-    sums[i][0] = load(out + i * out_row);
-    sums[i][1] = load(out + i * out_row + L);
+  for (int i = 0; i < kRows; ++i) {
+    for (int v = 0; v < kVectors; ++v) sums[i][v] = load(out + i * out_row + v * L);
   }
-  for (int64_t run = 0; run < depth.count; ++run, left += depth.step) {
-    for (int64_t r = 0; r < depth.length; ++r, right += right_row) {
-      const Vector<A> first = load(right), second = load(right + L);
+  const A* from = left.data;
+  for (int64_t run = 0; run < depth.count; ++run, from += depth.step) {
+    const A* const end = right + depth.length * right_row;
+    for (const A* at = from; right != end; at += left.step, right += right_row) {
+      Vector<A> factors[kVectors];
+      for (int v = 0; v < kVectors; ++v) factors[v] = load(right + v * L);
 #pragma GCC unroll 12
-      for (int i = 0; i < Rows; ++i) {
-        const Vector<A> factor = broadcast(left[i * left_row + r]);
-        sums[i][0] = fma(factor, first, sums[i][0]);
-        sums[i][1] = fma(factor, second, sums[i][1]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vector<A> factor = broadcast(at[i * left.row]);
+        for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(factor, factors[v], sums[i][v]);
       }
     }
   }
 #pragma GCC unroll 12
-  for (int i = 0; i < Rows; ++i) {
-    store(out + i * out_row, sums[i][0]);
-    store(out + i * out_row + L, sums[i][1]);
+  for (int i = 0; i < kRows; ++i) {
+    for (int v = 0; v < kVectors; ++v) store(out + i * out_row + v * L, sums[i][v]);
   }
 }
 
-// The same for `rows` <= Rows of them.
-template <class A, int Rows>
-inline void multiply_rest(int64_t rows, const Runs& depth, const A* left, int64_t left_row,
-                          const A* right, int64_t right_row, A* out, int64_t out_row) {
-  if constexpr (Rows > 0) {
-    if (rows == Rows) {
-      multiply_block<A, Rows>(depth, left, left_row, right, right_row, out, out_row);
+// The same for `rows` <= kRows of them.
+template <class A, int kRows, int kVectors>
+inline void multiply_rest(int64_t rows, const Runs& depth, const Rows<A>& left, const A* right,
+                          int64_t right_row, A* out, int64_t out_row) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) {
+      multiply_block<A, kRows, kVectors>(depth, left, right, right_row, out, out_row);
     } else {
-      multiply_rest<A, Rows - 1>(rows, depth, left, left_row, right, right_row, out, out_row);
+      multiply_rest<A, kRows - 1, kVectors>(rows, depth, left, right, right_row, out, out_row);
     }
   }
 }
 
-template <class A>
-void multiply_rows(int64_t rows, const Runs& depth, const A* left, int64_t left_row, const A* right,
-                   int64_t right_row, A* out, int64_t out_row) {
+template <class A, int kVectors>
+void multiply_rows(int64_t rows, const Runs& depth, Rows<A> left, const A* right, int64_t right_row,
+                   A* out, int64_t out_row) {
   for (; rows >= kBlockRows; rows -= kBlockRows) {
-    multiply_block<A, kBlockRows>(depth, left, left_row, right, right_row, out, out_row);
-    left += kBlockRows * left_row;
+    multiply_block<A, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
+    left.data += kBlockRows * left.row;
     out += kBlockRows * out_row;
   }
-  multiply_rest<A, kBlockRows - 1>(rows, depth, left, left_row, right, right_row, out, out_row);
+  multiply_rest<A, kBlockRows - 1, kVectors>(rows, depth, left, right, right_row, out, out_row);
 }
 
 // out[i][j] += sum over r of left[i][r] * right[r][j] for i < rows, j < columns.
@@ -80,22 +87,29 @@ void multiply_rows(int64_t rows, const Runs& depth, const A* left, int64_t left_
 // r runs through `depth` in left. In right it advances by `right_row`, and panel after panel
 // (kPanel columns) begins `right_panel` later; right is readable to the end of its last panel.
 template <class A>
-void multiply(int64_t rows, int64_t columns, const Runs& depth, const A* left, int64_t left_row,
-              const A* right, int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
-  constexpr int64_t width = kPanel<A>;
+void multiply(int64_t rows, int64_t columns, const Runs& depth, const Rows<A>& left, const A* right,
+              int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
+  constexpr int64_t width = kPanel<A>, L = kLanes<A>;
   for (; columns >= width; columns -= width, right += right_panel, out += width) {
-    multiply_rows(rows, depth, left, left_row, right, right_row, out, out_row);
+    multiply_rows<A, 2>(rows, depth, left, right, right_row, out, out_row);
+  }
+  if (columns >= L) {
+    multiply_rows<A, 1>(rows, depth, left, right, right_row, out, out_row);
+    columns -= L;
+    right += L;
+    out += L;
   }
   if (columns == 0) return;
-  A edge[kBlockRows * width] = {};  // the last columns: the block would write past them
+  A edge[kBlockRows * L] = {};  // the last columns: the block would write past them
   for (int64_t row = 0; row < rows; row += kBlockRows) {
     const int64_t count = std::min(kBlockRows, rows - row);
     for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(out + (row + i) * out_row, columns, edge + i * width);
+      std::copy_n(out + (row + i) * out_row, columns, edge + i * L);
     }
-    multiply_rows(count, depth, left + row * left_row, left_row, right, right_row, edge, width);
+    const Rows<A> part{left.data + row * left.row, left.row, left.step};
+    multiply_rows<A, 1>(count, depth, part, right, right_row, edge, L);
     for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(edge + i * width, columns, out + (row + i) * out_row);
+      std::copy_n(edge + i * L, columns, out + (row + i) * out_row);
     }
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "columns.h"
+#include "depthwise.h"
 #include "weights.h"
 
 namespace myops::deform::MYOPS_ISA {
@@ -147,13 +148,14 @@ class Projection {
         bias_(bias),
         out_(out),
         weights_(problem, terms),
-        tiling_(problem, tile_pixels(problem)) {}
+        shared_(static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes),
+        tiling_(problem, Blocking(problem).tile_pixels<A>(problem, weights_.chunks().longest(),
+                                                          shared_ ? 256 : 512)) {}
 
   // `prepared`: the packed weights, or null. Without them weights that fit are packed here, and
-  // large ones by every task for itself.
+  // large ones by every task for itself, which therefore has more to do.
   void run(const A* prepared = nullptr) const {
-    const bool fits = static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes;
-    const bool own = fits && prepared == nullptr;
+    const bool own = shared_ && prepared == nullptr;
     const Buffer<A> packed(context_, own ? weights_.size() : 0);
     if (own) weights_.pack(packed.get());
     const A* weights = own ? packed.get() : prepared;
@@ -167,22 +169,10 @@ class Projection {
   }
 
  private:
-  // Small problems get smaller tiles, so that several threads have work.
-  static int64_t tile_pixels(const Problem& problem) {
-    const double pixels = static_cast<double>(problem.batch) *
-                          static_cast<double>(problem.out_height) *
-                          static_cast<double>(problem.out_width);
-    const double work = static_cast<double>(problem.taps) *
-                        static_cast<double>(problem.outputs * problem.group_channels());
-    int64_t size = kPixels<A>;
-    while (size > 64 && pixels < static_cast<double>(8 * size) &&
-           work * static_cast<double>(size) > 1e6) {
-      size /= 2;
-    }
-    return size;
-  }
-
   void run_tile(const Tile& tile, const Range& outputs, const A* packed) const;
+  void start(const Range& outputs, int64_t pixels, A* sums) const;
+  void multiply_block(const Range& taps, const Range& block, const Range& outputs, int64_t pixels,
+                      const A* sampled, const A* weights, A* sums) const;
   void write(const Tile& tile, const Range& outputs, const A* sums) const;
 
   const KernelContext& context_;
@@ -192,68 +182,103 @@ class Projection {
   const Tensor& bias_;
   Field<T> out_;
   PackedWeights<T> weights_;
+  bool shared_;
   Tiling tiling_;
 };
 
 template <class T>
 void Projection<T>::run_tile(const Tile& tile, const Range& outputs, const A* packed) const {
   const Blocking blocking(problem_);
-  const int64_t pixels = tile.pixels(), width = outputs.count();
-  const Buffer<A> sums(context_, pixels * width);
-  for (int64_t o = 0; o < width; ++o) {
-    const A start = bias_.present ? static_cast<A>(*(static_cast<const T*>(bias_.data) +
-                                                     (outputs.first + o) * bias_.strides[0]))
-                                  : A{};
-    for (int64_t p = 0; p < pixels; ++p) sums.get()[p * width + o] = start;
-  }
-  const int64_t widest = panels(std::min(width, problem_.group_outputs()), kPanel<A>) * kPanel<A>;
+  const int64_t pixels = tile.pixels();
+  const Buffer<A> sums(context_, pixels * outputs.count());
+  start(outputs, pixels, sums.get());
+  const int64_t widest = round_up(std::min(outputs.count(), problem_.group_outputs()), kPanel<A>);
   const Buffer<A> own(context_, packed ? 0 : widest * blocking.taps * blocking.channels);
-  Columns<T> columns(context_, problem_, inputs_, pixels);
-  for_each_block(
-      problem_, channels_for(problem_, outputs),
-      [&](int64_t d, const Range& taps) { columns.place(tile, d, taps.first, taps.last); },
-      [&](const Range& taps, const Range& block) {
-        const int64_t row = taps.count() * block.count();
-        for (const Term<T>& term : terms_) {
-          const A* sampled = columns.sample(term.column, block.first, block.last);
-          for_each_share(problem_, block, outputs, [&](const Share& share) {
-            const A* weights = packed ? packed : own.get();
-            if (packed) {
-              packed += packed_forward<A>(problem_, share, taps.count());
-            } else {
-              term.filters.pack_forward(share, taps, own.get());
-            }
-            const A* from = sampled + share.channels.first - block.first;
-            A* to = sums.get() + share.outputs.first - outputs.first;
-            if (problem_.depthwise()) {
-              multiply_depthwise(pixels, taps.count(), share.channels.count(), from, block.count(),
-                                 weights, to, width);
-              return;
-            }
-            const int64_t depth = taps.count() * share.channels.count();
-            multiply(pixels, share.outputs.count(), columns_of(share, taps.count(), block.count()),
-                     from, row, weights, kPanel<A>, depth * kPanel<A>, to, width);
-          });
+  Columns<T> columns(context_, problem_, inputs_, blocking, tiling_.pixels(), kColumns<A>);
+  const Range all = channels_for(problem_, outputs);
+  int64_t end = 0;  // of the channels that share offsets
+  const auto on_taps = [&](int64_t offset_group, const Range& taps) {
+    columns.place(problem_, tile, offset_group, taps);
+    end = std::min((offset_group + 1) * problem_.field_channels(), all.last);
+  };
+  for_each_block(problem_, all, on_taps, [&](const Range& taps, const Range& block) {
+    for (const Term<T>& term : terms_) {
+      const A* weights = packed;
+      int64_t size = 0;
+      for_each_share(problem_, block, outputs, [&](const Share& share) {
+        if (!packed) term.filters.pack_forward(share, taps, own.get() + size);
+        size += packed_forward<A>(problem_, share, taps.count());
+      });
+      if (packed) {
+        packed += size;
+      } else {
+        weights = own.get();
+      }
+      columns.in_parts(block, end, [&](const Range& part) {
+        if (problem_.depthwise() && term.column == Column::Value && columns.held()) {
+          const Taps<T>& at = columns.taps();
+          A* to = sums.get() + part.first * outputs.count() + block.first - outputs.first;
+          add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
+                                 at.stride(), taps.count(), block.count(), weights},
+                        part, to, outputs.count());
+          return;
+        }
+        for (int64_t first = part.first; first < part.last; first += columns.strip()) {
+          const Range strip{first, std::min(first + columns.strip(), part.last)};
+          const A* sampled = columns.sample(term.column, block, strip);
+          A* to = sums.get() + first * outputs.count();
+          multiply_block(taps, block, outputs, strip.count(), sampled, weights, to);
         }
       });
+    }
+  });
   write(tile, outputs, sums.get());
+}
+
+// The bias of every pixel.
+template <class T>
+void Projection<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
+  const int64_t width = outputs.count();
+  for (int64_t o = 0; o < width; ++o) {
+    const T* bias = static_cast<const T*>(bias_.data);
+    sums[o] = bias_.present ? static_cast<A>(bias[(outputs.first + o) * bias_.strides[0]]) : A{};
+  }
+  for (int64_t p = 1; p < pixels; ++p) std::copy_n(sums, width, sums + p * width);
+}
+
+template <class T>
+void Projection<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
+                                   int64_t pixels, const A* sampled, const A* weights,
+                                   A* sums) const {
+  const int64_t pixel = pixel_of<A>(block.count()), row = taps.count() * pixel;
+  for_each_share(problem_, block, outputs, [&](const Share& share) {
+    const A* from = sampled + share.channels.first - block.first;
+    A* to = sums + share.outputs.first - outputs.first;
+    if (problem_.depthwise()) {
+      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, weights, to,
+                         outputs.count());
+    } else {
+      const int64_t depth = taps.count() * share.channels.count();
+      multiply(pixels, share.outputs.count(), columns_of(share, taps.count(), pixel),
+               Rows<A>{from, row}, weights, kPanel<A>, depth * kPanel<A>, to, outputs.count());
+    }
+    weights += packed_forward<A>(problem_, share, taps.count());
+  });
 }
 
 template <class T>
 void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
   const int64_t width = outputs.count();
-  for (int64_t row = 0; row < tile.rows; ++row, sums += tile.columns * width) {
+  const bool whole = tile.columns == problem_.out_width && out_.step[2] == tile.columns;
+  const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;
+  for (int64_t row = 0; row < rows; ++row, sums += columns * width) {
     T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);
-    if (out_.step[1] == 1) {
-      for (int64_t c = 0; c < tile.columns; ++c, to += out_.step[3]) {
-        for (int64_t o = 0; o < width; ++o) to[o] = static_cast<T>(sums[c * width + o]);
-      }
+    if (out_.step[1] != 1) {  // dense, so either pixels or channels are side by side
+      transpose_copy(sums, width, to, out_.step[1], columns, width);
       continue;
     }
-    for (int64_t o = 0; o < width; ++o, to += out_.step[1]) {
-      for (int64_t c = 0; c < tile.columns; ++c) {
-        to[c * out_.step[3]] = static_cast<T>(sums[c * width + o]);
-      }
+    for (int64_t p = 0; p < columns; ++p, to += out_.step[3]) {
+      narrow(sums + p * width, width, to);
     }
   }
 }

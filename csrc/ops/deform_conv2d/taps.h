@@ -33,32 +33,34 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// The corner (y, x) at the top left; bit j of `inside` is set when corner j lies in the image.
-struct Cell {
-  int32_t y, x;
-  uint32_t inside;
-};
+// In place of the row of a cell: the position samples 0 and has no gradient.
+inline constexpr int32_t kMissed = std::numeric_limits<int32_t>::min();
 
-template <class A>
+template <class V>
 struct Weights {
-  A at[4];
+  V at[4];
 };
 
 template <class A>
+inline Weights<A> weights_at(const A* first, int64_t plane) {
+  return {{first[0], first[plane], first[2 * plane], first[3 * plane]}};
+}
+
+template <class V>
 struct Point {  // fractions and mask, or the direction (y', x', m')
-  A y, x, mask;
+  V y, x, mask;
 };
 
-template <class A>
-inline Weights<A> value_weights(const Point<A>& f) {
+template <class V>
+inline Weights<V> value_weights(const Point<V>& f) {
   return {{(1 - f.y) * (1 - f.x), (1 - f.y) * f.x, f.y * (1 - f.x), f.y * f.x}};
 }
-template <class A>
-inline Weights<A> y_weights(const Point<A>& f) {
+template <class V>
+inline Weights<V> y_weights(const Point<V>& f) {
   return {{-(1 - f.x), -f.x, 1 - f.x, f.x}};
 }
-template <class A>
-inline Weights<A> x_weights(const Point<A>& f) {
+template <class V>
+inline Weights<V> x_weights(const Point<V>& f) {
   return {{-(1 - f.y), 1 - f.y, -f.y, f.y}};
 }
 
@@ -69,116 +71,263 @@ struct Positions {
   bool shifted() const { return shift || mask_shift; }
 };
 
-// The samples of a tile for taps [first, last) of one offset group: entry (k - first) * pixels + p.
+// A part of the entries of a tile: taps [first_tap, last_tap) of pixels [first, last).
+struct Entries {
+  int64_t first_tap, last_tap, first, last;
+  int64_t taps() const { return last_tap - first_tap; }
+  int64_t pixels() const { return last - first; }
+};
+
+// A rectangle of pixels, ends excluded.
+struct Box {
+  int64_t top, bottom, left, right;
+  int64_t columns() const { return right - left; }
+  int64_t pixels() const { return (bottom - top) * (right - left); }
+};
+
+// The smallest box that holds the cells of positions that hit, kCount positions at a time.
+template <int64_t kCount>
+struct Extent {
+  using I = Lanes<int32_t, kCount>;
+  static constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
+  I top = I{} + kHigh, bottom = I{} + kMissed, left = I{} + kHigh, right = I{} + kMissed;
+
+  // Of positions that miss, y and x are kMissed.
+  void add(const I& hits, const I& y, const I& x) {
+    const I low_y = hits ? y : I{} + kHigh, low_x = hits ? x : I{} + kHigh;
+    top = low_y < top ? low_y : top;
+    bottom = y > bottom ? y : bottom;
+    left = low_x < left ? low_x : left;
+    right = x > right ? x : right;
+  }
+  Box box() const {
+    Box all{kHigh, kMissed, kHigh, kMissed};
+    for (int64_t i = 0; i < kCount; ++i) {
+      all.top = std::min<int64_t>(all.top, top[i]);
+      all.bottom = std::max<int64_t>(all.bottom, bottom[i]);
+      all.left = std::min<int64_t>(all.left, left[i]);
+      all.right = std::max<int64_t>(all.right, right[i]);
+    }
+    if (all.bottom == kMissed) return {0, 0, 0, 0};
+    return {all.top, all.bottom + 2, all.left, all.right + 2};
+  }
+};
+
+// The samples of a tile for some taps of one offset group. Each quantity is a plane of its own,
+// so that all are computed for kLanes pixels at once: tap k, counted from the first, of pixel p
+// is entry k * stride() + p.
 template <class T>
 class Taps {
  public:
   using A = Accumulate<T>;
 
-  // `gradient`: points() and shifts() are wanted too.
-  Taps(const KernelContext& context, const Positions<T>& positions, int64_t entries, bool gradient)
+  // `gradient`: point() is wanted too.
+  Taps(const KernelContext& context, const Positions<T>& positions, int64_t taps, int64_t pixels,
+       bool gradient)
       : positions_(positions),
-        cells_(context, entries),
-        values_(context, entries),
-        points_(context, gradient || positions.shifted() ? entries : 0),
-        shifts_(context, positions.shifted() ? entries : 0),
-        changes_(context, positions.shifted() ? entries : 0),
+        stride_(panels(pixels, kLanes<A>) * kLanes<A> + kLanes<A>),
+        plane_(taps * stride_),
+        cells_(context, 3 * plane_),
+        bases_(context, 2 * stride_),
+        values_(context, 4 * plane_),
+        points_(context, gradient || positions.shifted() ? 3 * plane_ : 0),
+        shifts_(context, positions.shifted() ? 3 * plane_ : 0),
+        changes_(context, positions.shifted() ? 4 * plane_ : 0),
         gradient_(gradient || positions.shifted()) {}
 
-  void place(const Problem& problem, const Tile& tile, int64_t offset_group, int64_t first,
-             int64_t last) {
-    int64_t entry = 0;
-    for (int64_t k = first; k < last; ++k) {
-      for (int64_t row = 0; row < tile.rows; ++row, entry += tile.columns) {
-        place_row(problem, tile, offset_group, k, row, entry);
-        if (positions_.shifted()) shift_row(problem, tile, offset_group, k, row, entry);
+  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps) {
+    place_bases(problem, tile);
+    extent_ = {};
+    // A tile as wide as the result is one run of memory; others are a run for each row.
+    const bool whole = tile.columns == problem.out_width && tile.left == 0 && even_rows(tile);
+    const int64_t rows = whole ? 1 : tile.rows, length = whole ? tile.pixels() : tile.columns;
+    for (int64_t k = taps.first; k < taps.last; ++k) {
+      for (int64_t row = 0; row < rows; ++row) {
+        const Run run{&problem, &tile, offset_group * problem.taps + k, k, row, length};
+        place_run(run, (k - taps.first) * stride_ + row * length);
+        if (positions_.shifted()) shift_run(run, (k - taps.first) * stride_ + row * length);
       }
     }
   }
 
-  const Cell* cells() const { return cells_.get(); }
-  const Weights<A>* values() const { return values_.get(); }    // a_j
-  const Weights<A>* changes() const { return changes_.get(); }  // b_j
-  const Point<A>* points() const { return points_.get(); }      // fractions, m
-  const Point<A>* shifts() const { return shifts_.get(); }      // y', x', m'
+  int64_t stride() const { return stride_; }
+  int64_t plane() const { return plane_; }  // from a_j or b_j to the next
+  bool missed(int64_t entry) const { return cells_.get()[entry] == kMissed; }
+  const A* values() const { return values_.get(); }    // a_0
+  const A* changes() const { return changes_.get(); }  // b_0
   bool shifted() const { return positions_.shifted(); }
+  template <class V>
+  Point<V> point(int64_t entry) const {  // fractions, m
+    return read_point<V>(points_.get() + entry);
+  }
+  template <class V>
+  Point<V> shift(int64_t entry) const {  // y', x', m'
+    return read_point<V>(shifts_.get() + entry);
+  }
+
+  // The pixels that all entries read, or some: one more on each side than X has, which stands for
+  // the zeros around it. Empty when they miss.
+  Box reach() const { return extent_.box(); }
+  Box reach(const Entries& entries) const;
+  // Computes index() of entries in a window that holds `box`, `pixel` elements a pixel.
+  void locate(const Entries& entries, const Box& box, int64_t pixel);
+  // Where the cell of an entry begins in the window; negative where it misses.
+  const int32_t* index() const { return cells_.get() + 2 * plane_; }
 
  private:
-  void place_row(const Problem& problem, const Tile& tile, int64_t offset_group, int64_t k,
-                 int64_t row, int64_t entry);
-  void shift_row(const Problem& problem, const Tile& tile, int64_t offset_group, int64_t k,
-                 int64_t row, int64_t entry);
-  void put(const Problem& problem, int64_t entry, A y, A x, A mask);
+  using V = Vector<A>;
+  using I = Lanes<int32_t, kLanes<A>>;
+  struct Run {
+    const Problem* problem;
+    const Tile* tile;
+    int64_t channel, tap, row, length;
+  };
+
+  template <class P>
+  Point<P> read_point(const A* from) const {
+    return {load_as<P>(from), load_as<P>(from + plane_), load_as<P>(from + 2 * plane_)};
+  }
+  // Whether rows of the result follow one another without a gap in all that is read.
+  bool even_rows(const Tile& tile) const {
+    const Field<const T>* const fields[] = {&positions_.offset, &positions_.mask, &positions_.shift,
+                                            &positions_.mask_shift};
+    return std::all_of(std::begin(fields), std::end(fields), [&](const Field<const T>* field) {
+      return !*field || field->step[2] == tile.columns * field->step[3];
+    });
+  }
+  // `count` elements, `step` apart, the rest of the vector NaN: a position that misses.
+  static V read(const T* from, int64_t step, int64_t count) {
+    if (step == 1 && count >= kLanes<A>) return load_wide<A>(from);
+    A parts[kLanes<A>];
+    std::fill_n(parts, kLanes<A>, std::numeric_limits<A>::quiet_NaN());
+    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
+      parts[i] = static_cast<A>(from[i * step]);
+    }
+    return load(parts);
+  }
+
+  void place_bases(const Problem& problem, const Tile& tile);
+  void place_run(const Run& run, int64_t entry);
+  void shift_run(const Run& run, int64_t entry);
 
   Positions<T> positions_;
-  Buffer<Cell> cells_;
-  Buffer<Weights<A>> values_;
-  Buffer<Point<A>> points_, shifts_;
-  Buffer<Weights<A>> changes_;
+  int64_t stride_, plane_;
+  Buffer<int32_t> cells_;  // y, x, index
+  Buffer<A> bases_;        // y and x of a pixel's first tap
+  Buffer<A> values_, points_, shifts_, changes_;
+  Extent<kLanes<A>> extent_;
   bool gradient_;
 };
 
-// Comparisons are made before the conversion to integers, which is undefined for a number out of
-// their range; NaN fails them.
 template <class T>
-inline void Taps<T>::put(const Problem& problem, int64_t entry, A y, A x, A mask) {
-  const bool hit =
-      y > -1 && y < static_cast<A>(problem.height) && x > -1 && x < static_cast<A>(problem.width);
-  y = hit ? y : 0;
-  x = hit ? x : 0;
-  int32_t top = static_cast<int32_t>(y), left = static_cast<int32_t>(x);
-  top -= static_cast<A>(top) > y;  // truncation rounded (-1, 0) up
-  left -= static_cast<A>(left) > x;
-  const uint32_t up = top >= 0 && top < problem.height, down = top + 1 < problem.height;
-  const uint32_t before = left >= 0 && left < problem.width, after = left + 1 < problem.width;
-  const uint32_t inside =
-      (up & before) | (up & after) << 1 | (down & before) << 2 | (down & after) << 3;
-  cells_.get()[entry] = {top, left, hit ? inside : 0};
-  const Point<A> point{y - static_cast<A>(top), x - static_cast<A>(left), mask};
-  Weights<A> weights = value_weights(point);
-  for (A& weight : weights.at) weight *= mask;
-  values_.get()[entry] = weights;
-  if (gradient_) points_.get()[entry] = point;
+void Taps<T>::place_bases(const Problem& problem, const Tile& tile) {
+  A* base = bases_.get();
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const A y = static_cast<A>((tile.top + row) * problem.stride_y - problem.pad_top);
+    for (int64_t c = 0; c < tile.columns; ++c, ++base) {
+      base[0] = y;
+      base[stride_] = static_cast<A>((tile.left + c) * problem.stride_x - problem.pad_left);
+    }
+  }
 }
 
+// Comparisons are made before the conversion to integers, which is undefined for a number out of
+// their range; NaN fails them. Lanes behind the end of the run are overwritten by the next run or
+// lie behind the last.
 template <class T>
-void Taps<T>::place_row(const Problem& problem, const Tile& tile, int64_t offset_group, int64_t k,
-                        int64_t row, int64_t entry) {
+void Taps<T>::place_run(const Run& run, int64_t entry) {
+  const Problem& problem = *run.problem;
   const Field<const T>&offset = positions_.offset, &mask = positions_.mask;
-  const int64_t v = tile.top + row, plane = offset_group * problem.taps + k;
-  const int64_t i = k / problem.kernel_width, j = k % problem.kernel_width;
-  const T* offset_y = offset.at(tile.image, 2 * plane, v, tile.left);
-  const T* offset_x = offset_y + offset.step[1];
-  const T* masks = mask ? mask.at(tile.image, plane, v, tile.left) : nullptr;
-  const A y = static_cast<A>(v * problem.stride_y - problem.pad_top + i * problem.dilation_y);
-  for (int64_t c = 0; c < tile.columns; ++c) {
-    const A x = static_cast<A>((tile.left + c) * problem.stride_x - problem.pad_left +
-                               j * problem.dilation_x);
-    put(problem, entry + c, y + static_cast<A>(offset_y[c * offset.step[3]]),
-        x + static_cast<A>(offset_x[c * offset.step[3]]),
-        masks ? static_cast<A>(masks[c * mask.step[3]]) : A{1});
+  const int64_t v = run.tile->top + run.row, u = run.tile->left;
+  const T* offset_y = offset.at(run.tile->image, 2 * run.channel, v, u);
+  const T* masks = mask ? mask.at(run.tile->image, run.channel, v, u) : nullptr;
+  const int64_t offset_step = offset.step[3];
+  const A tap_y = static_cast<A>(run.tap / problem.kernel_width * problem.dilation_y);
+  const A tap_x = static_cast<A>(run.tap % problem.kernel_width * problem.dilation_x);
+  const A height = static_cast<A>(problem.height), width = static_cast<A>(problem.width);
+  const A* base = bases_.get() + run.row * run.length;
+  for (int64_t i = 0; i < run.length; i += kLanes<A>, entry += kLanes<A>) {
+    const T* at = offset_y + i * offset_step;
+    V y = load(base + i) + tap_y + read(at, offset_step, run.length - i);
+    V x = load(base + stride_ + i) + tap_x + read(at + offset.step[1], offset_step, run.length - i);
+    const V m =
+        masks ? read(masks + i * mask.step[3], mask.step[3], run.length - i) : broadcast(A{1});
+    const auto hit = (y > -1) & (y < height) & (x > -1) & (x < width);
+    y = hit ? y : V{};
+    x = hit ? x : V{};
+    const V top = floor<A>(y), left = floor<A>(x);
+    const I hits = __builtin_convertvector(hit, I);
+    const I row = hits ? __builtin_convertvector(top, I) : I{} + kMissed;
+    const I column = hits ? __builtin_convertvector(left, I) : I{} + kMissed;
+    extent_.add(hits, row, column);
+    store(cells_.get() + entry, row);
+    store(cells_.get() + plane_ + entry, column);
+    const Point<V> point{y - top, x - left, m};
+    const Weights<V> weights = value_weights(point);
+    for (int j = 0; j < 4; ++j) store(values_.get() + j * plane_ + entry, weights.at[j] * m);
+    if (!gradient_) continue;
+    store(points_.get() + entry, point.y);
+    store(points_.get() + plane_ + entry, point.x);
+    store(points_.get() + 2 * plane_ + entry, point.mask);
   }
 }
 
 template <class T>
-void Taps<T>::shift_row(const Problem& problem, const Tile& tile, int64_t offset_group, int64_t k,
-                        int64_t row, int64_t entry) {
+void Taps<T>::shift_run(const Run& run, int64_t entry) {
   const Field<const T>&shift = positions_.shift, &mask_shift = positions_.mask_shift;
-  const int64_t v = tile.top + row, plane = offset_group * problem.taps + k;
-  for (int64_t c = 0; c < tile.columns; ++c, ++entry) {
-    const int64_t u = tile.left + c;
-    Point<A> move{0, 0, 0};
+  const int64_t v = run.tile->top + run.row, image = run.tile->image;
+  for (int64_t i = 0; i < run.length; i += kLanes<A>, entry += kLanes<A>) {
+    const int64_t u = run.tile->left + i, count = run.length - i;
+    Point<V> move{};
     if (shift) {
-      move.y = static_cast<A>(*shift.at(tile.image, 2 * plane, v, u));
-      move.x = static_cast<A>(*shift.at(tile.image, 2 * plane + 1, v, u));
+      const T* at = shift.at(image, 2 * run.channel, v, u);
+      move.y = read(at, shift.step[3], count);
+      move.x = read(at + shift.step[1], shift.step[3], count);
     }
-    if (mask_shift) move.mask = static_cast<A>(*mask_shift.at(tile.image, plane, v, u));
-    shifts_.get()[entry] = move;
-    const Point<A>& point = points_.get()[entry];
-    const Weights<A> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
-    for (int corner = 0; corner < 4; ++corner) {
-      changes_.get()[entry].at[corner] =
-          move.mask * w.at[corner] + point.mask * (move.y * wy.at[corner] + move.x * wx.at[corner]);
+    if (mask_shift) {
+      move.mask = read(mask_shift.at(image, run.channel, v, u), mask_shift.step[3], count);
+    }
+    store(shifts_.get() + entry, move.y);
+    store(shifts_.get() + plane_ + entry, move.x);
+    store(shifts_.get() + 2 * plane_ + entry, move.mask);
+    const Point<V> point = this->template point<V>(entry);
+    const Weights<V> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
+    for (int j = 0; j < 4; ++j) {
+      const V change = move.mask * w.at[j] + point.mask * (move.y * wy.at[j] + move.x * wx.at[j]);
+      store(changes_.get() + j * plane_ + entry, change);
+    }
+  }
+}
+
+template <class T>
+Box Taps<T>::reach(const Entries& entries) const {
+  Extent<kLanes<A>> extent;
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
+    int64_t p = entries.first;
+    for (; p + kLanes<A> <= entries.last; p += kLanes<A>) {
+      const I row = load_as<I>(y + p);
+      extent.add(row != kMissed, row, load_as<I>(x + p));
+    }
+    for (; p < entries.last; ++p) {
+      const I row = I{} + y[p];
+      extent.add(row != kMissed, row, I{} + x[p]);
+    }
+  }
+  return extent.box();
+}
+
+template <class T>
+void Taps<T>::locate(const Entries& entries, const Box& box, int64_t pixel) {
+  const auto top = static_cast<int32_t>(box.top), left = static_cast<int32_t>(box.left);
+  const auto row = static_cast<int32_t>(box.columns() * pixel), step = static_cast<int32_t>(pixel);
+  for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+    const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
+    int32_t* to = cells_.get() + k * stride_ + 2 * plane_;
+    for (int64_t p = entries.first; p < entries.last; ++p) {
+      const int32_t line = y[p] == kMissed ? top : y[p];
+      const int32_t place = (line - top) * row + (x[p] - left) * step;
+      to[p] = y[p] == kMissed ? -1 : place;
     }
   }
 }

@@ -1,59 +1,64 @@
-// T(c, k, p) = sum_o W(o, c, k) G(o, p): the gradient of Y carried back to the samples of a tile.
+// T(c, k, p) = sum_o W(o, c, k) G(o, p): the gradient of Y carried back to the samples of a strip.
 #pragma once
 
 #include "weights.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// The gradient of Y over one tile, as a matrix in the type of the arithmetic.
+// The gradient of Y over a strip of a tile's pixels, in the type of the arithmetic.
 template <class T>
-class GradientTile {
+class GradientStrip {
  public:
   using A = Accumulate<T>;
 
-  GradientTile(const KernelContext& context, const Problem& problem, const Tensor& gradient,
-               int64_t pixels)
-      : gradient_(gradient), buffer_(context, pixels * widest(problem)) {}
+  GradientStrip(const KernelContext& context, const Tensor& gradient, int64_t outputs,
+                int64_t strip)
+      : gradient_(gradient), strip_(strip), buffer_(context, strip * outputs) {}
 
-  // Row p holds the outputs of a pixel. The last matrix is kept: blocks share it.
-  const A* by_pixel(const Tile& tile, const Range& outputs) {
-    const int64_t key[] = {tile.image, tile.top, tile.left, outputs.first, outputs.last};
-    if (!std::equal(key, key + 5, key_)) {
-      copy(tile, outputs, outputs.count(), 1);
-      std::copy_n(key, 5, key_);
-    }
+  // Row o holds the pixels of an output, row() elements apart.
+  const A* by_output(const Tile& tile, const Range& pixels, const Range& outputs) {
+    for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
+      const T* from = gradient_.at(tile.image, outputs.first, row, column);
+      A* to = buffer_.get() + done;
+      for (int64_t o = 0; o < outputs.count(); ++o, from += gradient_.step[1], to += strip_) {
+        widen(from, gradient_.step[3], count, to);
+      }
+    });
     return buffer_.get();
   }
-  // Row o holds the pixels of an output.
-  const A* by_output(const Tile& tile, const Range& outputs) {
-    copy(tile, outputs, 1, tile.pixels());
-    key_[0] = -1;
+  int64_t row() const { return strip_; }
+
+  // Row p holds the outputs of a pixel.
+  const A* by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) {
+    for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
+      const T* from = gradient_.at(tile.image, outputs.first, row, column);
+      A* to = buffer_.get() + done * outputs.count();
+      if (gradient_.step[3] == 1) {
+        transpose_copy(from, gradient_.step[1], to, outputs.count(), outputs.count(), count);
+        return;
+      }
+      for (int64_t c = 0; c < count; ++c, from += gradient_.step[3], to += outputs.count()) {
+        widen(from, gradient_.step[1], outputs.count(), to);
+      }
+    });
     return buffer_.get();
   }
 
  private:
-  static int64_t widest(const Problem& problem) {
-    return problem.depthwise() ? Blocking(problem).channels
-                               : std::min(problem.group_outputs(), kOutputs<A>);
-  }
-
-  void copy(const Tile& tile, const Range& outputs, int64_t pixel_step, int64_t output_step) {
-    A* row_out = buffer_.get();
-    const int64_t step = gradient_.step[3];
-    for (int64_t row = 0; row < tile.rows; ++row, row_out += tile.columns * pixel_step) {
-      const T* from = gradient_.at(tile.image, outputs.first, tile.top + row, tile.left);
-      for (int64_t o = 0; o < outputs.count(); ++o, from += gradient_.step[1]) {
-        A* out = row_out + o * output_step;
-        for (int64_t c = 0; c < tile.columns; ++c) {
-          out[c * pixel_step] = static_cast<A>(from[c * step]);
-        }
-      }
+  // Calls body(row, column, count, done) for each piece of a row of the result.
+  template <class Body>
+  static void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
+    for (int64_t p = pixels.first; p < pixels.last;) {
+      const int64_t row = p / tile.columns, column = p % tile.columns;
+      const int64_t count = std::min(tile.columns - column, pixels.last - p);
+      body(tile.top + row, tile.left + column, count, p - pixels.first);
+      p += count;
     }
   }
 
   Field<const T> gradient_;
+  int64_t strip_;
   Buffer<A> buffer_;
-  int64_t key_[5] = {-1, -1, -1, -1, -1};
 };
 
 template <class T>
@@ -61,29 +66,51 @@ class Transport {
  public:
   using A = Accumulate<T>;
 
-  Transport(const KernelContext& context, const Problem& problem, const Filters<T>& filters,
-            int64_t pixels)
-      : problem_(problem), blocking_(problem), filters_(filters) {
+  Transport(const KernelContext& context, const Problem& problem, const Blocking& blocking,
+            const Filters<T>& filters, int64_t strip)
+      : problem_(problem), filters_(filters) {
     if (!filters) return;
-    const int64_t columns = blocking_.taps * blocking_.channels;
-    const int64_t rows = std::min(problem.group_outputs(), kOutputs<A>);
-    // The columns of a block are one run, or a run of a group's channels for each tap.
-    const int64_t lanes = panels(std::min(problem.group_channels(), blocking_.channels), kPanel<A>);
-    const int64_t widest = std::max(panels(columns, kPanel<A>), blocking_.taps * lanes) * kPanel<A>;
-    packed_ = std::make_unique<Buffer<A>>(context, widest * rows);
-    result_ = std::make_unique<Buffer<A>>(context, pixels * columns);
+    // What all shares of a block need if they are few, or else one share and kOutputs at a time.
+    const int64_t O = problem.group_outputs(), C = problem.group_channels();
+    const int64_t lanes = round_up(std::min(C, blocking.channels), kPanel<A>);
+    const int64_t columns =
+        std::max(round_up(blocking.taps * blocking.channels, kPanel<A>), blocking.taps * lanes);
+    const bool whole = problem.groups == 1 || C % blocking.channels == 0;
+    const int64_t all = columns * O * (whole ? 1 : panels(blocking.channels, C) + 1);
+    const bool once = all <= 2 * kPacked<A>;
+    packed_ = std::make_unique<Buffer<A>>(context, once ? all : columns * std::min(O, kOutputs<A>));
+    once_ = once;
+    result_ = std::make_unique<Buffer<A>>(
+        context, strip * blocking.taps * pixel_of<A>(blocking.channels) + kPanel<A>);
   }
   explicit operator bool() const { return static_cast<bool>(filters_); }
 
-  // Row p holds, tap by tap, T of the channels of `block`. Valid until the next call.
-  const A* run(GradientTile<T>& gradient, const Tile& tile, const Range& taps, const Range& block) {
-    const int64_t row = taps.count() * block.count();
-    result_->zero(tile.pixels() * row);
-    for_each_share(problem_, block, {0, problem_.outputs}, [&](const Share& whole) {
-      if (problem_.depthwise()) return run_depthwise(gradient, tile, taps, block);
-      for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += kOutputs<A>) {
-        const Share share{whole.channels, {o, std::min(o + kOutputs<A>, whole.outputs.last)}};
-        run_share(gradient.by_pixel(tile, share.outputs), tile.pixels(), taps, block, share);
+  // Before run() for other channels or taps.
+  void select(const Range& taps, const Range& block) {
+    taps_ = taps;
+    block_ = block;
+    if (!filters_ || !once_) return;
+    A* to = packed_->get();
+    for_each_share(problem_, block, {0, problem_.outputs}, [&](const Share& share) {
+      filters_.pack_backward(share, taps, columns_of(share), to);
+      to += packed(share);
+    });
+  }
+
+  // Row p holds, tap by tap, T of the channels of the block, pixel_of() of them. Valid until the
+  // next call.
+  const A* run(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
+    const int64_t pixel = pixel_of<A>(block_.count()), row = taps_.count() * pixel;
+    if (problem_.depthwise()) return run_depthwise(gradient, tile, pixels);
+    std::fill_n(result_->get(), pixels.count() * row, A{});
+    const A* weights = packed_->get();
+    for_each_share(problem_, block_, {0, problem_.outputs}, [&](const Share& whole) {
+      const int64_t most = once_ ? whole.outputs.count() : kOutputs<A>;
+      for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += most) {
+        const Share share{whole.channels, {o, std::min(o + most, whole.outputs.last)}};
+        if (!once_) filters_.pack_backward(share, taps_, columns_of(share), packed_->get());
+        run_share(gradient, tile, pixels, share, weights);
+        if (once_) weights += packed(share);
       }
     });
     return result_->get();
@@ -91,48 +118,50 @@ class Transport {
   const A* get() const { return result_ ? result_->get() : nullptr; }
 
  private:
-  // Tiles that follow one another mostly ask for the same weights.
-  const A* packed(const Share& share, const Range& taps, const Runs& columns) {
-    const int64_t key[] = {taps.first, share.channels.first, share.channels.last,
-                           share.outputs.first};
-    if (!std::equal(key, key + 4, key_)) {
-      filters_.pack_backward(share, taps, columns, packed_->get());
-      std::copy_n(key, 4, key_);
-    }
-    return packed_->get();
+  Runs columns_of(const Share& share) const {
+    if (problem_.depthwise()) return Runs{};
+    return deform::MYOPS_ISA::columns_of(share, taps_.count(), pixel_of<A>(block_.count()));
+  }
+  int64_t packed(const Share& share) const {  // elements that pack_backward writes
+    if (problem_.depthwise()) return taps_.count() * share.channels.count();
+    const Runs columns = columns_of(share);
+    return columns.count * round_up(columns.length, kPanel<A>) * share.outputs.count();
   }
 
-  void run_share(const A* gradient, int64_t pixels, const Range& taps, const Range& block,
-                 const Share& share) {
-    const Runs columns = columns_of(share, taps.count(), block.count());
-    const int64_t rows = share.outputs.count(), row = taps.count() * block.count();
-    const A* weights = packed(share, taps, columns);
-    A* out = result_->get() + share.channels.first - block.first;
+  void run_share(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels,
+                 const Share& share, const A* weights) {
+    const Runs columns = columns_of(share);
+    const int64_t depth = share.outputs.count();
+    const int64_t row = taps_.count() * pixel_of<A>(block_.count());
+    const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), 1, gradient.row()};
+    A* out = result_->get() + share.channels.first - block_.first;
     for (int64_t run = 0; run < columns.count; ++run, out += columns.step) {
-      multiply(pixels, columns.length, Runs{1, rows, 0}, gradient, rows, weights, kPanel<A>,
-               rows * kPanel<A>, out, row);
-      weights += panels(columns.length, kPanel<A>) * rows * kPanel<A>;
+      multiply(pixels.count(), columns.length, Runs{1, depth, 0}, left, weights, kPanel<A>,
+               depth * kPanel<A>, out, row);
+      weights += round_up(columns.length, kPanel<A>) * depth;
     }
   }
 
-  void run_depthwise(GradientTile<T>& gradient, const Tile& tile, const Range& taps,
-                     const Range& block) {
-    const A* from = gradient.by_pixel(tile, block);
-    const A* weights = packed(Share{block, block}, taps, Runs{});
-    const int64_t count = block.count();
+  const A* run_depthwise(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
+    const A* from = gradient.by_pixel(tile, pixels, block_);
+    if (!once_) filters_.pack_backward({block_, block_}, taps_, Runs{}, packed_->get());
+    const int64_t count = block_.count(), pixel = pixel_of<A>(count);
     A* out = result_->get();
-    for (int64_t p = 0; p < tile.pixels(); ++p, from += count) {
-      for (int64_t k = 0; k < taps.count(); ++k, out += count) {
-        for (int64_t c = 0; c < count; ++c) out[c] = weights[k * count + c] * from[c];
+    for (int64_t p = 0; p < pixels.count(); ++p, from += count) {
+      for (int64_t k = 0; k < taps_.count(); ++k, out += pixel) {
+        const A* weights = packed_->get() + k * count;
+        for (int64_t c = 0; c < count; ++c) out[c] = weights[c] * from[c];
+        for (int64_t c = count; c < pixel; ++c) out[c] = A{};
       }
     }
+    return result_->get();
   }
 
   const Problem& problem_;
-  Blocking blocking_;
   Filters<T> filters_;
+  bool once_ = false;
+  Range taps_{0, 0}, block_{0, 0};
   std::unique_ptr<Buffer<A>> packed_, result_;
-  int64_t key_[4] = {-1, -1, -1, -1};
 };
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -10,6 +10,16 @@
 
 namespace myops::deform::MYOPS_ISA {
 
+// sums += a * b, element by element.
+template <class A>
+inline void add_channels(const A* a, const A* b, int64_t count, A* sums) {
+  int64_t c = 0;
+  for (; c + kLanes<A> <= count; c += kLanes<A>) {
+    store(sums + c, fma(load(a + c), load(b + c), load(sums + c)));
+  }
+  for (; c < count; ++c) sums[c] = fma(a[c], b[c], sums[c]);
+}
+
 template <class T>
 class WeightGradient {
  public:
@@ -24,8 +34,8 @@ class WeightGradient {
         column_(column),
         out_(out),
         size_(out.elements()),
-        blocking_(problem),
-        tiling_(problem, kPixels<A> / 2),
+        blocking_(Blocking::of_gradients<A>(problem)),
+        tiling_(problem, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
         items_(problem.batch * tiling_.count()) {}
 
   void run() const {
@@ -90,8 +100,8 @@ class WeightGradient {
 
   template <class To>
   void run_job(const Job& job, const Field<To>& out) const;
-  void add_tile(const Job& job, const Share& share, const Tile& tile, const A* sampled,
-                GradientTile<T>& gradient, A* sums) const;
+  void add_strip(const Job& job, const Share& share, const Tile& tile, const Range& pixels,
+                 const A* sampled, GradientStrip<T>& gradient, A* sums) const;
   template <class To>
   void write(const Job& job, const Share& share, const A* sums, const Field<To>& out) const;
 
@@ -114,8 +124,9 @@ void WeightGradient<T>::run_job(const Job& job, const Field<To>& out) const {
   const int64_t O = problem_.group_outputs(), most = std::min(O, kOutputs<A>);
   const int64_t size = most * job.taps.count() * job.channels.count();
   const Buffer<A> sums(context_, size);
-  Columns<T> columns(context_, problem_, inputs_, tiling_.pixels());
-  GradientTile<T> gradient(context_, problem_, gradient_, tiling_.pixels());
+  Columns<T> columns(context_, problem_, inputs_, blocking_, tiling_.pixels(), 2 * kColumns<A>);
+  GradientStrip<T> gradient(context_, gradient_, problem_.depthwise() ? job.channels.count() : most,
+                            columns.strip());
   for (int64_t first = 0; first < O; first += most) {
     const auto for_each_part = [&](const auto& body) {
       A* part = sums.get();
@@ -132,10 +143,15 @@ void WeightGradient<T>::run_job(const Job& job, const Field<To>& out) const {
     sums.zero(size);
     for (int64_t item = job.items.first; item < job.items.last; ++item) {
       const Tile tile = tiling_.at(item / tiling_.count(), item % tiling_.count());
-      columns.place(tile, job.offset_group, job.taps.first, job.taps.last);
-      const A* sampled = columns.sample(column_, job.channels.first, job.channels.last);
-      for_each_part([&](const Share& share, A* part) {
-        add_tile(job, share, tile, sampled, gradient, part);
+      columns.place(problem_, tile, job.offset_group, job.taps);
+      columns.in_parts(job.channels, job.channels.last, [&](const Range& pixels) {
+        for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
+          const Range strip{p, std::min(p + columns.strip(), pixels.last)};
+          const A* sampled = columns.sample(column_, job.channels, strip);
+          for_each_part([&](const Share& share, A* part) {
+            add_strip(job, share, tile, strip, sampled, gradient, part);
+          });
+        }
       });
     }
     for_each_part([&](const Share& share, const A* part) { write(job, share, part, out); });
@@ -144,26 +160,26 @@ void WeightGradient<T>::run_job(const Job& job, const Field<To>& out) const {
 
 // sums[o][tap][c], of a share.
 template <class T>
-void WeightGradient<T>::add_tile(const Job& job, const Share& share, const Tile& tile,
-                                 const A* sampled, GradientTile<T>& gradient, A* sums) const {
-  const int64_t taps = job.taps.count(), width = job.channels.count(), row = taps * width;
+void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile& tile,
+                                  const Range& pixels, const A* sampled, GradientStrip<T>& gradient,
+                                  A* sums) const {
+  const int64_t taps = job.taps.count(), count = share.channels.count();
+  const int64_t pixel = pixel_of<A>(job.channels.count()), row = taps * pixel;
   if (problem_.depthwise()) {
-    const A* from = gradient.by_pixel(tile, share.outputs);
-    for (int64_t p = 0; p < tile.pixels(); ++p, from += width, sampled += row) {
+    const A* from = gradient.by_pixel(tile, pixels, share.outputs);
+    for (int64_t p = 0; p < pixels.count(); ++p, from += count, sampled += row) {
       for (int64_t k = 0; k < taps; ++k) {
-        for (int64_t c = 0; c < width; ++c) {
-          sums[k * width + c] = fma(from[c], sampled[k * width + c], sums[k * width + c]);
-        }
+        add_channels(from, sampled + k * pixel, count, sums + k * count);
       }
     }
     return;
   }
-  const Runs runs = columns_of(share, taps, width);
-  const A* from = gradient.by_output(tile, share.outputs);
+  const Runs runs = columns_of(share, taps, pixel);
+  const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
   sampled += share.channels.first - job.channels.first;
   for (int64_t run = 0; run < runs.count; ++run, sampled += runs.step, sums += runs.length) {
-    multiply(share.outputs.count(), runs.length, Runs{1, tile.pixels(), 0}, from, tile.pixels(),
-             sampled, row, kPanel<A>, sums, runs.count * runs.length);
+    multiply(share.outputs.count(), runs.length, Runs{1, pixels.count(), 0}, left, sampled, row,
+             kPanel<A>, sums, runs.count * runs.length);
   }
 }
 
@@ -175,10 +191,17 @@ void WeightGradient<T>::write(const Job& job, const Share& share, const A* sums,
   const bool depthwise = problem_.depthwise();  // output c has channel c alone
   const int64_t step = depthwise ? out.step[0] : out.step[1];
   const int64_t last = depthwise ? share.outputs.first + 1 : share.outputs.last;
-  for (int64_t o = share.outputs.first; o < last; ++o) {
-    for (int64_t k = job.taps.first; k < job.taps.last; ++k, sums += count) {
-      To* to = out.at(o, share.channels.first % problem_.group_channels(), k / width, k % width);
-      for (int64_t c = 0; c < count; ++c) to[c * step] = static_cast<To>(sums[c]);
+  const int64_t taps = job.taps.count(), first = share.channels.first % problem_.group_channels();
+  for (int64_t o = share.outputs.first; o < last; ++o, sums += taps * count) {
+    if (out.step[3] == 1 && out.step[2] == width) {
+      To* to = out.at(o, first, 0, 0) + job.taps.first;
+      transpose_copy(sums, count, to, step, taps, count);
+      continue;
+    }
+    for (int64_t k = 0; k < taps; ++k) {
+      const int64_t tap = job.taps.first + k;
+      To* to = out.at(o, first, tap / width, tap % width);
+      for (int64_t c = 0; c < count; ++c) to[c * step] = static_cast<To>(sums[k * count + c]);
     }
   }
 }

@@ -5,14 +5,9 @@
 // is no sum over channels, and a block is one share.
 #pragma once
 
-#include "blocking.h"
+#include "transpose.h"
 
 namespace myops::deform::MYOPS_ISA {
-
-struct Range {
-  int64_t first, last;
-  int64_t count() const { return last - first; }
-};
 
 struct Share {
   Range channels, outputs;
@@ -53,6 +48,7 @@ class Filters {
   Filters(const Problem& problem, const Tensor& tensor)
       : field_(tensor),
         group_channels_(problem.group_channels()),
+        taps_(problem.taps),
         kernel_width_(problem.kernel_width),
         depthwise_(problem.depthwise()) {}
   explicit operator bool() const { return static_cast<bool>(field_); }
@@ -64,6 +60,15 @@ class Filters {
     const int64_t depth = taps.count() * share.channels.count();
     for (int64_t o = share.outputs.first; o < share.outputs.last; o += kPanel<A>) {
       const int64_t lanes = std::min(kPanel<A>, share.outputs.last - o);
+      const bool vectors = lanes == kPanel<A> && taps.count() == taps_ && field_.step[3] == 1 &&
+                           field_.step[2] == kernel_width_ && field_.step[1] == taps_;
+      if (vectors) {
+        pack_lines(at(o, share.channels.first, 0), share.channels.count(), out);
+        pack_lines(at(o + kLanes<A>, share.channels.first, 0), share.channels.count(),
+                   out + kLanes<A>);
+        out += depth * kPanel<A>;
+        continue;
+      }
       if (lanes < kPanel<A>) std::fill_n(out, depth * kPanel<A>, A{});
       A* to = out;
       for (int64_t k = taps.first; k < taps.last; ++k) {
@@ -85,17 +90,25 @@ class Filters {
     if (depthwise_) return pack_depthwise(share, taps, out);
     const int64_t count = share.channels.count(), rows = share.outputs.count();
     const int64_t run_taps = columns.length / count, panel = rows * kPanel<A>;
+    const bool lines = field_.step[3] == 1 && field_.step[2] == kernel_width_;
+    A line[kTaps * 2 * kChannels];  // the columns of one output
     for (int64_t k = taps.first; k < taps.last; k += run_taps) {
       const int64_t size = panels(columns.length, kPanel<A>) * panel;
       if (columns.length % kPanel<A> != 0) std::fill_n(out, size, A{});
       for (int64_t o = 0; o < rows; ++o) {
-        int64_t column = 0;
-        for (int64_t tap = k; tap < k + run_taps; ++tap) {
-          const T* from = at(share.outputs.first + o, share.channels.first, tap);
-          for (int64_t c = 0; c < count; ++c, ++column) {
-            out[column / kPanel<A> * panel + o * kPanel<A> + column % kPanel<A>] =
-                static_cast<A>(from[c * field_.step[1]]);
+        const int64_t output = share.outputs.first + o;
+        if (lines) {
+          transpose_copy(at(output, share.channels.first, k), field_.step[1], line, count, count,
+                         run_taps);
+        } else {
+          for (int64_t tap = 0; tap < run_taps; ++tap) {
+            widen(at(output, share.channels.first, k + tap), field_.step[1], count,
+                  line + tap * count);
           }
+        }
+        for (int64_t first = 0; first < columns.length; first += kPanel<A>) {
+          std::copy_n(line + first, std::min(kPanel<A>, columns.length - first),
+                      out + first * rows + o * kPanel<A>);
         }
       }
       out += size;
@@ -106,6 +119,35 @@ class Filters {
   const T* at(int64_t output, int64_t channel, int64_t tap) const {
     return field_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
   }
+  // kLanes outputs whose filters are lines of memory, [channel][tap], turned over.
+  void pack_lines(const T* from, int64_t channels, A* out) const {
+    constexpr int64_t L = kLanes<A>;
+    int64_t c = 0, k = 0;  // of the next column of the line
+    const auto next = [&] {
+      A* to = out + (k * channels + c) * kPanel<A>;
+      if (++k == taps_) {
+        k = 0;
+        ++c;
+      }
+      return to;
+    };
+    int64_t column = 0;
+    for (; column + L <= channels * taps_; column += L) {
+      Vector<A> square[L];
+      for (int64_t lane = 0; lane < L; ++lane) {
+        square[lane] = load_wide<A>(from + lane * field_.step[0] + column);
+      }
+      transpose<A, L>(square);
+      for (int64_t lane = 0; lane < L; ++lane) store(next(), square[lane]);
+    }
+    for (; column < channels * taps_; ++column) {
+      A* to = next();
+      for (int64_t lane = 0; lane < L; ++lane) {
+        to[lane] = static_cast<A>(from[lane * field_.step[0] + column]);
+      }
+    }
+  }
+
   void pack_depthwise(const Share& share, const Range& taps, A* out) const {
     for (int64_t k = taps.first; k < taps.last; ++k) {
       for (int64_t c = share.channels.first; c < share.channels.last; ++c) {
@@ -115,7 +157,7 @@ class Filters {
   }
 
   Field<const T> field_;
-  int64_t group_channels_ = 1, kernel_width_ = 1;
+  int64_t group_channels_ = 1, taps_ = 1, kernel_width_ = 1;
   bool depthwise_ = false;
 };
 

@@ -1,4 +1,4 @@
-// AVX2 and FMA: vectors of 32 bytes, 16 registers.
+// AVX2, FMA and F16C, which come together: vectors of 32 bytes, 16 registers.
 #pragma once
 
 #include "common.h"
@@ -7,8 +7,8 @@
 #define MYOPS_VECTOR_BYTES 32
 #define MYOPS_REGISTERS 16
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 #endif

@@ -1,0 +1,54 @@
+// One filter a channel: nothing is summed over channels, so samples go into the sums at once.
+#pragma once
+
+#include "columns.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// What a strip of pixels reads: corners in `window`, weights a_j in planes, W as [tap][channel].
+template <class A>
+struct Strip {
+  View<const A> window;
+  const int32_t* index;
+  const A* values;
+  int64_t plane, stride, taps, count;  // stride: entries from tap to tap; count: channels
+  const A* filters;
+};
+
+// sums[c] += sum over taps of W(c, k) S(c, k) for kVectors vectors of channels of pixel p.
+template <class V, int kVectors, class A>
+inline void add_channels(const Strip<A>& strip, int64_t p, int64_t c, A* sums) {
+  constexpr int64_t L = sizeof(V) / sizeof(A);
+  V total[kVectors];
+  for (int v = 0; v < kVectors; ++v) total[v] = load_as<V>(sums + c + v * L);
+  for (int64_t k = 0; k < strip.taps; ++k) {
+    const int64_t entry = k * strip.stride + p;
+    const A* filter = strip.filters + k * strip.count + c;
+    const Weights<A> w = weights_at(strip.values + entry, strip.plane);
+    if (strip.index[entry] < 0) {  // as in Columns: 0, or NaN
+      for (int v = 0; v < kVectors; ++v) {
+        total[v] = fma(load_as<V>(filter + v * L), w.at[0] * 0 - V{}, total[v]);
+      }
+      continue;
+    }
+    const Corners<const A> x(strip.window, strip.index[entry] + c);
+    for (int v = 0; v < kVectors; ++v) {
+      const V sample = blended<V>(x.at, w, v * L);
+      total[v] = fma(load_as<V>(filter + v * L), sample, total[v]);
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) store(sums + c + v * L, total[v]);
+}
+
+template <class A>
+void add_depthwise(const Strip<A>& strip, const Range& pixels, A* sums, int64_t sums_row) {
+  constexpr int64_t L = kLanes<A>;
+  for (int64_t p = pixels.first; p < pixels.last; ++p, sums += sums_row) {
+    int64_t c = 0;
+    for (; c + 4 * L <= strip.count; c += 4 * L) add_channels<Vector<A>, 4>(strip, p, c, sums);
+    for (; c + L <= strip.count; c += L) add_channels<Vector<A>, 1>(strip, p, c, sums);
+    for (; c < strip.count; ++c) add_channels<Lanes<A, 1>, 1>(strip, p, c, sums);
+  }
+}
+
+}  // namespace myops::deform::MYOPS_ISA
