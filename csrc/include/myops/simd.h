@@ -23,6 +23,8 @@ template <class A>
 inline constexpr int64_t kLanes = MYOPS_VECTOR_BYTES / sizeof(A);
 template <class A>
 using Vector = Lanes<A, kLanes<A>>;
+template <class A>
+using Index = Lanes<int32_t, kLanes<A>>;  // an integer for each lane
 // The shortest vector: 16 bytes.
 template <class A>
 inline constexpr int64_t kQuad = 16 / sizeof(A);
@@ -123,23 +125,28 @@ MYOPS_INLINE V shuffle(V a, V b) {
 #endif
 }
 
-// A square of kCount x kCount is turned over, by squares of 1, 2, 4, ... lanes.
-template <int kStep, class A, int64_t kCount, int... kLane>
-MYOPS_INLINE void transpose_squares(Lanes<A, kCount>* rows,
-                                    std::integer_sequence<int, kLane...> lanes) {
-  constexpr int L = kCount;
+// Squares of kSide x kSide, side by side in kSide rows, are turned over; inside them those of 1, 2,
+// 4, ... lanes first.
+template <int kStep, int kSide, class V, int... kLane>
+MYOPS_INLINE void transpose_squares(V* rows, std::integer_sequence<int, kLane...> lanes) {
+  constexpr int L = sizeof...(kLane);
 #pragma GCC unroll 16
-  for (int i = 0; i < L; ++i) {
+  for (int i = 0; i < kSide; ++i) {
     if (i & kStep) continue;
-    const Lanes<A, kCount> a = rows[i], b = rows[i + kStep];
+    const V a = rows[i], b = rows[i + kStep];
     rows[i] = shuffle<(kLane & kStep ? L + kLane - kStep : kLane)...>(a, b);
     rows[i + kStep] = shuffle<(kLane & kStep ? L + kLane : kLane + kStep)...>(a, b);
   }
-  if constexpr (2 * kStep < L) transpose_squares<2 * kStep, A, kCount>(rows, lanes);
+  if constexpr (2 * kStep < kSide) transpose_squares<2 * kStep, kSide>(rows, lanes);
 }
 template <class A, int64_t kCount>
 MYOPS_INLINE void transpose(Lanes<A, kCount>* rows) {
-  transpose_squares<1, A, kCount>(rows, std::make_integer_sequence<int, kCount>());
+  transpose_squares<1, kCount>(rows, std::make_integer_sequence<int, kCount>());
+}
+// The same for each group of four lanes of four rows.
+template <class A>
+MYOPS_INLINE void transpose_fours(Vector<A>* rows) {
+  transpose_squares<1, 4>(rows, std::make_integer_sequence<int, kLanes<A>>());
 }
 
 // The sums of the lanes of four vectors, in a fixed order.
@@ -155,14 +162,18 @@ MYOPS_INLINE V add_quads(V ab, V cd, std::integer_sequence<int, kLane...>) {
   return shuffle<(kLane / 4 * 4 + kLane % 2 + kLane % 4 / 2 * L)...>(ab, cd) +
          shuffle<(kLane / 4 * 4 + kLane % 2 + 2 + kLane % 4 / 2 * L)...>(ab, cd);
 }
+// Of each group of four lanes: lane 4 g + v is the sum of group g of x[v].
+template <class V, int... kLane>
+MYOPS_INLINE V sums_of_fours(const V (&x)[4], std::integer_sequence<int, kLane...> lanes) {
+  return add_quads(add_pairs(x[0], x[1], lanes), add_pairs(x[2], x[3], lanes), lanes);
+}
 template <class A, class V>
 MYOPS_INLINE Lanes<A, 4> sums(const V (&x)[4]) {
   constexpr int L = sizeof(V) / sizeof(A);
   if constexpr (L < 4) {
     return Lanes<A, 4>{x[0][0] + x[0][1], x[1][0] + x[1][1], x[2][0] + x[2][1], x[3][0] + x[3][1]};
   } else {
-    constexpr std::make_integer_sequence<int, L> lanes;
-    const V all = add_quads(add_pairs(x[0], x[1], lanes), add_pairs(x[2], x[3], lanes), lanes);
+    const V all = sums_of_fours(x, std::make_integer_sequence<int, L>());
     Lanes<A, 4> fours[L / 4];
     std::memcpy(fours, &all, sizeof all);
     for (int half = L / 8; half > 0; half /= 2) {
@@ -205,6 +216,14 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
     const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const Bits chosen = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
     store(to, __builtin_convertvector(chosen, Lanes<uint16_t, kLanes<A>>));
+  } else if constexpr (std::is_same_v<T, uint8_t>) {
+    // To nearest, half to even: between 0 and 255, adding 2^23 leaves no room for a fraction. What
+    // is less or more becomes 0 or 255, NaN 0.
+    const Vector<A> none{}, most = none + 255, no_fraction = none + 8388608;
+    const Vector<A> low = vector > none ? vector : none;
+    const Vector<A> inside = ((low < most ? low : most) + no_fraction) - no_fraction;
+    store(to, __builtin_convertvector(__builtin_convertvector(inside, Index<A>),
+                                      Lanes<uint8_t, kLanes<A>>));
   } else {
     static_assert(std::is_same_v<T, Half>);
 #if MYOPS_VECTOR_BYTES == 64
@@ -217,42 +236,51 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
   }
 }
 
-// x[k][lane] = from[at[lane] + k] for k < 4, or for k < 2: neighbours of each of kLanes places.
-template <class A, int kCount>
-inline void load_neighbours(const A* from, const int64_t* at, Vector<A> (&x)[kCount]) {
-  A parts[kCount][kLanes<A>];
-  for (int64_t lane = 0; lane < kLanes<A>; ++lane) {
-    for (int k = 0; k < kCount; ++k) parts[k][lane] = from[at[lane] + k];
-  }
-  for (int k = 0; k < kCount; ++k) x[k] = load(parts[k]);
+// Whether permute() takes any lanes in one instruction or two, for elements of A.
+template <class A>
+inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && sizeof(A) == 4;
+// Lane by lane: x[index], or with two vectors (x, y)[index].
+#if MYOPS_VECTOR_BYTES == 64
+inline Vector<float> permute(Vector<float> x, Index<float> index) {
+  return (Vector<float>)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
 }
-#if MYOPS_VECTOR_BYTES == 32
-inline __m256 two_quads(const float* low, const float* high) {
+inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
+  return (Vector<float>)_mm512_permutex2var_ps((__m512)x, (__m512i)index, (__m512)y);
+}
+#elif MYOPS_VECTOR_BYTES == 32
+inline Vector<float> permute(Vector<float> x, Index<float> index) {
+  return (Vector<float>)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
+}
+inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
+  return (Vector<float>)_mm256_blendv_ps((__m256)permute(x, index), (__m256)permute(y, index),
+                                         (__m256)(index << 28));
+}
+#endif
+
+// Lanes 4 g to 4 g + 3 are from[at[4 g]], ..., for each of the vector's groups of four.
+template <class A>
+inline Vector<A> load_fours(const A* from, const int32_t* at) {
+  Vector<A> fours;
+  A parts[kLanes<A>];
+  for (int64_t group = 0; group < kLanes<A>; group += 4) {
+    std::memcpy(parts + group, from + at[group], 4 * sizeof(A));
+  }
+  std::memcpy(&fours, parts, sizeof fours);
+  return fours;
+}
+#if MYOPS_VECTOR_BYTES >= 32
+inline __m256 two_fours(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
-inline void load_neighbours(const float* from, const int64_t* at, Vector<float> (&x)[4]) {
-  const __m256 a = two_quads(from + at[0], from + at[4]), b = two_quads(from + at[1], from + at[5]);
-  const __m256 c = two_quads(from + at[2], from + at[6]), d = two_quads(from + at[3], from + at[7]);
-  const __m256 ab_low = _mm256_unpacklo_ps(a, b), ab_high = _mm256_unpackhi_ps(a, b);
-  const __m256 cd_low = _mm256_unpacklo_ps(c, d), cd_high = _mm256_unpackhi_ps(c, d);
-  x[0] = (Vector<float>)_mm256_shuffle_ps(ab_low, cd_low, 0x44);
-  x[1] = (Vector<float>)_mm256_shuffle_ps(ab_low, cd_low, 0xee);
-  x[2] = (Vector<float>)_mm256_shuffle_ps(ab_high, cd_high, 0x44);
-  x[3] = (Vector<float>)_mm256_shuffle_ps(ab_high, cd_high, 0xee);
-}
-inline __m128 two_pairs(const float* low, const float* high) {
-  return _mm_loadh_pi(_mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(low))),
-                      reinterpret_cast<const __m64*>(high));
-}
-inline void load_neighbours(const float* from, const int64_t* at, Vector<float> (&x)[2]) {
-  const __m256 even =
-      _mm256_insertf128_ps(_mm256_castps128_ps256(two_pairs(from + at[0], from + at[1])),
-                           two_pairs(from + at[4], from + at[5]), 1);
-  const __m256 odd =
-      _mm256_insertf128_ps(_mm256_castps128_ps256(two_pairs(from + at[2], from + at[3])),
-                           two_pairs(from + at[6], from + at[7]), 1);
-  x[0] = (Vector<float>)_mm256_shuffle_ps(even, odd, 0x88);
-  x[1] = (Vector<float>)_mm256_shuffle_ps(even, odd, 0xdd);
+template <>
+inline Vector<float> load_fours<float>(const float* from, const int32_t* at) {
+#if MYOPS_VECTOR_BYTES == 64
+  return (Vector<float>)_mm512_insertf32x8(
+      _mm512_castps256_ps512(two_fours(from + at[0], from + at[4])),
+      two_fours(from + at[8], from + at[12]), 1);
+#else
+  return (Vector<float>)two_fours(from + at[0], from + at[4]);
+#endif
 }
 #endif
 

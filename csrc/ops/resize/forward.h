@@ -8,39 +8,90 @@
 namespace myops::resize::MYOPS_ISA {
 
 // Nearest moves elements and never computes with them: NaN keeps its payload.
-// Writes the slabs [begin, end) of a level; `outside` where there is no element to copy.
 template <class T, class Wide>
-void copy_nearest(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t end, T outside,
-                  const T* source, T* target) {
-  const Level<Wide>& level = plan.levels[depth];
-  const Taps<Wide>& taps = level.taps;
-  const bool last = depth + 1 == plan.levels.size();
-  if (last && level.in_volume == 1 && !taps.has_empty) {
-    const int64_t* index = taps.index.data() + begin;
-    for (int64_t o = 0; o < end - begin; ++o) target[o] = source[index[o]];
-    return;
-  }
-  int64_t previous = -1;
-  for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
-    const int64_t index = taps.count(o) == 0 ? -1 : taps.index[taps.first[o]];
-    const T* from = source + index * level.in_volume;
-    if (index < 0) {
-      std::fill(target, target + level.out_volume, outside);
-    } else if (index == previous) {
-      std::copy(target - level.out_volume, target, target);
-    } else if (last) {
-      std::copy(from, from + level.in_volume, target);
-    } else {
-      const Level<Wide>& next = plan.levels[depth + 1];
-      for (int64_t block = 0; block < level.blocks; ++block) {
-        copy_nearest(plan, depth + 1, 0, next.taps.output, outside,
-                     from + block * next.taps.input * next.in_volume,
-                     target + block * next.taps.output * next.out_volume);
+class Nearest {
+ public:
+  // `outside`: what stands where there is no element to copy.
+  Nearest(const Plan<Wide>& plan, T outside, bool streaming) : plan_(plan), outside_(outside) {
+    const Level<Wide>& last = plan.levels.back();
+    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
+      if (!last.taps.has_empty && Gather<Wide>::takes(last.in_volume)) {
+        gather_.emplace(last.taps, last.in_volume);
       }
     }
-    previous = index;
+    const size_t levels = plan.levels.size();
+    row_size_ = levels > 1 && streaming ? plan.levels[levels - 2].out_volume : 0;
   }
-}
+
+  // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
+  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target, T* row) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    const Taps<Wide>& taps = level.taps;
+    const bool last = depth + 1 == plan_.levels.size();
+    if (last && fill_row(begin, end, source, target)) return;
+    // A row that is repeated is made once, in cache, and streamed from there.
+    const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
+    int64_t previous = -1;
+    for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
+      const int64_t index = taps.count(o) == 0 ? -1 : taps.index[taps.first[o]];
+      if (index < 0) {
+        std::fill(target, target + level.out_volume, outside_);
+      } else if (rows) {
+        if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
+        copy_past_caches(row, level.out_volume, target);
+      } else if (index == previous) {
+        std::copy(target - level.out_volume, target, target);
+      } else {
+        copy_slab(depth, source + index * level.in_volume, target, row);
+      }
+      previous = index;
+    }
+  }
+
+  int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
+
+ private:
+  void copy_slab(size_t depth, const T* from, T* to, T* row) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    if (depth + 1 == plan_.levels.size()) {
+      std::copy(from, from + level.in_volume, to);
+      return;
+    }
+    const Level<Wide>& next = plan_.levels[depth + 1];
+    for (int64_t block = 0; block < level.blocks; ++block) {
+      fill(depth + 1, 0, next.taps.output, from + block * next.taps.input * next.in_volume,
+           to + block * next.taps.output * next.out_volume, row);
+    }
+  }
+
+  // The last level where elements are moved one by one.
+  bool fill_row(int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>& level = plan_.levels.back();
+    if constexpr (std::is_same_v<T, Wide>) {
+      if (gather_) {
+        gather_->run(begin * level.in_volume, end * level.in_volume, source, true, target);
+        return true;
+      }
+    }
+    if (level.in_volume != 1 || level.taps.has_empty) return false;
+    const int64_t* index = level.taps.index.data() + begin;
+    for (int64_t o = 0; o < end - begin; ++o) target[o] = source[index[o]];
+    return true;
+  }
+
+  static void copy_past_caches(const T* row, int64_t count, T* target) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      stream_copy(row, count, target);
+    } else {
+      std::copy(row, row + count, target);
+    }
+  }
+
+  const Plan<Wide>& plan_;
+  T outside_;
+  std::optional<Gather<Wide>> gather_;
+  int64_t row_size_ = 0;
+};
 
 // Writes the extrapolation value wherever any axis is outside the input. A later step, as
 // weighted sums of it would not be exactly the value.
@@ -71,11 +122,14 @@ void forward_plan(const KernelContext& context, const Settings& settings, const 
   const Level<Wide>& first = plan.levels.front();
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
+    const Nearest<T, Wide> nearest(plan, outside, streams<T>(plan));
     for_each_run(context, plan, [&] {
-      return [&](int64_t tensor, int64_t begin, int64_t end) {
-        copy_nearest(plan, 0, begin, end, outside,
-                     source + tensor * first.taps.input * first.in_volume,
-                     target + (tensor * first.taps.output + begin) * first.out_volume);
+      return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
+                 int64_t tensor, int64_t begin, int64_t end) {
+        nearest.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
+                     target + (tensor * first.taps.output + begin) * first.out_volume,
+                     nearest.row_size() > 0 ? memory.template as<T>() : nullptr);
+        stream_end();
       };
     });
     return;

@@ -23,6 +23,13 @@ struct Plan {
   int64_t outer = 1;  // tensors that start at the first resampled axis
   std::vector<Level<Weight>> levels;
 
+  // Whether the rows of a level are combined before the columns, the last level, are resampled.
+  bool rows_first(size_t depth) const {
+    const Level<Weight>& level = levels[depth];
+    return depth + 2 == levels.size() && level.blocks == 1 &&
+           level.taps.output < level.taps.input;
+  }
+
   // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would
   // starve threads, fewer would repeat too many rows where two pieces meet.
   int64_t grain() const {

@@ -4,6 +4,9 @@
 // index of the source. Neighbouring outputs share slabs, so each level keeps the last few in a
 // ring. A picture needs a ring of 2 or 4 rows, a volume one of 2 pictures besides: no level ever
 // stores its full result. The innermost level reads the source itself.
+//
+// Of the last two levels, rows and columns, the one that shrinks goes first: rows are combined
+// before they are resampled where there are fewer of them afterwards. It depends on lengths alone.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +14,40 @@
 #include <utility>
 #include <vector>
 
+#include "gather.h"
 #include "plan.h"
-#include "rows.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 // A larger result would push everything else out of the last cache.
 inline constexpr int64_t kStreamedBytes = 16 << 20;
 
+template <class T, class Wide>
+bool streams(const Plan<Wide>& plan) {
+  const Level<Wide>& first = plan.levels.front();
+  const int64_t elements = plan.outer * first.taps.output * first.out_volume;
+  return elements * static_cast<int64_t>(sizeof(T)) > kStreamedBytes;
+}
+
 // The working memory of one parallel piece.
 template <class T, class Wide>
 class Resampler {
  public:
-  // `row_taps`: those of the last level. `streaming`: the result goes past the caches.
-  Resampler(const KernelContext& context, const Plan<Wide>& plan, const RowTaps<Wide>& row_taps,
+  // `gather`: of the last level. `streaming`: the result goes past the caches.
+  Resampler(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
             bool streaming)
-      : context_(context), plan_(plan), row_taps_(row_taps), streaming_(streaming) {
+      : context_(context), plan_(plan), gather_(gather), streaming_(streaming) {
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
+      if (plan.rows_first(i)) {
+        row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
+        result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
+        if (std::is_same_v<T, Wide>) continue;  // rows are read where they are
+      }
       rings_[i].owner.resize(static_cast<size_t>(level.taps.span));
       rings_[i].memory.emplace(
-          context.scratch(sizeof(Wide) * static_cast<size_t>(level.taps.span * level.out_volume)));
+          context.scratch(sizeof(Wide) * static_cast<size_t>(level.taps.span * slab_size(i))));
     }
     for (const Level<Wide>& level : plan.levels) {
       rows_.emplace_back(static_cast<size_t>(level.taps.widest));
@@ -43,19 +58,26 @@ class Resampler {
   template <class Out>
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, Out* target) {
     if (depth + 1 == plan_.levels.size()) {
-      fill_last(depth, begin, end, source, target);
+      fill_last(depth, begin, end, source, target, depth == 0 && streaming_);
       return;
     }
     const Level<Wide>& level = plan_.levels[depth];
+    const bool rows_first = plan_.rows_first(depth), streaming = depth == 0 && streaming_;
     std::vector<const Wide*>& rows = rows_[depth];
     std::fill(rings_[depth].owner.begin(), rings_[depth].owner.end(), -1);
-    for (int64_t o = begin; o < end; ++o) {
+    for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
       const int64_t first = level.taps.first[o], count = level.taps.count(o);
+      const Wide* weights = level.taps.weight.data() + first;
       for (int64_t k = 0; k < count; ++k) {
         rows[k] = slab(depth, level.taps.index[first + k], source);
       }
-      combine_rows(rows.data(), level.taps.weight.data() + first, count, level.out_volume,
-                   depth == 0 && streaming_, target + (o - begin) * level.out_volume);
+      if (!rows_first) {
+        combine_rows(rows.data(), weights, count, level.out_volume, streaming, target);
+        continue;
+      }
+      Wide* row = row_->template as<Wide>();
+      combine_rows(rows.data(), weights, count, level.in_volume, false, row);
+      resample_row(row, streaming, target);
     }
   }
 
@@ -65,16 +87,29 @@ class Resampler {
     std::optional<Scratch> memory;
   };
 
+  // Elements of a slab in a ring: of rows that are combined first, those of the source.
+  int64_t slab_size(size_t depth) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    return plan_.rows_first(depth) ? level.in_volume : level.out_volume;
+  }
+
   // The slab of one index, made unless the ring still has it. The indices of one output lie
   // within the ring's size, so they never displace each other.
   const Wide* slab(size_t depth, int64_t index, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     const Level<Wide>& next = plan_.levels[depth + 1];
+    const T* at = source + index * level.in_volume;
+    if constexpr (std::is_same_v<T, Wide>) {
+      if (plan_.rows_first(depth)) return at;
+    }
     const int64_t place = index % level.taps.span;
-    Wide* memory = rings_[depth].memory->template as<Wide>() + place * level.out_volume;
+    Wide* memory = rings_[depth].memory->template as<Wide>() + place * slab_size(depth);
     if (rings_[depth].owner[place] == index) return memory;
     rings_[depth].owner[place] = index;
-    const T* at = source + index * level.in_volume;
+    if (plan_.rows_first(depth)) {
+      widen(at, level.in_volume, memory);
+      return memory;
+    }
     for (int64_t block = 0; block < level.blocks; ++block) {
       fill(depth + 1, 0, next.taps.output, at + block * next.taps.input * next.in_volume,
            memory + block * next.taps.output * next.out_volume);
@@ -82,54 +117,62 @@ class Resampler {
     return memory;
   }
 
+  // The last level of one row that has been combined.
   template <class Out>
-  void fill_last(size_t depth, int64_t begin, int64_t end, const T* source, Out* target) {
-    const Level<Wide>& level = plan_.levels[depth];
-    const Taps<Wide>& taps = level.taps;
-    const int64_t run = level.in_volume;
-    const auto [low, wide] = widened(taps, begin, end, run, source);
-    if (run == 1) {
-      row_taps_.gather(begin, end, low, wide, target);
-      return;
+  void resample_row(const Wide* row, bool streaming, Out* target) {
+    const Level<Wide>& last = plan_.levels.back();
+    if constexpr (std::is_same_v<Out, Wide>) {
+      if (streaming) {
+        Wide* result = result_->template as<Wide>();
+        fill_from(0, last.taps.output, row, false, result);
+        stream_copy(result, last.taps.output * last.out_volume, target);
+        return;
+      }
     }
-    std::vector<const Wide*>& rows = rows_[depth];
-    for (int64_t o = begin; o < end; ++o) {
-      const int64_t first = taps.first[o], count = taps.count(o);
-      for (int64_t k = 0; k < count; ++k) rows[k] = wide + (taps.index[first + k] - low) * run;
-      combine_rows(rows.data(), taps.weight.data() + first, count, run, depth == 0 && streaming_,
-                   target + (o - begin) * run);
+    fill_from(0, last.taps.output, row, false, target);
+  }
+
+  template <class Out>
+  void fill_last(size_t depth, int64_t begin, int64_t end, const T* source, Out* target,
+                 bool streaming) {
+    if constexpr (std::is_same_v<T, Wide>) {
+      fill_from(begin, end, source, streaming, target);
+    } else {
+      const Level<Wide>& level = plan_.levels[depth];
+      const int64_t run = level.in_volume;
+      const auto [low, high] = gather_.reads(begin * run, end * run);
+      if (high - low > wide_capacity_) {
+        wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(high - low)));
+        wide_capacity_ = high - low;
+      }
+      Wide* wide = wide_memory_->template as<Wide>();
+      widen(source + low, high - low, wide);
+      fill_from(begin, end, wide - low, streaming, target);
     }
   }
 
-  // The part of the source that the outputs [begin, end) need, as Wide, and its first index.
-  std::pair<int64_t, const Wide*> widened(const Taps<Wide>& taps, int64_t begin, int64_t end,
-                                          int64_t run, const T* source) {
-    if constexpr (std::is_same_v<T, Wide>) {
-      return {0, source};
-    } else {
-      int64_t low = taps.low, high = taps.high;
-      if (end - begin < taps.output && taps.first[begin] < taps.first[end]) {
-        const auto range = std::minmax_element(taps.index.begin() + taps.first[begin],
-                                               taps.index.begin() + taps.first[end]);
-        low = *range.first;
-        high = *range.second;
-      }
-      const int64_t count = (high - low + 1) * run;
-      if (count > wide_capacity_) {
-        wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(count)));
-        wide_capacity_ = count;
-      }
-      widen(source + low * run, count, wide_memory_->template as<Wide>());
-      return {low, wide_memory_->template as<Wide>()};
+  // Outputs [begin, end) of the last level from its first source element on.
+  template <class Out>
+  void fill_from(int64_t begin, int64_t end, const Wide* source, bool streaming, Out* target) {
+    const Level<Wide>& level = plan_.levels.back();
+    const Taps<Wide>& taps = level.taps;
+    const int64_t run = level.in_volume;
+    if (Gather<Wide>::takes(run)) return gather_.run(begin * run, end * run, source, false, target);
+    std::vector<const Wide*>& rows = rows_.back();
+    for (int64_t o = begin; o < end; ++o, target += run) {
+      const int64_t first = taps.first[o], count = taps.count(o);
+      for (int64_t k = 0; k < count; ++k) rows[k] = source + taps.index[first + k] * run;
+      combine_rows(rows.data(), taps.weight.data() + first, count, run, streaming, target);
     }
   }
 
   const KernelContext& context_;
   const Plan<Wide>& plan_;
-  const RowTaps<Wide>& row_taps_;
+  const Gather<Wide>& gather_;
   bool streaming_;
   std::vector<Ring> rings_;
   std::vector<std::vector<const Wide*>> rows_;
+  std::optional<Scratch> row_, result_;  // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
 };
@@ -138,11 +181,10 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
-  const RowTaps<Wide> row_taps(plan.levels.back().taps);
-  const int64_t bytes = plan.outer * first.taps.output * first.out_volume * sizeof(T);
-  const bool streaming = bytes > kStreamedBytes;
+  const Gather<Wide> gather(plan.levels.back().taps, plan.levels.back().in_volume);
+  const bool streaming = streams<T>(plan);
   for_each_run(context, plan, [&] {
-    return [&, worker = Resampler<T, Wide>(context, plan, row_taps, streaming)](
+    return [&, worker = Resampler<T, Wide>(context, plan, gather, streaming)](
                int64_t tensor, int64_t begin, int64_t end) mutable {
       worker.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                   target + (tensor * first.taps.output + begin) * first.out_volume);

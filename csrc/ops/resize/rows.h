@@ -31,7 +31,22 @@ inline T to_element(Wide value) {
 
 template <class Wide, class T>
 void widen(const T* source, int64_t count, Wide* target) {
-  for (int64_t i = 0; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
+  int64_t i = 0;
+  for (; i + kLanes<Wide> <= count; i += kLanes<Wide>) {
+    store(target + i, load_wide<Wide>(source + i));
+  }
+  for (; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
+}
+
+// A copy past the caches.
+template <class T>
+void stream_copy(const T* source, int64_t count, T* target) {
+  constexpr int64_t L = kLanes<T>;
+  int64_t i = 0;
+  const auto ahead = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T) % L);
+  for (; i < count && (ahead + i) % L != 0; ++i) target[i] = source[i];
+  for (; i + L <= count; i += L) stream(target + i, load(source + i));
+  for (; i < count; ++i) target[i] = source[i];
 }
 
 // The sum over k of weight(k) * value(k), for numbers or vectors.
@@ -45,7 +60,7 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   }
   for (int64_t k = 1; k < 4; ++k) chains[k] = weight(k) * value(k);
   for (int64_t k = 4; k < taps; ++k) chains[k & 3] = fma(weight(k), value(k), chains[k & 3]);
-  return (chains[0] + chains[1]) + (chains[2] + chains[3]);
+  return (chains[0] + chains[2]) + (chains[1] + chains[3]);
 }
 
 // target[i] = sum over k of weights[k] * rows[k][begin + i]; kTaps is their number, or -1: `taps`.
@@ -101,100 +116,13 @@ void combine_rows(const Wide* const* rows, const Wide* weights, int64_t taps, in
     for (int64_t begin = 0; begin < count; begin += kChunk) {
       const int64_t size = std::min(kChunk, count - begin);
       combine_any(rows, weights, taps, begin, size, false, sums);
-      for (int64_t i = 0; i < size; ++i) target[begin + i] = to_element<T>(sums[i]);
+      int64_t i = 0;
+      for (; i + kLanes<Wide> <= size; i += kLanes<Wide>) {
+        store_narrow<Wide>(target + begin + i, load(sums + i));
+      }
+      for (; i < size; ++i) target[begin + i] = to_element<T>(sums[i]);
     }
   }
 }
-
-// The taps of the fastest axis in memory, arranged for gather(): where the taps of an output are
-// neighbours, kLanes outputs at a time, their weights [k][lane].
-template <class Wide>
-class RowTaps {
- public:
-  explicit RowTaps(const Taps<Wide>& taps) : taps_(taps) {
-    const int64_t width = taps.width;
-    if (width != 2 && width != 4) return;
-    const auto neighbours = [&](int64_t o) {
-      const int64_t* index = taps.index.data() + taps.first[o];
-      for (int64_t k = 1; k < width; ++k) {
-        if (index[k] != index[0] + k) return false;
-      }
-      return true;
-    };
-    while (begin_ < taps.output && !neighbours(begin_)) ++begin_;
-    end_ = begin_;
-    constexpr int64_t L = kLanes<Wide>;
-    while (end_ + L <= taps.output) {
-      bool all = true;
-      for (int64_t o = end_; o < end_ + L; ++o) all = all && neighbours(o);
-      if (!all) break;
-      end_ += L;
-    }
-    weights_.resize(static_cast<size_t>((end_ - begin_) * width));
-    places_.resize(static_cast<size_t>(end_ - begin_));
-    for (int64_t o = begin_; o < end_; ++o) {
-      const int64_t at = o - begin_;
-      places_[at] = taps.index[taps.first[o]];
-      for (int64_t k = 0; k < width; ++k) {
-        weights_[(at / L * width + k) * L + at % L] = taps.weight[taps.first[o] + k];
-      }
-    }
-  }
-
-  // target[o - begin] = the sum over the taps of output o. `source` begins with the element of
-  // index `low`.
-  template <class T>
-  void gather(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
-    const int64_t first = std::clamp(begin_ + panels_up(begin - begin_), begin, end);
-    const int64_t last = first + std::max<int64_t>(0, std::min(end, end_) - first) / kL * kL;
-    one_by_one(begin, std::min(first, end), low, source, target);
-    if (taps_.width == 4) {
-      several<4>(first, last, low, source, target + (first - begin));
-    } else if (taps_.width == 2) {
-      several<2>(first, last, low, source, target + (first - begin));
-    }
-    one_by_one(last, end, low, source, target + (last - begin));
-  }
-
- private:
-  static constexpr int64_t kL = kLanes<Wide>;
-  // Rounded up to whole blocks.
-  static int64_t panels_up(int64_t count) { return count <= 0 ? 0 : (count + kL - 1) / kL * kL; }
-
-  template <class T>
-  void one_by_one(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
-    for (int64_t o = begin; o < end; ++o) {
-      const int64_t* index = taps_.index.data() + taps_.first[o];
-      const Wide* weight = taps_.weight.data() + taps_.first[o];
-      *target++ = to_element<T>(weighted<Wide>(
-          taps_.count(o), [&](int64_t k) { return weight[k]; },
-          [&](int64_t k) { return source[index[k] - low]; }));
-    }
-  }
-
-  template <int kTaps, class T>
-  void several(int64_t begin, int64_t end, int64_t low, const Wide* source, T* target) const {
-    const Wide* from = source - low;
-    const int64_t* places = places_.data() + (begin - begin_);
-    const Wide* weights = weights_.data() + (begin - begin_) * kTaps;
-    for (int64_t o = begin; o < end; o += kL, places += kL, weights += kL * kTaps, target += kL) {
-      Vector<Wide> x[kTaps];
-      load_neighbours(from, places, x);
-      const Vector<Wide> total = weighted<Vector<Wide>>(
-          kTaps, [&](int64_t k) { return load(weights + k * kL); },
-          [&](int64_t k) { return x[k]; });
-      if constexpr (std::is_same_v<T, Wide>) {
-        store(target, total);
-      } else {
-        for (int64_t lane = 0; lane < kL; ++lane) target[lane] = to_element<T>(total[lane]);
-      }
-    }
-  }
-
-  const Taps<Wide>& taps_;
-  int64_t begin_ = 0, end_ = 0;  // outputs that go kLanes at a time
-  std::vector<int64_t> places_;
-  std::vector<Wide> weights_;
-};
 
 }  // namespace myops::resize::MYOPS_ISA
