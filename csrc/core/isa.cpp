@@ -58,6 +58,15 @@ const char* isa_name(Isa isa) {
   return names[static_cast<int>(isa)];
 }
 
+bool streaming_stores_pay() {
+#if defined(__x86_64__)
+  static const bool pay = __builtin_cpu_is("amd") != 0;
+  return pay;
+#else
+  return false;
+#endif
+}
+
 Isa isa() {
   static const Isa chosen = decide();
   return chosen;

@@ -284,6 +284,13 @@ inline Vector<float> load_fours<float>(const float* from, const int32_t* at) {
 }
 #endif
 
+// Asks for the line that a loop of stores reaches 2 KiB later: a core that waits for each line it
+// writes gets half of what memory can take.
+template <class A>
+inline void expect_store(A* to) {
+  __builtin_prefetch(reinterpret_cast<const char*>(to) + 2048, 1);
+}
+
 // Stores past the caches, for results that do not fit into them; `to` is aligned to a vector.
 // stream_end() comes before anybody else reads.
 template <class A>

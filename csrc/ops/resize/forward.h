@@ -41,6 +41,19 @@ class Nearest {
         copy_past_caches(row, level.out_volume, target);
       } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
+      } else if (rows_at_once(depth)) {
+        int64_t rows = 1;
+        while (o + rows < end && taps.count(o + rows) > 0 &&
+               taps.index[taps.first[o + rows]] == index) {
+          ++rows;
+        }
+        const Level<Wide>& next = plan_.levels[depth + 1];
+        if constexpr (std::is_same_v<T, Wide>) {
+          gather_->copy(0, next.taps.output * next.in_volume, source + index * level.in_volume,
+                        true, rows, level.out_volume, target);
+        }
+        o += rows - 1;
+        target += (rows - 1) * level.out_volume;
       } else {
         copy_slab(depth, source + index * level.in_volume, target, row);
       }
@@ -51,6 +64,11 @@ class Nearest {
   int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
 
  private:
+  // Whether a slab of the level is one row that gather() makes, so that equal rows are one pass.
+  bool rows_at_once(size_t depth) const {
+    return gather_ && depth + 2 == plan_.levels.size() && plan_.levels[depth].blocks == 1;
+  }
+
   void copy_slab(size_t depth, const T* from, T* to, T* row) const {
     const Level<Wide>& level = plan_.levels[depth];
     if (depth + 1 == plan_.levels.size()) {
@@ -69,7 +87,7 @@ class Nearest {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
       if (gather_) {
-        gather_->run(begin * level.in_volume, end * level.in_volume, source, true, target);
+        gather_->copy(begin * level.in_volume, end * level.in_volume, source, true, 1, 0, target);
         return true;
       }
     }

@@ -50,23 +50,42 @@ class Gather {
   }
 
   // target[e - begin] for e in [begin, end); `source` is that of element 0, readable where reads()
-  // says. `copy`: one tap each, which is copied.
+  // says. `ahead`: the target is part of the result (see Write).
   template <class T>
-  void run(int64_t begin, int64_t end, const Wide* source, bool copy, T* target) const {
-    if (copy) return run_taps<0>(begin, end, source, target);
-    if (taps_.width == 4) return run_taps<4>(begin, end, source, target);
-    if (taps_.width == 2) return run_taps<2>(begin, end, source, target);
-    run_taps<1>(begin, end, source, target);
+  void sum(int64_t begin, int64_t end, const Wide* source, bool ahead, T* target) const {
+    const Rows<T> rows{target, 1, 0, ahead};
+    if (taps_.width == 4) return run<4>(begin, end, source, rows);
+    if (taps_.width == 2) return run<2>(begin, end, source, rows);
+    run<1>(begin, end, source, rows);
+  }
+  // The same for one tap each, which is copied, into `rows` equal rows that are `step` apart.
+  void copy(int64_t begin, int64_t end, const Wide* source, bool ahead, int64_t rows, int64_t step,
+            Wide* target) const {
+    run<0>(begin, end, source, Rows<Wide>{target, rows, step, ahead});
   }
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
 
+  template <class T>
+  struct Rows {
+    T* first;
+    int64_t count, step;
+    bool ahead;
+    MYOPS_INLINE void put(int64_t at, const V& values) const {
+      if (ahead) expect_store(first + at);
+      store_narrow<Wide>(first + at, values);
+      for (int64_t row = 1; row < count; ++row) {
+        if (ahead) expect_store(first + row * step + at);
+        store_narrow<Wide>(first + row * step + at, values);
+      }
+    }
+  };
   enum class Road : uint8_t { Near, Far, Any, Spread, Chains, OneByOne };
   struct Block {
-    int64_t low, high;  // what it reads
-    int64_t second;     // where the second vector begins, after `low`
+    int64_t low, high;      // what it reads
+    int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
     int32_t fours;          // of each element, on the road Chains
     Road road;
@@ -93,7 +112,9 @@ class Gather {
   static int64_t share(std::vector<T>& all, int64_t previous, const std::vector<T>& table);
 
   template <int kTaps, class T>
-  void run_taps(int64_t begin, int64_t end, const Wide* source, T* target) const;
+  void run(int64_t begin, int64_t end, const Wide* source, const Rows<T>& target) const;
+  template <int kTaps, class T>
+  int64_t run_near(int64_t first, int64_t end, const Wide* source, const Rows<T>& target) const;
   template <int kTaps>
   MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
   V chains(const Block& block, const Wide* source) const;
@@ -209,18 +230,58 @@ int64_t Gather<Wide>::share(std::vector<T>& all, int64_t previous, const std::ve
 
 template <class Wide>
 template <int kTaps, class T>
-void Gather<Wide>::run_taps(int64_t begin, int64_t end, const Wide* source, T* target) const {
-  for (int64_t first = begin / L * L; first < end; first += L) {
-    const V sums = block_of<kTaps>(blocks_[first / L], first, source);
-    if (first >= begin && first + L <= end) {
-      store_narrow<Wide>(target + (first - begin), sums);
-      continue;
+void Gather<Wide>::run(int64_t begin, int64_t end, const Wide* source,
+                       const Rows<T>& target) const {
+  const Rows<T> from_zero{target.first - begin, target.count, target.step, target.ahead};
+  for (int64_t first = begin / L * L; first < end;) {
+    const Block& block = blocks_[first / L];
+    const bool whole = first >= begin && first + L <= end;
+    if constexpr (kPermutes<Wide>) {
+      if (whole && block.road == Road::Near) {
+        first = run_near<kTaps>(first, end, source, from_zero);
+        continue;
+      }
     }
-    T part[L];
-    store_narrow<Wide>(part, sums);
-    const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-    std::copy(part + (from - first), part + (to - first), target + (from - begin));
+    const V sums = block_of<kTaps>(block, first, source);
+    if (whole) {
+      from_zero.put(first, sums);
+    } else {
+      T part[L];
+      store_narrow<Wide>(part, sums);
+      const int64_t from = std::max(first, begin), to = std::min(first + L, end);
+      for (int64_t row = 0; row < target.count; ++row) {
+        std::copy(part + (from - first), part + (to - first),
+                  from_zero.first + row * target.step + from);
+      }
+    }
+    first += L;
   }
+}
+
+// Whole blocks on the road Near, as many as follow one another; returns their end.
+template <class Wide>
+template <int kTaps, class T>
+int64_t Gather<Wide>::run_near(int64_t first, int64_t end, const Wide* source,
+                               const Rows<T>& target) const {
+  const Block* block = &blocks_[first / L];
+  const int32_t* index = index_.data();
+  const Wide* weight = weight_.data();
+  const int64_t step = step_;
+  const Rows<T> to = target;
+  for (; first + L <= end && block->road == Road::Near; first += L, ++block) {
+    const Wide* from = source + block->low;
+    const auto at = load_as<Index<Wide>>(index + block->index);
+    V total = permute(load(from), at);
+    if constexpr (kTaps > 0) {
+      const Wide* w = weight + block->weight;
+      total = load(w) * total;
+      for (int k = 1; k < kTaps; ++k) {
+        total = fma(load(w + k * L), permute(load(from + k * step), at), total);
+      }
+    }
+    to.put(first, total);
+  }
+  return first;
 }
 
 // kTaps: 0 for a copy, 1 for what has no such roads.

@@ -26,8 +26,7 @@ struct Plan {
   // Whether the rows of a level are combined before the columns, the last level, are resampled.
   bool rows_first(size_t depth) const {
     const Level<Weight>& level = levels[depth];
-    return depth + 2 == levels.size() && level.blocks == 1 &&
-           level.taps.output < level.taps.input;
+    return depth + 2 == levels.size() && level.blocks == 1 && level.taps.output < level.taps.input;
   }
 
   // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would

@@ -19,24 +19,24 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// A larger result would push everything else out of the last cache.
+// Results that fit no cache are written past them where that is faster.
 inline constexpr int64_t kStreamedBytes = 16 << 20;
 
 template <class T, class Wide>
 bool streams(const Plan<Wide>& plan) {
   const Level<Wide>& first = plan.levels.front();
   const int64_t elements = plan.outer * first.taps.output * first.out_volume;
-  return elements * static_cast<int64_t>(sizeof(T)) > kStreamedBytes;
+  return elements * static_cast<int64_t>(sizeof(T)) > kStreamedBytes && streaming_stores_pay();
 }
 
 // The working memory of one parallel piece.
 template <class T, class Wide>
 class Resampler {
  public:
-  // `gather`: of the last level. `streaming`: the result goes past the caches.
+  // `gather`: of the last level. `write`: how the result is written.
   Resampler(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
-            bool streaming)
-      : context_(context), plan_(plan), gather_(gather), streaming_(streaming) {
+            Write write)
+      : context_(context), plan_(plan), gather_(gather), write_(write) {
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
@@ -45,9 +45,11 @@ class Resampler {
         result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
         if (std::is_same_v<T, Wide>) continue;  // rows are read where they are
       }
-      rings_[i].owner.resize(static_cast<size_t>(level.taps.span));
+      int64_t places = 1;  // a power of two: finding a place must not cost a division
+      while (places < level.taps.span) places *= 2;
+      rings_[i].owner.resize(static_cast<size_t>(places));
       rings_[i].memory.emplace(
-          context.scratch(sizeof(Wide) * static_cast<size_t>(level.taps.span * slab_size(i))));
+          context.scratch(sizeof(Wide) * static_cast<size_t>(places * slab_size(i))));
     }
     for (const Level<Wide>& level : plan.levels) {
       rows_.emplace_back(static_cast<size_t>(level.taps.widest));
@@ -58,11 +60,12 @@ class Resampler {
   template <class Out>
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, Out* target) {
     if (depth + 1 == plan_.levels.size()) {
-      fill_last(depth, begin, end, source, target, depth == 0 && streaming_);
+      fill_last(depth, begin, end, source, target, depth == 0 ? write_ : Write::Scratch);
       return;
     }
     const Level<Wide>& level = plan_.levels[depth];
-    const bool rows_first = plan_.rows_first(depth), streaming = depth == 0 && streaming_;
+    const bool rows_first = plan_.rows_first(depth);
+    const Write write = depth == 0 ? write_ : Write::Scratch;
     std::vector<const Wide*>& rows = rows_[depth];
     std::fill(rings_[depth].owner.begin(), rings_[depth].owner.end(), -1);
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
@@ -72,12 +75,12 @@ class Resampler {
         rows[k] = slab(depth, level.taps.index[first + k], source);
       }
       if (!rows_first) {
-        combine_rows(rows.data(), weights, count, level.out_volume, streaming, target);
+        combine_rows(rows.data(), weights, count, level.out_volume, write, target);
         continue;
       }
       Wide* row = row_->template as<Wide>();
-      combine_rows(rows.data(), weights, count, level.in_volume, false, row);
-      resample_row(row, streaming, target);
+      combine_rows(rows.data(), weights, count, level.in_volume, Write::Scratch, row);
+      resample_row(row, write, target);
     }
   }
 
@@ -102,7 +105,7 @@ class Resampler {
     if constexpr (std::is_same_v<T, Wide>) {
       if (plan_.rows_first(depth)) return at;
     }
-    const int64_t place = index % level.taps.span;
+    const int64_t place = index & (static_cast<int64_t>(rings_[depth].owner.size()) - 1);
     Wide* memory = rings_[depth].memory->template as<Wide>() + place * slab_size(depth);
     if (rings_[depth].owner[place] == index) return memory;
     rings_[depth].owner[place] = index;
@@ -119,24 +122,24 @@ class Resampler {
 
   // The last level of one row that has been combined.
   template <class Out>
-  void resample_row(const Wide* row, bool streaming, Out* target) {
+  void resample_row(const Wide* row, Write write, Out* target) {
     const Level<Wide>& last = plan_.levels.back();
     if constexpr (std::is_same_v<Out, Wide>) {
-      if (streaming) {
+      if (write == Write::Streamed) {
         Wide* result = result_->template as<Wide>();
-        fill_from(0, last.taps.output, row, false, result);
+        fill_from(0, last.taps.output, row, Write::Scratch, result);
         stream_copy(result, last.taps.output * last.out_volume, target);
         return;
       }
     }
-    fill_from(0, last.taps.output, row, false, target);
+    fill_from(0, last.taps.output, row, write, target);
   }
 
   template <class Out>
   void fill_last(size_t depth, int64_t begin, int64_t end, const T* source, Out* target,
-                 bool streaming) {
+                 Write write) {
     if constexpr (std::is_same_v<T, Wide>) {
-      fill_from(begin, end, source, streaming, target);
+      fill_from(begin, end, source, write, target);
     } else {
       const Level<Wide>& level = plan_.levels[depth];
       const int64_t run = level.in_volume;
@@ -147,29 +150,31 @@ class Resampler {
       }
       Wide* wide = wide_memory_->template as<Wide>();
       widen(source + low, high - low, wide);
-      fill_from(begin, end, wide - low, streaming, target);
+      fill_from(begin, end, wide - low, write, target);
     }
   }
 
   // Outputs [begin, end) of the last level from its first source element on.
   template <class Out>
-  void fill_from(int64_t begin, int64_t end, const Wide* source, bool streaming, Out* target) {
+  void fill_from(int64_t begin, int64_t end, const Wide* source, Write write, Out* target) {
     const Level<Wide>& level = plan_.levels.back();
     const Taps<Wide>& taps = level.taps;
     const int64_t run = level.in_volume;
-    if (Gather<Wide>::takes(run)) return gather_.run(begin * run, end * run, source, false, target);
+    if (Gather<Wide>::takes(run)) {
+      return gather_.sum(begin * run, end * run, source, write != Write::Scratch, target);
+    }
     std::vector<const Wide*>& rows = rows_.back();
     for (int64_t o = begin; o < end; ++o, target += run) {
       const int64_t first = taps.first[o], count = taps.count(o);
       for (int64_t k = 0; k < count; ++k) rows[k] = source + taps.index[first + k] * run;
-      combine_rows(rows.data(), taps.weight.data() + first, count, run, streaming, target);
+      combine_rows(rows.data(), taps.weight.data() + first, count, run, write, target);
     }
   }
 
   const KernelContext& context_;
   const Plan<Wide>& plan_;
   const Gather<Wide>& gather_;
-  bool streaming_;
+  Write write_;
   std::vector<Ring> rings_;
   std::vector<std::vector<const Wide*>> rows_;
   std::optional<Scratch> row_, result_;  // for rows that are combined first
@@ -182,13 +187,13 @@ template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
   const Gather<Wide> gather(plan.levels.back().taps, plan.levels.back().in_volume);
-  const bool streaming = streams<T>(plan);
+  const Write write = streams<T>(plan) ? Write::Streamed : Write::Result;
   for_each_run(context, plan, [&] {
-    return [&, worker = Resampler<T, Wide>(context, plan, gather, streaming)](
+    return [&, worker = Resampler<T, Wide>(context, plan, gather, write)](
                int64_t tensor, int64_t begin, int64_t end) mutable {
       worker.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                   target + (tensor * first.taps.output + begin) * first.out_volume);
-      if (streaming) stream_end();
+      stream_end();
     };
   });
 }

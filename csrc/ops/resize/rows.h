@@ -63,10 +63,14 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   return (chains[0] + chains[2]) + (chains[1] + chains[3]);
 }
 
+// What is written: memory that is used again at once, a part of the result, or a part of a result
+// that goes past the caches.
+enum class Write : uint8_t { Scratch, Result, Streamed };
+
 // target[i] = sum over k of weights[k] * rows[k][begin + i]; kTaps is their number, or -1: `taps`.
 template <int kTaps, class Wide>
 inline void combine(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
-                    int64_t count, bool streaming, Wide* __restrict target) {
+                    int64_t count, Write write, Wide* __restrict target) {
   constexpr int64_t L = kLanes<Wide>;
   const int64_t size = kTaps < 0 ? taps : kTaps;
   const auto one = [&](int64_t i) {
@@ -79,10 +83,15 @@ inline void combine(const Wide* const* rows, const Wide* weights, int64_t taps, 
         [&](int64_t k) { return load(rows[k] + begin + i); });
   };
   int64_t i = 0;
-  if (streaming) {
+  if (write == Write::Streamed) {
     const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(Wide) % L;
     for (; i < count && (offset + i) % L != 0; ++i) one(i);
     for (; i + L <= count; i += L) stream(target + i, several(i));
+  } else if (write == Write::Result) {
+    for (; i + L <= count; i += L) {
+      expect_store(target + i);
+      store(target + i, several(i));
+    }
   } else {
     for (; i + L <= count; i += L) store(target + i, several(i));
   }
@@ -91,31 +100,31 @@ inline void combine(const Wide* const* rows, const Wide* weights, int64_t taps, 
 
 template <class Wide>
 inline void combine_any(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
-                        int64_t count, bool streaming, Wide* target) {
+                        int64_t count, Write write, Wide* target) {
   switch (taps) {
     case 1:
-      return combine<1>(rows, weights, taps, begin, count, streaming, target);
+      return combine<1>(rows, weights, taps, begin, count, write, target);
     case 2:
-      return combine<2>(rows, weights, taps, begin, count, streaming, target);
+      return combine<2>(rows, weights, taps, begin, count, write, target);
     case 4:
-      return combine<4>(rows, weights, taps, begin, count, streaming, target);
+      return combine<4>(rows, weights, taps, begin, count, write, target);
     default:
-      return combine<-1>(rows, weights, taps, begin, count, streaming, target);
+      return combine<-1>(rows, weights, taps, begin, count, write, target);
   }
 }
 
-// target[i] = sum over k of weights[k] * rows[k][i]. `streaming`: past the caches.
+// target[i] = sum over k of weights[k] * rows[k][i].
 template <class Wide, class T>
 void combine_rows(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t count,
-                  bool streaming, T* target) {
+                  Write write, T* target) {
   if constexpr (std::is_same_v<Wide, T>) {
-    combine_any(rows, weights, taps, 0, count, streaming, target);
+    combine_any(rows, weights, taps, 0, count, write, target);
   } else {
     constexpr int64_t kChunk = 512;
     Wide sums[kChunk];
     for (int64_t begin = 0; begin < count; begin += kChunk) {
       const int64_t size = std::min(kChunk, count - begin);
-      combine_any(rows, weights, taps, begin, size, false, sums);
+      combine_any(rows, weights, taps, begin, size, Write::Scratch, sums);
       int64_t i = 0;
       for (; i + kLanes<Wide> <= size; i += kLanes<Wide>) {
         store_narrow<Wide>(target + begin + i, load(sums + i));
