@@ -90,6 +90,11 @@ class OpInfo:
         return f"{self.namespace}::{self.name}"
 
     @property
+    def is_prototype(self) -> bool:
+        """Whether a Python function computes it: ONNX Runtime then runs it as a PyOp only."""
+        return getattr(self.native, "is_prototype", False)
+
+    @property
     def has_values(self) -> bool:
         return any(item.values for item in self.inputs)
 

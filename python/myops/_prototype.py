@@ -195,5 +195,3 @@ def _check_signature(
             f"prototype {name}: function: got {function.__name__}{signature}, expected one that "
             f"takes ({wanted}): {error}"
         ) from None
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, List, Optional  # noqa: UP035 (TorchScript reads these)
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from myops.ort._carry import numpy_dtype
 
 class Native:
     """The C++ side of a prototype: all of it but the kernel, which is the function."""
+
+    is_prototype = True
 
     def __init__(
         self, op: Any, function: Callable[..., Any], description: Mapping[str, Any]
@@ -141,7 +143,7 @@ def public(op: TorchOp, function: Callable[..., Any]) -> Callable[..., Any]:
     )
     file = f"<myops.prototype {info.qualified}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": List,
+    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
                  "Any": Any, "_op": op}  # fmt: skip
     exec(compile(source, file, "exec"), namespace)
     made: Any = namespace[info.name]

@@ -111,6 +111,9 @@ def extensions(
     namespace = domain.replace(".", "_") if namespace is None else namespace
     _check(domain, "domain", r"[A-Za-z_][\w.-]*", 'letters, digits, "_", "-" and "."')
     _check(namespace, "namespace", r"[A-Za-z_]\w*", "an identifier")
+    if package != "myops":
+        _refuse_taken("domain", domain, ("ai.onnx", "com.microsoft", "myops"))
+        _refuse_taken("namespace", namespace, ("aten", "prim", "prims", "torch", "onnx", "myops"))
     title = package.rpartition(".")[2]
     place = f"{package}.{folder}" if folder else package
     common: dict[str, Any] = {
@@ -155,6 +158,12 @@ def extensions(
 def _check(name: str, what: str, pattern: str, expected: str) -> None:
     if not re.fullmatch(pattern, name):
         raise ValueError(f"extensions: {what}: got {name!r}, expected {expected}")
+
+
+def _refuse_taken(what: str, name: str, taken: Iterable[str]) -> None:
+    for other in taken:
+        if name == other or name.startswith(f"{other}."):
+            raise ValueError(f"extensions: {what}: got {name!r}, which belongs to {other}")
 
 
 def _only_entry() -> list[str]:

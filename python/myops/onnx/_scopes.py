@@ -122,6 +122,17 @@ def op_of(node: onnx.NodeProto) -> OpInfo | None:
     return _libraries.find_node(node.domain, node.op_type)
 
 
+def needs_pyops(model: onnx.ModelProto) -> bool:
+    """Whether a node is a prototype without a function body, which no library can run."""
+    bodies = {(f.domain, f.name) for f in model.functions}
+    lists = [model.graph.node, *(f.node for f in model.functions)]
+    infos = [op_of(node) for nodes in lists for node in all_nodes(nodes)]
+    return any(
+        info is not None and info.is_prototype and (info.domain, info.onnx_type) not in bodies
+        for info in infos
+    )
+
+
 def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """The graph of a model and every graph inside it, outer ones first."""
     register_schemas(model)
