@@ -19,14 +19,20 @@ from myops import _description
 ROOT = Path(__file__).parents[1]
 
 
-def test_readme_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "written"), [("README.md", "model.onnx"), ("docs/your_own_op.md", "clip.onnx")]
+)
+def test_blocks_run(
+    page: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(Those of your_own_op.md that need a package are run by test_your_own_op.py.)"""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 2
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert (tmp_path / "model.onnx").exists()
+        exec(compile(block, page, "exec"), names)
+    assert (tmp_path / written).exists()
 
 
 @pytest.mark.parametrize("module", [*myops.ops.modules(), myops.nn, _description])

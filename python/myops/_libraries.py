@@ -67,7 +67,8 @@ class Library:
         ):
             raise ValueError(
                 f"{info.name}: {info.qualified} or {info.node} is defined already in this process. "
-                "Give the op another name, or restart the process."
+                "Give the op another name, or restart the process. (The same description again, "
+                "with the same rules, is fine for a prototype.)"
             )
         if info.since_version > _description.OPSET_VERSION:
             raise ValueError(

@@ -75,11 +75,15 @@ def prototype(
         save, backward, jvp, vmap, standard: As in `Library.define`; without `backward` the op is
             not differentiable, without `standard` only myops can run its node.
 
+    Defined again with an equal description, as when a notebook cell runs twice, the op takes the
+    new functions.
+
     Returns:
         The function for callers: inputs, then attributes, by position or name.
 
     Raises:
-        ValueError: Something in the description makes no sense, or the name is taken.
+        ValueError: Something in the description makes no sense, or the name is taken by an op with
+            another description.
 
     Example:
         >>> def soft_clip(x, *, limit):
@@ -113,22 +117,50 @@ def prototype(
     }
     _check(description, domain, namespace)
     _check_signature(function, name, [item.name for item in inputs], attributes)
-    rule = _prototype_shape.rule(shape)
-    native = _prototype_call.Native(_numpy.Op(description, rule), function, description)
+    rules = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
+             "standard": standard}  # fmt: skip
+    given = {kind: rule for kind, rule in rules.items() if rule is not None}
+    op = _numpy.Op(description, _prototype_shape.rule(shape))
+    before = _defined.get((domain, name))
+    if before is not None and before.is_like(description, namespace, given):
+        before.native.take(op, function)
+        before.rules.update(given)
+        return before.public
+    native = _prototype_call.Native(op, function, description)
     info = _description.read(native, domain, namespace)
     library = _libraries.of_prototypes(domain, namespace)
     library.add(info)
     _register(info)
-    op = library.define(
-        name,
-        shape=shape,
-        save=save,
-        backward=backward,
-        jvp=jvp,
-        vmap=vmap,
-        standard=standard,
-    )
-    return _prototype_call.public(op, function)
+    made = library.define(name, **{kind: _late(given, kind) for kind in given})
+    public = _prototype_call.public(made, function)
+    _defined[domain, name] = _Defined(description, namespace, native, given, public)
+    return public
+
+
+@dataclasses.dataclass
+class _Defined:
+    """A prototype of this process. Defined again, as a notebook does, it takes the new functions;
+    what torch and ONNX Runtime have registered cannot change."""
+
+    description: dict[str, Any]
+    namespace: str
+    native: _prototype_call.Native
+    rules: dict[str, Callable[..., Any]]
+    public: Callable[..., Any]
+
+    def is_like(
+        self, description: dict[str, Any], namespace: str, rules: Mapping[str, Any]
+    ) -> bool:
+        same = (self.description, self.namespace) == (description, namespace)
+        return same and set(self.rules) == set(rules)
+
+
+_defined: dict[tuple[str, str], _Defined] = {}
+
+
+def _late(rules: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
+    """The rule of that kind that is there when it is called."""
+    return lambda *arguments: rules[kind](*arguments)
 
 
 def _register(info: OpInfo) -> None:

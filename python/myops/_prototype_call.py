@@ -23,10 +23,14 @@ class Native:
     def __init__(
         self, op: Any, function: Callable[..., Any], description: Mapping[str, Any]
     ) -> None:
-        self._op = op
-        self._function = function
         self._name = description["name"]
         self._outputs = [item["name"] for item in description["outputs"]]
+        self.take(op, function)
+
+    def take(self, op: Any, function: Callable[..., Any]) -> None:
+        """Computes with `function` from now on, and checks with the rule of `op`."""
+        self._op = op
+        self._function = function
         self.describe = op.describe
         self.infer = op.infer
         self.complete = op.complete

@@ -1,13 +1,13 @@
 """soft_clip: right numbers and gradients, and equal bits in every runtime."""
 
+import myops.onnx
+import myops.ort
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from my_package import soft_clip
 
-import myops.onnx
-import myops.ort
+from my_package import soft_clip
 
 
 def reference(x, limit):
