@@ -30,5 +30,5 @@ def new(
     _graphs.say(f"{folder}: {', '.join(files)}")
     _graphs.say("Build it, test it:")
     _graphs.say(f"  cd {folder}")
-    _graphs.say("  pip install --no-build-isolation .   # or without the option, if torch is to be")
-    _graphs.say("  pytest                               # fetched once more for the build alone")
+    _graphs.say("  pip install --no-build-isolation '.[test]'  # needs setuptools, ninja, pybind11")
+    _graphs.say("  pytest")
