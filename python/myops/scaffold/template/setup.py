@@ -1,6 +1,5 @@
-from setuptools import setup
-
 import myops.build
+from setuptools import setup
 
 setup(
     ext_modules=myops.build.extensions("my_package"),  # every .cpp file in csrc/

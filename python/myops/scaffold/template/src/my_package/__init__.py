@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import myops
 import numpy as np
 import torch
 from torch import Tensor
-
-import myops
 
 __all__ = ["soft_clip"]
 
@@ -55,5 +54,9 @@ def _standard(g: Any) -> list[str]:
 
 
 _soft_clip = library.define(
-    "soft_clip", shape=_shape, save=_save, backward=_backward, standard=_standard
+    "soft_clip",
+    shape=_shape,
+    save=_save,
+    backward=_backward,
+    standard=_standard,
 )
