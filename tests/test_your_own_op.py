@@ -6,7 +6,6 @@ the fresh environment it is the only myops, while torch and the like are those o
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -228,15 +227,14 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
 
 def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
     folder = myops.new_package("my_kernels", tmp_path, op="swish")
-    for name in ("ruff", "clang_format"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed (make lint brings it)")
-    run(sys.executable, "-m", "ruff", "check", "--isolated", folder, cwd=folder)
-    run(sys.executable, "-m", "ruff", "format", "--isolated", "--check", "--line-length", "100",
-        folder, cwd=folder)  # fmt: skip
+    tools = [Path(sys.executable).with_name(name) for name in ("ruff", "clang-format")]
+    if not all(tool.is_file() for tool in tools):
+        pytest.skip("ruff or clang-format is not installed beside Python (they are in `lint`)")
+    ruff, clang_format = tools
+    run(ruff, "check", "--isolated", folder, cwd=folder)
+    run(ruff, "format", "--isolated", "--check", "--line-length", "100", folder, cwd=folder)
     style = f"--style=file:{ROOT / '.clang-format'}"
-    run(sys.executable, "-m", "clang_format", style, "--dry-run", "-Werror", "csrc/swish.cpp",
-        cwd=folder)  # fmt: skip
+    run(clang_format, style, "--dry-run", "-Werror", "csrc/swish.cpp", cwd=folder)
 
 
 @pytest.mark.parametrize("name", ["", "My-Ops", "1st", "a__b", "a_", "class", "a.b", "../up"])
