@@ -7,6 +7,7 @@
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-native   C++ tests without Python, through CMake
+#   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -15,10 +16,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_FLAGS ?=
-SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.h')
+SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h')
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint format build test-native wheel clean
+.PHONY: demo test lint format build test-native test-cmake wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +51,9 @@ test-native: $(READY)
 	$(BIN)/cmake -S . -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 	$(BIN)/cmake --build build/native
 	$(BIN)/ctest --test-dir build/native --output-on-failure
+
+test-cmake: build
+	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,4 +1,5 @@
-# Rules that our own libraries and those of other projects share.
+# Rules that our own libraries and those of other projects share; what python/myops/build.py says
+# for Python packages, for CMake.
 
 set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -28,7 +29,7 @@ function(myops_add_op_library target)
     message(FATAL_ERROR "myops_add_op_library(${target}): give DOMAIN and SOURCES")
   endif()
   file(GLOB adapter CONFIGURE_DEPENDS ${MYOPS_SOURCE_DIR}/core/*.cpp
-       ${MYOPS_SOURCE_DIR}/ort/*.cpp)
+       ${MYOPS_SOURCE_DIR}/adapters/ort/*.cpp)
   add_library(${target} MODULE ${arg_SOURCES} ${adapter})
   target_compile_features(${target} PRIVATE cxx_std_17)
   target_include_directories(${target} PRIVATE ${MYOPS_INCLUDE_DIR})

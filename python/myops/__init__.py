@@ -3,6 +3,8 @@
     myops.my_add, myops.resize, myops.interpolate    the ops (torch)
     myops.nn                                         modules around them
     myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
+    myops.prototype, myops.new_package,
+    myops.op_library, myops.build                    ops of your own: in NumPy, in C++
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
 
@@ -24,22 +26,38 @@ __version__ = "0.1.0"
 _translation.register()
 
 
+# Public names that are not ops. Those of the first kind can be had without torch.
+_TORCH_FREE = {
+    "Attribute": ("myops._description", "AttributeInfo"),
+    "Input": ("myops._description", "InputInfo"),
+    "Output": ("myops._description", "OutputInfo"),
+    "new_package": ("myops.scaffold", "new_package"),
+    "op_library": ("myops._libraries", "op_library"),
+}
+_TORCH = {
+    "patch_torchvision": ("myops._torchvision", "patch_torchvision"),
+    "prototype": ("myops._prototype", "prototype"),
+}
+
+
 @functools.cache
 def _public() -> dict[str, Any]:
     """The public names of all op modules: a new op appears here without an edit."""
     from myops import ops
-    from myops.onnx import symbolic
 
     found = {name: getattr(module, name) for module in ops.modules() for name in module.__all__}
-    found["patch_torchvision"] = importlib.import_module("myops._torchvision").patch_torchvision
+    for name, (module, member) in _TORCH.items():
+        found[name] = getattr(importlib.import_module(module), member)
     globals().update(found)
-    symbolic.register()
     return found
 
 
 def __getattr__(name: str) -> Any:
     if importlib.util.find_spec(f"myops.{name}") is not None:
         return importlib.import_module(f"myops.{name}")
+    if name in _TORCH_FREE:
+        module, member = _TORCH_FREE[name]
+        return getattr(importlib.import_module(module), member)
     if not name.startswith("_"):
         found = _public()
         if name in found:
@@ -48,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "nn", "onnx", "ort", *_public()})
+    return sorted({*globals(), "build", "nn", "onnx", "ort", *_TORCH_FREE, *_public()})

@@ -1,18 +1,22 @@
-"""What every op looks like, read from the C++ descriptions. Needs NumPy, never torch."""
+"""What an op looks like, read from the C++ descriptions. Needs NumPy, never torch.
+
+`OPS`, `onnx_ops` and `by_onnx_type` are the ops of myops itself; those of other libraries are in
+`_libraries`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from myops import _numpy
 
-DOMAIN = "myops"
-OPSET_VERSION = 1
+DOMAIN: str = _numpy.DOMAIN
+OPSET_VERSION = 1  # of the domain of every library
 
 Dim = int | str | None  # a length, a symbolic name, or unknown
 
@@ -20,11 +24,11 @@ Dim = int | str | None  # a length, a symbolic name, or unknown
 @dataclass(frozen=True)
 class InputInfo:
     name: str
-    type: str
+    type: str  # one of the op's type parameters
     doc: str
-    optional: bool
-    values: bool  # its numbers decide the output's shape
-    access: str  # contiguous, channels_last, strided, shape_only
+    optional: bool = False
+    values: bool = False  # its numbers decide the output's shape
+    access: str = "contiguous"  # or channels_last, strided, shape_only
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,34 @@ class OutputInfo:
 @dataclass(frozen=True)
 class AttributeInfo:
     name: str
-    type: str  # bool, int, float, string, ints, floats
     default: Any
     doc: str
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()  # legal strings; empty: any
+    type: str = ""  # bool, int, float, string, ints, floats; by default that of the default
+
+    def __post_init__(self) -> None:
+        if not self.type:
+            object.__setattr__(self, "type", _type_of(self.name, self.default))
+
+
+def _type_of(name: str, default: Any) -> str:
+    kinds = {bool: "bool", int: "int", float: "float", str: "string"}
+    if type(default) in kinds:
+        return kinds[type(default)]
+    if isinstance(default, (list, tuple)) and default:
+        inner = {kinds.get(type(item)) for item in default}
+        if inner <= {"int", "float"}:
+            return "floats" if "float" in inner else "ints"
+    raise ValueError(
+        f"attribute {name!r}: default: got {default!r}, expected a bool, an int, a float, a string "
+        'or a list of numbers; for an empty list give type="ints" or type="floats"'
+    )
 
 
 @dataclass(frozen=True)
 class OpInfo:
+    domain: str  # of the node
+    namespace: str  # in torch.ops
     name: str  # of torch and Python
     onnx_type: str  # of the node; empty for an op that has none
     since_version: int
@@ -53,6 +77,22 @@ class OpInfo:
     inputs: tuple[InputInfo, ...]
     outputs: tuple[OutputInfo, ...]
     attributes: tuple[AttributeInfo, ...]
+    native: Any = field(repr=False, compare=False)  # the C++ side: its kernel, its shape rule
+
+    @property
+    def node(self) -> str:
+        """Domain and type of the node, as in "myops::Resize"."""
+        return f"{self.domain}::{self.onnx_type}"
+
+    @property
+    def qualified(self) -> str:
+        """The dispatcher's name, as in "myops::resize"."""
+        return f"{self.namespace}::{self.name}"
+
+    @property
+    def is_prototype(self) -> bool:
+        """Whether a Python function computes it: ONNX Runtime then runs it as a PyOp only."""
+        return getattr(self.native, "is_prototype", False)
 
     @property
     def has_values(self) -> bool:
@@ -62,27 +102,38 @@ class OpInfo:
         return self.types[item.type][0].startswith(("int", "uint"))
 
 
-def _read(raw: dict[str, Any]) -> OpInfo:
+def read(native: Any, domain: str, namespace: str) -> OpInfo:
+    """The description of an op of a `_numpy` module."""
+    raw = native.describe()
     return OpInfo(
         **{
             **raw,
+            "domain": domain,
+            "namespace": namespace,
             "inputs": tuple(InputInfo(**item) for item in raw["inputs"]),
             "outputs": tuple(OutputInfo(**item) for item in raw["outputs"]),
             "attributes": tuple(AttributeInfo(**item) for item in raw["attributes"]),
+            "native": native,
         }
     )
 
 
-OPS: dict[str, OpInfo] = {raw["name"]: _read(raw) for raw in _numpy.describe_all()}
+def read_all(module: Any) -> dict[str, OpInfo]:
+    """The ops of a `_numpy` module, by name."""
+    infos = [read(native, module.DOMAIN, module.NAMESPACE) for native in module.OPS]
+    return {info.name: info for info in infos}
+
+
+OPS: dict[str, OpInfo] = read_all(_numpy)
 
 
 def onnx_ops() -> list[OpInfo]:
-    """The ops that have an ONNX node."""
+    """The ops of myops itself that have an ONNX node."""
     return [info for info in OPS.values() if info.onnx_type]
 
 
 def by_onnx_type(onnx_type: str) -> OpInfo:
-    """The op whose ONNX node is `onnx_type`; KeyError when there is none."""
+    """The op of myops itself whose ONNX node is `onnx_type`; KeyError when there is none."""
     for info in onnx_ops():
         if info.onnx_type == onnx_type:
             return info
@@ -90,7 +141,7 @@ def by_onnx_type(onnx_type: str) -> OpInfo:
 
 
 def infer(
-    name: str,
+    op: str | OpInfo,
     shapes: Sequence[Sequence[Dim] | None],
     dtypes: Sequence[str | None] = (),
     attributes: Mapping[str, Any] | None = None,
@@ -99,7 +150,7 @@ def infer(
     """Runs the op's shape rule.
 
     Args:
-        name: Name of the op, e.g. "resize".
+        op: The op, or the name of one of ours, e.g. "resize".
         shapes: One entry an input; None for an input that is left out.
         dtypes: One entry an input; None when unknown.
         attributes: Values that differ from the defaults.
@@ -113,11 +164,12 @@ def infer(
     """
     lists = [None if dims is None else list(dims) for dims in shapes]
     numbers = [None if item is None else [float(value) for value in item] for item in values]
-    return _numpy.infer(name, lists, list(dtypes), dict(attributes or {}), numbers)
+    info = OPS[op] if isinstance(op, str) else op
+    return info.native.infer(lists, list(dtypes), dict(attributes or {}), numbers)
 
 
 def call(
-    name: str,
+    op: str | OpInfo,
     inputs: Sequence[np.ndarray | None],
     attributes: Mapping[str, Any] | None = None,
     threads: int = 0,
@@ -125,7 +177,7 @@ def call(
     """Runs a kernel on NumPy arrays.
 
     Args:
-        name: Name of the op, e.g. "my_add".
+        op: The op, or the name of one of ours, e.g. "my_add".
         inputs: One entry an input of the description; None for one that is left out.
         attributes: Values that differ from the defaults.
         threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core. The result does
@@ -141,13 +193,13 @@ def call(
         >>> call("my_add", [np.float32([1, 2]), np.float32([10, 20])])[0].tolist()
         [12.0, 24.0]
     """
-    info = OPS[name]
+    info = OPS[op] if isinstance(op, str) else op
     arrays = [
         None if array is None else _readable(np.asarray(array), item.access)
         for array, item in zip(inputs, info.inputs, strict=True)
     ]
     threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
-    return _numpy.call(name, arrays, dict(attributes or {}), threads)
+    return info.native.call(arrays, dict(attributes or {}), threads)
 
 
 def _readable(array: np.ndarray, access: str) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The torch side of an op, derived from its description: fake kernel, autograd, vmap, call paths.
 
-`define` is called once in each `ops/<op>.py`. The op file gives what cannot be derived (gradient,
-symbolic shape); everything with a name in it (schema, attributes, node) comes from the
-description in C++.
+`define` is called once in each `ops/<op>.py`, and `Library.define` in other packages. The op file
+gives what cannot be derived (gradient, symbolic shape); everything with a name in it (schema,
+attributes, node) comes from the description in C++.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from myops import _description, lib
+from myops import _description, _libraries
 from myops._description import OpInfo
 
-torch.ops.load_library(str(lib.path("libmyops_torch")))
+_libraries.OURS.load_torch()
 
 # Tensors, lists of numbers (for `values` inputs), or None for what was left out.
 Inputs = Sequence[Any]
@@ -29,7 +29,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class TorchOp:
-    """One op as the public functions call it. Made by `define`."""
+    """One op as the public functions call it. Made by `Library.define`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TorchOp:
     ) -> None:
         self.info = info
         self.symbolic_shape = shape
-        self.packet = getattr(getattr(torch.ops, _description.DOMAIN), info.name)
+        self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
@@ -56,6 +56,11 @@ class TorchOp:
                 torch.library.register_autograd(
                     name, _make_backward(info, backward), setup_context=_make_setup(save)
                 )
+        if info.onnx_type:
+            from myops.onnx import symbolic, translation
+
+            symbolic.register(info)
+            translation.register()
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name.
@@ -84,6 +89,7 @@ class TorchOp:
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
             shapes = self.symbolic_shape(padded, {**self.defaults, **attributes})
+            shapes = [[_length(item) for item in shape] for shape in shapes]
         outputs = tuple(self._empty(padded, number, shape) for number, shape in enumerate(shapes))
         return outputs if len(outputs) > 1 else outputs[0]
 
@@ -108,7 +114,7 @@ class TorchOp:
             for item in inputs
         ]
         try:
-            results = _description.infer(self.info.name, shapes, dtypes, attributes, values)
+            results = _description.infer(self.info, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
         return [dims for _, dims in results if dims is not None]
@@ -126,29 +132,12 @@ class TorchOp:
         return like.new_empty(shape)
 
 
-def define(
-    name: str,
-    *,
-    shape: Callable[[Inputs, dict[str, Any]], list[Shape]],
-    save: Callable[..., None] | None = None,
-    backward: Callable[..., tuple[torch.Tensor | None, ...]] | None = None,
-    jvp: Callable[..., Any] | None = None,
-    vmap: Callable[..., Any] | None = None,
-) -> TorchOp:
-    """Gives the op `name` its fake kernel, gradient and vmap rule, and returns a callable.
+define = _libraries.OURS.define
 
-    Args:
-        name: Name in the description, e.g. "my_add".
-        shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
-            some lengths are symbolic. Where all are numbers, the C++ rule is used.
-        save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
-        backward: `backward(ctx, *grads)` returns one gradient or None for each input.
-        jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
-            differentiation; a tangent is None where the input has none.
-        vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
-            it the batch is unrolled.
-    """
-    return TorchOp(_description.OPS[name], shape, save, backward, jvp, vmap)
+
+def _length(item: Any) -> Any:
+    """None stands for a length that only the kernel knows."""
+    return torch.library.get_ctx().new_dynamic_size() if item is None else item
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
@@ -218,8 +207,8 @@ def _make_function(
     def run_backward(ctx: Any, *grads: Any) -> Any:
         if backward is None:
             raise RuntimeError(
-                f"myops.{op.info.name} is not differentiable. Detach its inputs, or call it under "
-                "torch.no_grad()."
+                f"{op.info.namespace}.{op.info.name} is not differentiable. Detach its inputs, or "
+                "call it under torch.no_grad()."
             )
         return (*backward(ctx, *grads), *[None] * len(names))
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import myops
 import myops.onnx
 import myops.ort
-from myops import cli
+from myops import _libraries, cli
 from myops.ort import _doctor
 from myops.ort._doctor import environment, process
 
@@ -236,7 +236,7 @@ def test_a_broken_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_our_library_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(myops.ort, "_LIBRARY", tmp_path / "libmyops_ort")
+    monkeypatch.setattr(_libraries.OURS, "_folder", tmp_path)
     report = examine(None)
     assert report.errors[0].code == "myops-library-missing"
     assert "pip install -e ." in report.errors[0].fix

@@ -19,7 +19,7 @@ from ort_models import add_model, model_of, run_model
 from runtimes import ONNX_TYPES, assert_equal_bits, random_array, run_numpy
 
 import myops.ort
-from myops import _description
+from myops import _description, _libraries
 
 # ---- The file.
 
@@ -40,8 +40,8 @@ def test_needs_neither_torch_nor_onnxruntime() -> None:
 
 
 def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(myops.ort, "_LIBRARY", tmp_path / "libmyops_ort")
-    with pytest.raises(FileNotFoundError, match=r"libmyops_ort.*pip install -e"):
+    monkeypatch.setattr(_libraries.OURS, "_folder", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"libmyops_ort.*pip install"):
         myops.ort.get_library_path()
 
 

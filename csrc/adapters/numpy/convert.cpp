@@ -1,5 +1,7 @@
 #include "convert.h"
 
+#include <algorithm>
+
 namespace myops::numpy {
 namespace {
 
@@ -72,6 +74,44 @@ Attributes attributes_from(const Op& op, const py::dict& given) {
   return values;
 }
 
+py::dict to_python(const Attributes& attributes) {
+  py::dict values;
+  for (size_t i = 0; i < attributes.declared().size(); ++i) {
+    values[attributes.declared()[i].name.c_str()] = std::visit(
+        [](const auto& held) -> py::object { return py::cast(held); }, attributes.value(i));
+  }
+  return values;
+}
+
+Dims to_dims(const PyDims& lengths) {
+  Dims dims;
+  for (const auto& length : lengths) {
+    if (const auto* number = std::get_if<int64_t>(&length)) {
+      dims.push_back(Dim(*number));
+    } else if (const auto* symbol = std::get_if<std::string>(&length)) {
+      dims.push_back(Dim(*symbol));
+    } else {
+      dims.push_back(Dim());
+    }
+  }
+  return dims;
+}
+
+py::object to_python(const std::optional<Dims>& dims) {
+  if (!dims) return py::none();
+  py::list lengths;
+  for (const Dim& dim : *dims) {
+    if (dim.known()) {
+      lengths.append(dim.value);
+    } else if (!dim.symbol.empty()) {
+      lengths.append(dim.symbol);
+    } else {
+      lengths.append(py::none());
+    }
+  }
+  return lengths;
+}
+
 py::dict describe(const Op& op) {
   using namespace pybind11::literals;
   py::dict types;
@@ -100,6 +140,88 @@ py::dict describe(const Op& op) {
   return py::dict("name"_a = op.name, "onnx_type"_a = op.onnx_type,
                   "since_version"_a = op.since_version, "doc"_a = op.summary, "types"_a = types,
                   "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes);
+}
+
+namespace {
+
+template <class T>
+T get(const py::handle& item, const char* key) {
+  return item[key].cast<T>();
+}
+
+std::vector<DType> dtypes_from(const py::handle& names) {
+  std::vector<DType> dtypes;
+  for (const auto& name : names) {
+    for (int i = 0; i < kDTypeCount; ++i) {
+      if (name.cast<std::string>() == dtype_name(static_cast<DType>(i))) {
+        dtypes.push_back(static_cast<DType>(i));
+      }
+    }
+  }
+  return dtypes;
+}
+
+Access access_from(const std::string& name) {
+  const auto* place = std::find(std::begin(kAccessNames), std::end(kAccessNames), name);
+  return static_cast<Access>(place - std::begin(kAccessNames));
+}
+
+AttributeType type_from(const std::string& name) {
+  const auto* place = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
+  return static_cast<AttributeType>(place - std::begin(kTypeNames));
+}
+
+void run_rule(const py::function& rule, ShapeContext& context, size_t inputs) {
+  const py::gil_scoped_acquire gil;
+  py::list shapes, dtypes, values;
+  for (size_t i = 0; i < inputs; ++i) {
+    shapes.append(to_python(context.inputs_[i]));
+    const std::optional<DType> dtype = context.dtype(i);
+    dtypes.append(dtype ? py::object(py::str(dtype_name(*dtype))) : py::none());
+    values.append(py::cast(context.values(i)));
+  }
+  const auto results =
+      rule(shapes, dtypes, values, to_python(context.attributes())).cast<py::list>();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto lengths = results[i].cast<std::optional<PyDims>>();
+    if (lengths) context.set_output(i, to_dims(*lengths));
+  }
+}
+
+}  // namespace
+
+Op prototype(const py::dict& description, py::function rule) {
+  Op op(get<std::string>(description, "name"));
+  op.onnx_type = get<std::string>(description, "onnx_type");
+  op.since_version = get<int>(description, "since_version");
+  op.summary = get<std::string>(description, "doc");
+  for (const auto& item : get<py::dict>(description, "types")) {
+    op.types.push_back({item.first.cast<std::string>(), dtypes_from(item.second)});
+  }
+  for (const auto& item : get<py::list>(description, "inputs")) {
+    Input input{get<std::string>(item, "name"), get<std::string>(item, "type"),
+                get<std::string>(item, "doc")};
+    input.is_optional = get<bool>(item, "optional");
+    input.has_values = get<bool>(item, "values");
+    input.access_mode = access_from(get<std::string>(item, "access"));
+    op.inputs.push_back(std::move(input));
+  }
+  for (const auto& item : get<py::list>(description, "outputs")) {
+    op.outputs.push_back({get<std::string>(item, "name"), get<std::string>(item, "type"),
+                          get<std::string>(item, "doc")});
+  }
+  for (const auto& item : get<py::list>(description, "attributes")) {
+    op.attributes.push_back({get<std::string>(item, "name"),
+                             convert(type_from(get<std::string>(item, "type")), item["default"]),
+                             get<std::string>(item, "doc"),
+                             get<std::vector<std::string>>(item, "choices")});
+  }
+  const size_t inputs = op.inputs.size();
+  op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
+    run_rule(rule, context, inputs);
+  };
+  op.compute = [](KernelContext&) {};  // the outputs are allocated; Python fills them
+  return op;
 }
 
 }  // namespace myops::numpy

@@ -5,7 +5,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "myops/op.h"
@@ -23,7 +25,19 @@ Tensor view(const Op& op, const Input& input, const py::array& array);
 // Values for the declared attributes; those not in `given` keep their defaults.
 Attributes attributes_from(const Op& op, const py::dict& given);
 
+// Each attribute as the kernel gets it, by name.
+py::dict to_python(const Attributes& attributes);
+
 // The whole description as plain dicts, lists, numbers and strings.
 py::dict describe(const Op& op);
+
+// An op from such a description, without a kernel: the prototype of one, whose shape rule is
+// rule(shapes, dtypes, values, attributes) -> shapes.
+Op prototype(const py::dict& description, py::function rule);
+
+// A shape as lengths, names and None.
+using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;
+Dims to_dims(const PyDims& lengths);
+py::object to_python(const std::optional<Dims>& dims);
 
 }  // namespace myops::numpy

@@ -2,18 +2,14 @@
 // It needs NumPy and nothing else; checks of memory layout are in python/myops/_description.py.
 #include <thread>
 
+#include "../../core/dispatcher_schema.h"
+#include "../../core/library_names.h"
 #include "convert.h"
 #include "myops/isa.h"
 #include "thread_pool.h"
 
 namespace myops::numpy {
 namespace {
-
-const Op& get(const std::string& name) {
-  const Op* op = find_op(name);
-  if (op == nullptr) throw py::key_error(name);
-  return *op;
-}
 
 class NumpyRuntime final : public Runtime {
  public:
@@ -41,9 +37,8 @@ class NumpyRuntime final : public Runtime {
   int threads_;
 };
 
-py::list call(const std::string& name, const std::vector<std::optional<py::array>>& arrays,
+py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
               const py::dict& given, int threads) {
-  const Op& op = get(name);
   if (arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
@@ -61,60 +56,26 @@ py::list call(const std::string& name, const std::vector<std::optional<py::array
   return runtime.outputs;
 }
 
-using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;
-
-py::list infer_shapes(const std::string& name, const std::vector<std::optional<PyDims>>& shapes,
+py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& shapes,
                       const std::vector<std::optional<std::string>>& dtypes, const py::dict& given,
                       const std::vector<std::optional<std::vector<double>>>& values) {
-  const Op& op = get(name);
   const Attributes attributes = attributes_from(op, given);
   ShapeContext context(op, attributes);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    std::optional<Dims> dims;
-    if (i < shapes.size() && shapes[i]) {
-      dims.emplace();
-      for (const auto& dim : *shapes[i]) {
-        if (const auto* number = std::get_if<int64_t>(&dim)) {
-          dims->push_back(Dim(*number));
-        } else if (const auto* symbol = std::get_if<std::string>(&dim)) {
-          dims->push_back(Dim(*symbol));
-        } else {
-          dims->push_back(Dim());
-        }
-      }
-    }
+    context.inputs_.push_back(i < shapes.size() && shapes[i] ? std::optional(to_dims(*shapes[i]))
+                                                             : std::nullopt);
     context.dtypes_.push_back(i < dtypes.size() && dtypes[i]
                                   ? std::optional(from_name(op, op.inputs[i], *dtypes[i]))
                                   : std::nullopt);
-    context.inputs_.push_back(std::move(dims));
     context.values_.push_back(i < values.size() ? values[i] : std::nullopt);
   }
   infer(op, attributes, context);
   py::list results;
   for (size_t i = 0; i < op.outputs.size(); ++i) {
-    py::object dims = py::none();
-    if (context.output(i)) {
-      py::list lengths;
-      for (const Dim& dim : *context.output(i)) {
-        if (dim.known()) {
-          lengths.append(dim.value);
-        } else if (!dim.symbol.empty()) {
-          lengths.append(dim.symbol);
-        } else {
-          lengths.append(py::none());
-        }
-      }
-      dims = lengths;
-    }
-    results.append(py::make_tuple(dtype_name(output_dtype(op, i, context.dtypes_)), dims));
+    results.append(py::make_tuple(dtype_name(output_dtype(op, i, context.dtypes_)),
+                                  to_python(context.output(i))));
   }
   return results;
-}
-
-py::list describe_all() {
-  py::list descriptions;
-  for (const Op& op : all_ops()) descriptions.append(describe(op));
-  return descriptions;
 }
 
 // Those that this CPU has, the best first.
@@ -127,13 +88,35 @@ std::vector<std::string> instruction_sets() {
 }  // namespace
 }  // namespace myops::numpy
 
+// Local to the module: another op library in the process has an Op of its own.
 PYBIND11_MODULE(_numpy, module) {
+  using myops::Op;
   namespace numpy = myops::numpy;
+  namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  pybind11::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
-  module.def("describe_all", &numpy::describe_all);
-  module.def("call", &numpy::call);
-  module.def("infer", &numpy::infer_shapes);
+  module.attr("INTERFACE") = 1;  // counts up when what Python relies on here changes
+  module.attr("DOMAIN") = MYOPS_DOMAIN;
+  module.attr("NAMESPACE") = MYOPS_NAMESPACE;
+  py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
+  py::class_<Op>(module, "Op", py::module_local())
+      .def(py::init(&numpy::prototype), py::arg("description"), py::arg("rule"))
+      .def("describe", &numpy::describe)
+      .def("dispatcher_schema",
+           [](const Op& op, bool values) {
+             return dispatcher_schema(op,
+                                      values ? myops::Overload::Values : myops::Overload::Tensors);
+           })
+      .def("complete",
+           [](const Op& op, const py::dict& given) {
+             return numpy::to_python(numpy::attributes_from(op, given));
+           })
+      .def("call", &numpy::call)
+      .def("infer", &numpy::infer_shapes);
+  py::list ops;
+  for (const Op& op : myops::all_ops()) {
+    ops.append(py::cast(&op, py::return_value_policy::reference));
+  }
+  module.attr("OPS") = py::tuple(ops);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);
 }

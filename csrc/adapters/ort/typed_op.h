@@ -4,13 +4,9 @@
 
 #include <vector>
 
+#include "../../core/library_names.h"
 #include "abi.h"
 #include "myops/op.h"
-
-// The ONNX domain of every op in the library; a library of other ops defines its own.
-#ifndef MYOPS_DOMAIN
-#define MYOPS_DOMAIN "myops"
-#endif
 
 namespace myops::ort {
 

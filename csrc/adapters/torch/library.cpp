@@ -10,11 +10,8 @@
 #include <memory>
 #include <utility>
 
-#include "schema.h"
-
-#ifndef MYOPS_NAMESPACE
-#define MYOPS_NAMESPACE "myops"
-#endif
+#include "../../core/dispatcher_schema.h"
+#include "../../core/library_names.h"
 
 namespace myops::torch_adapter {
 namespace {
@@ -200,7 +197,7 @@ void register_overload(const Op& op, Overload overload) {
   entries().push_back({std::make_unique<const Op>(op), overload});
   // Never destroyed: torch would unregister the op while Python may still hold it.
   auto* define = new StableLibrary(Kind::FRAGMENT, MYOPS_NAMESPACE, nullptr, __FILE__, __LINE__);
-  define->def(schema(op, overload).c_str());
+  define->def(dispatcher_schema(op, overload).c_str());
   auto* implement = new StableLibrary(Kind::IMPL, MYOPS_NAMESPACE, "CPU", __FILE__, __LINE__);
   const std::string name = overload == Overload::Values ? op.name + ".values" : op.name;
   implement->impl(name.c_str(), kBoxed[index]);

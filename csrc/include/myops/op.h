@@ -13,6 +13,7 @@
 //   }
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +66,7 @@ struct Op {
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Attribute> attributes;
-  void (*shape_rule)(ShapeContext&) = nullptr;
+  std::function<void(ShapeContext&)> shape_rule;  // a prototype's is a Python function
   void (*compute)(KernelContext&) = nullptr;
   Prepared (*make_prepared)(const PrepareContext&) = nullptr;
 
@@ -86,7 +87,9 @@ struct Op {
   Op attribute(Attribute declared) && {
     return attributes.push_back(std::move(declared)), std::move(*this);
   }
-  Op shape(void (*rule)(ShapeContext&)) && { return shape_rule = rule, std::move(*this); }
+  Op shape(std::function<void(ShapeContext&)> rule) && {
+    return shape_rule = std::move(rule), std::move(*this);
+  }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
 
   // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does

@@ -18,6 +18,7 @@
     simplify                fewer nodes, the same numbers
     view                    Netron, with our documentation
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
+    reference_ops           lets onnx.reference.ReferenceEvaluator run them
 
 Errors and warnings: ExportCheckError and ExportCheckWarning (a check of `export`), LoweringError,
 MissingBodyWarning, GraphError, RedundantInputWarning, StaleShapeWarning, SimplifyError.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from myops.onnx.guards import ExportCheckError, ExportCheckWarning
     from myops.onnx.lowering import LoweringError, lower
     from myops.onnx.matrix import opset_matrix
+    from myops.onnx.reference import reference_ops
     from myops.onnx.register import register_symbolic
     from myops.onnx.schema import register_schemas
     from myops.onnx.surgery._graph import GraphError
@@ -74,6 +76,7 @@ __all__ = [
     "lower",
     "opset_matrix",
     "raise_ops",
+    "reference_ops",
     "register_schemas",
     "register_symbolic",
     "register_torchvision",
@@ -106,6 +109,7 @@ _HOMES = {
     "lower": "lowering",
     "opset_matrix": "matrix",
     "raise_ops": "surgery.raising",
+    "reference_ops": "reference",
     "register_schemas": "schema",
     "register_symbolic": "register",
     "register_torchvision": "torchvision",

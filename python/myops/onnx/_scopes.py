@@ -10,8 +10,8 @@ import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
-from myops import _description
-from myops._description import Dim
+from myops import _libraries
+from myops._description import Dim, OpInfo
 from myops.onnx.schema import DTYPES, dims_of, register_schemas
 
 _BIG = 4096  # elements; a larger constant is data, not a shape or a list of factors
@@ -113,14 +113,29 @@ def onnx_opset(model: onnx.ModelProto) -> int:
 
 
 def is_ours(node: onnx.NodeProto) -> bool:
-    """Whether a node is one of the ops that this library describes."""
-    known = {info.onnx_type for info in _description.onnx_ops()}
-    return node.domain == _description.DOMAIN and node.op_type in known
+    """Whether a node is an op of ours, or of another op library that describes its ops to us."""
+    return op_of(node) is not None
+
+
+def op_of(node: onnx.NodeProto) -> OpInfo | None:
+    """The op that a node calls; None when no op library has it."""
+    return _libraries.find_node(node.domain, node.op_type)
+
+
+def needs_pyops(model: onnx.ModelProto) -> bool:
+    """Whether a node is a prototype without a function body, which no library can run."""
+    bodies = {(f.domain, f.name) for f in model.functions}
+    lists = [model.graph.node, *(f.node for f in model.functions)]
+    infos = [op_of(node) for nodes in lists for node in all_nodes(nodes)]
+    return any(
+        info is not None and info.is_prototype and (info.domain, info.onnx_type) not in bodies
+        for info in infos
+    )
 
 
 def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """The graph of a model and every graph inside it, outer ones first."""
-    register_schemas()
+    register_schemas(model)
     inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
     yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)
 
@@ -142,7 +157,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model as shape inference needs it: without large data, so that any size will do."""
     light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
-    light.functions.extend(f for f in model.functions if f.domain != _description.DOMAIN)
+    light.functions.extend(f for f in model.functions if not is_body(f))
     graph = model.graph
     light.graph.name = graph.name or "graph"
     light.graph.node.extend(graph.node)

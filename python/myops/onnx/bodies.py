@@ -16,7 +16,6 @@ from typing import Any
 
 import onnx
 
-from myops import _description
 from myops._description import OpInfo
 from myops.onnx import _scopes
 from myops.onnx._cases import Case, choose, default_list
@@ -29,14 +28,15 @@ class MissingBodyWarning(UserWarning):
 
 
 def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Gives every op of this library that the model uses a body of standard operators.
+    """Gives every op of ours or of another op library that the model uses a standard body.
 
     ONNX Runtime without our library then runs the bodies; with the library it runs our kernels.
     Call it again after nodes were added or their attributes edited. Model-local functions that
     call our nodes are inlined. `ir_version` becomes at least 8, the first with functions.
 
     Args:
-        model: A model with nodes of the domain "myops". It is not changed.
+        model: A model with nodes of the domain "myops" or of a package's (`myops.op_library`). It
+            is not changed.
 
     Returns:
         A new model.
@@ -48,20 +48,21 @@ def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
         >>> portable = myops.onnx.add_function_bodies(onnx.load("model.onnx"))
     """
     model = _scopes.inline_callers(model)
-    found: dict[str, list[tuple[onnx.NodeProto, _scopes.Scope, Site]]] = {}
+    found: dict[tuple[str, str], list[tuple[onnx.NodeProto, _scopes.Scope, Site]]] = {}
     for scope in _scopes.scopes(model):
         for node in scope.graph.node:
             if _scopes.is_ours(node):
-                found.setdefault(node.op_type, []).append((node, scope, site_of(node, scope)))
-    for op_type, entries in sorted(found.items()):
-        info = _description.by_onnx_type(op_type)
+                key = (node.domain, node.op_type)
+                found.setdefault(key, []).append((node, scope, site_of(node, scope)))
+    for _, entries in sorted(found.items()):
+        info = entries[0][2].info
         cases = _cases([site for *_, site in entries])
         try:
             function = _function(info, cases, _scopes.onnx_opset(model))
         except LoweringError as error:
             warnings.warn(
-                f"{error} The model has no function body for myops::{op_type}, so ONNX Runtime "
-                "runs it only with the library of myops registered.",
+                f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
+                f"only with the library of {info.domain} registered.",
                 MissingBodyWarning,
                 stacklevel=2,
             )
@@ -127,7 +128,7 @@ def _function(info: OpInfo, cases: list[Case], opset: int) -> onnx.FunctionProto
 
     nodes = choose(info, cases, opset, fresh, _case_nodes)
     function = onnx.helper.make_function(
-        _description.DOMAIN,
+        info.domain,
         info.onnx_type,
         names,
         outputs,

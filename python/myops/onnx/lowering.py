@@ -1,8 +1,7 @@
-"""Writes our nodes in standard operators: `lower`, and the `g` that an op's `standard(g)` gets."""
+"""Writes nodes of op libraries in standard operators: `lower`, and the `g` of `standard(g)`."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -11,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops import _description
+from myops import _description, _libraries
 from myops._description import Dim, OpInfo
 from myops.onnx import _scopes, module_paths
 from myops.onnx.schema import attribute_value
@@ -139,8 +138,8 @@ class Builder:
 
 def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
     """The function that writes the op in standard nodes; None when the op has none."""
-    module = importlib.import_module(f"myops.ops.{info.name}")
-    return getattr(module, "standard", None)
+    library = _libraries.find(info.domain)
+    return None if library is None else library.standard_form(info)
 
 
 def site_of(node: onnx.NodeProto, scope: _scopes.Scope) -> Site:
@@ -148,7 +147,8 @@ def site_of(node: onnx.NodeProto, scope: _scopes.Scope) -> Site:
 
     A list like `scales` that is known to be empty counts as left out.
     """
-    info = _description.by_onnx_type(node.op_type)
+    info = _scopes.op_of(node)
+    assert info is not None  # the caller asked is_ours
     names = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
     for number, item in enumerate(info.inputs):
         if item.values and item.optional and scope.shape(names[number]) == [0]:
@@ -163,7 +163,7 @@ def site_of(node: onnx.NodeProto, scope: _scopes.Scope) -> Site:
         dims = shapes[number]
         if names[number] and item.values and (dims is None or not isinstance(dims[0], int)):
             shapes[number] = [_length(info, number, shapes, dtypes, attributes)]
-    label = f"node {(node.name or node.output[0])!r} (myops::{node.op_type})"
+    label = f"node {(node.name or node.output[0])!r} ({info.node})"
     return Site(info, label, names, dtypes, shapes, [scope.value(n) for n in names], attributes)
 
 
@@ -177,7 +177,7 @@ def _length(
     for length in range(1, 2 * max(len(shape) for shape in shapes if shape) + 1):
         tried = [[length] if i == number else shape for i, shape in enumerate(shapes)]
         try:
-            _description.infer(info.name, tried, dtypes, attributes)
+            _description.infer(info, tried, dtypes, attributes)
         except ValueError:
             continue
         accepted.append(length)
@@ -226,19 +226,20 @@ def _rename(builder: Builder, made: str, wanted: str) -> None:
 
 
 def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
-    """Replaces every node of this library by standard operators.
+    """Replaces every node of ours, and of any other op library, by standard operators.
 
     The result runs in any ONNX runtime; what it costs in speed and rounding stands in the
     documentation of each op's `standard`. Nodes in branches and loop bodies are replaced too;
     model-local functions that call our nodes are inlined, and our function bodies are dropped.
 
     Args:
-        model: A model with nodes of the domain "myops". It is not changed.
+        model: A model with nodes of the domain "myops" or of a package's (`myops.op_library`). It
+            is not changed.
         opset: The ai.onnx opset of the result; the model is converted when it has another one.
             Default: the model's.
 
     Returns:
-        A new model without the domain "myops".
+        A new model without these nodes and their domains.
 
     Raises:
         LoweringError: A node that the opset cannot express, or a model that cannot be converted.
@@ -268,10 +269,10 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
         if any(map(_scopes.is_ours, scope.graph.node)):
             _replace(scope.graph, nodes)
     _scopes.drop_unused(model, read)
-    if all(node.domain != _description.DOMAIN for node in _scopes.all_nodes(model.graph.node)):
-        kept = [item for item in model.opset_import if item.domain != _description.DOMAIN]
-        del model.opset_import[:]
-        model.opset_import.extend(kept)
+    used = {node.domain for node in _scopes.all_nodes(model.graph.node)}
+    kept = [i for i in model.opset_import if i.domain in used or not _libraries.find(i.domain)]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
     return model
 
 

@@ -1,4 +1,4 @@
-"""OpSchemas of our nodes: what onnx.checker, shape inference and graph tools know about them."""
+"""OpSchemas of the nodes of op libraries, for onnx.checker, shape inference and graph tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 from onnx.defs import OpSchema
 
-from myops import _description
+from myops import _description, _libraries
 from myops._description import AttributeInfo, Dim, InputInfo, OpInfo
 
 ONNX_TYPE_NAMES = {"float32": "float", "float64": "double"}  # the others are called the same
@@ -34,11 +34,15 @@ _ATTRIBUTE_TYPES = {
 }
 
 
-def register_schemas() -> None:
+def register_schemas(model: onnx.ModelProto | None = None) -> None:
     """Registers the schema of every op that has a node with the onnx package; once is enough.
 
     Afterwards `onnx.checker`, `onnx.shape_inference` (strict mode too) and
-    `onnx.utils.extract_model` know the nodes of the domain "myops".
+    `onnx.utils.extract_model` know the nodes of the domain "myops", and those of every other op
+    library that is known so far (`myops.op_library`).
+
+    Args:
+        model: The op libraries of installed packages whose domains it imports become known.
 
     Example:
         >>> myops.onnx.register_schemas()
@@ -49,17 +53,20 @@ def register_schemas() -> None:
     # and that of ai.onnx are. Later it does not look.
     import onnx.reference.op_run
 
-    for info in _description.onnx_ops():
-        if not onnx.defs.has(info.onnx_type, domain=_description.DOMAIN):
+    for item in () if model is None else model.opset_import:
+        _libraries.find(item.domain)
+    for info in _libraries.nodes():
+        if not onnx.defs.has(info.onnx_type, domain=info.domain):
             onnx.defs.register_schema(schema_for(info))
 
 
 @functools.cache
-def _schema(name: str) -> OpSchema:
-    info = _description.OPS[name]
+def _schema(domain: str, onnx_type: str) -> OpSchema:
+    info = _libraries.find_node(domain, onnx_type)
+    assert info is not None  # schema_for was given it
     schema = OpSchema(
         info.onnx_type,
-        _description.DOMAIN,
+        info.domain,
         info.since_version,
         info.doc,
         inputs=[_formal_input(item) for item in info.inputs],
@@ -76,7 +83,7 @@ def _schema(name: str) -> OpSchema:
 
 def schema_for(info: OpInfo) -> OpSchema:
     """The OpSchema that follows from a description; the same object at every call."""
-    return _schema(info.name)
+    return _schema(info.domain, info.onnx_type)
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
@@ -144,7 +151,7 @@ def _inference(info: OpInfo) -> Callable[[Any], None]:
                 given = context.get_attribute(attribute.name)
                 if given is not None:
                     attributes[attribute.name] = attribute_value(attribute, given)
-            inferred = _description.infer(info.name, shapes, dtypes, attributes, values)
+            inferred = _description.infer(info, shapes, dtypes, attributes, values)
             results = [dims for _, dims in inferred]
         for number, (output, dims) in enumerate(zip(info.outputs, results, strict=True)):
             if number < context.get_num_outputs():

@@ -46,8 +46,7 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
             if not value:
                 continue  # an empty list stands for "not given", as the ONNX default does
         keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
-    node = f"{_description.DOMAIN}::{info.onnx_type}"
-    result = g.op(node, *absent, outputs=len(info.outputs), **keywords)
+    result = g.op(info.node, *absent, outputs=len(info.outputs), **keywords)
     for number, output in enumerate([result] if len(info.outputs) == 1 else result):
         _set_type(output, info, number, values, attributes)
     return result
@@ -87,18 +86,17 @@ def _set_type(
         (v for v, item in zip(padded, info.inputs, strict=True) if v is not None
          and item.type == kind), None,
     )  # fmt: skip
-    dims = _description.infer(info.name, sizes, (), attributes)[number][1]
+    dims = _description.infer(info, sizes, (), attributes)[number][1]
     if dims is None or like is None:
         return
     lengths = [dim if isinstance(dim, int) else None for dim in dims]
     output.setType(like.type().with_sizes(lengths))
 
 
-def register() -> None:
+def register(info: OpInfo) -> None:
     """Makes scripted programs exportable: they hold the dispatcher op, not the Function."""
-    for info in _description.onnx_ops():
-        name = f"{_description.DOMAIN}::{info.name}"  # stands for all overloads
-        torch.onnx.register_custom_op_symbolic(name, _scripted(info), 9)
+    # The name stands for all overloads.
+    torch.onnx.register_custom_op_symbolic(info.qualified, _scripted(info), 9)
 
 
 def _scripted(info: OpInfo) -> Any:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from myops import _description
+from myops import _description, _libraries
 from myops._description import OpInfo
 
 # With it comes the exporter's list of known ops. Importing it takes more than a second, so
@@ -21,19 +21,23 @@ _foreign: dict[Any, Callable[..., Any]] = {}  # what `register_translation` was 
 def translation_table() -> dict[Any, Callable[..., Any]]:
     """Translations of all ops, for `torch.onnx.export(..., custom_translation_table=...)`.
 
-    `import myops` already registers them, so the table is only needed where that is refused, for
-    instance by a torch release whose exporter keeps its registry elsewhere.
+    `import myops`, and the import of a package with ops of its own, already register them, so the
+    table is only needed where that is refused, for instance by a torch release whose exporter
+    keeps its registry elsewhere.
 
     Returns:
         Dispatcher overload -> function that emits the node.
     """
-    from myops._torch import torch
+    import torch
 
-    namespace = getattr(torch.ops, _description.DOMAIN)
     table = {}
-    for info in _description.onnx_ops():
-        for overload in ["default"] + (["values"] if info.has_values else []):
-            table[getattr(getattr(namespace, info.name), overload)] = translation(info)
+    for library in _libraries.known():
+        library.load_torch()
+        for info in library.ops.values():
+            packet = getattr(getattr(torch.ops, info.namespace), info.name)
+            if info.onnx_type:
+                for overload in ["default"] + (["values"] if info.has_values else []):
+                    table[getattr(packet, overload)] = translation(info)
     return {**table, **_foreign}
 
 
@@ -59,7 +63,7 @@ def translation(info: OpInfo) -> Callable[..., Any]:
 
         from myops.onnx.schema import schema_for
 
-        domain = onnxscript.values.Opset(_description.DOMAIN, _description.OPSET_VERSION)
+        domain = onnxscript.values.Opset(info.domain, _description.OPSET_VERSION)
         node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
         padded = [*inputs, *[None] * (count - len(inputs))]
         values = [

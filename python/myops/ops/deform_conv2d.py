@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from myops._torch import define
-from myops.ops._deform_conv2d_onnx import standard as standard
+from myops.ops._deform_conv2d_onnx import standard
 
 __all__ = ["deform_conv2d"]
 
@@ -192,7 +192,9 @@ def _backward_backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) 
     return _shapes_if_needed(inputs[:5], attributes["needs"])
 
 
-_deform_conv2d = define("deform_conv2d", shape=_shape, save=_save, backward=_backward)
+_deform_conv2d = define(
+    "deform_conv2d", shape=_shape, save=_save, backward=_backward, standard=standard
+)
 _backward_op = define(
     "deform_conv2d_backward",
     shape=_backward_shape,

@@ -107,4 +107,12 @@ def _vmap(
     return op(*[lift(item, dim) for item, dim in pairs]), 0
 
 
-_my_add = define("my_add", shape=_shape, save=_save, backward=_backward, jvp=_jvp, vmap=_vmap)
+_my_add = define(
+    "my_add",
+    shape=_shape,
+    save=_save,
+    backward=_backward,
+    jvp=_jvp,
+    vmap=_vmap,
+    standard=standard,
+)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from myops._torch import define
-from myops.ops._resize_onnx import standard as standard
+from myops.ops._resize_onnx import standard
 
 __all__ = ["resize"]
 
@@ -199,7 +199,9 @@ def _backward_jvp(ctx: Any, grad: Tensor | None, *unused: Any) -> Tensor | None:
     return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes)
 
 
-_resize = define("resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp)
+_resize = define(
+    "resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard
+)
 _resize_backward = define(
     "resize_backward",
     shape=_backward_shape,

@@ -1,6 +1,7 @@
 """myops in ONNX Runtime. Needs neither torch nor a compiler.
 
-    session(model)       an InferenceSession that knows the nodes of the domain "myops"
+    session(model)       an InferenceSession that knows the nodes of the domain "myops", and those
+                         of other packages' op libraries (`myops.op_library`)
     register(options)    the same for SessionOptions of your own
     get_library_path()   the library itself, for C, C++, C#, Java, JavaScript ...
     enable_pyops()       the ops as PyOps of onnxruntime-extensions
@@ -16,12 +17,14 @@ node that leaves out an input in the middle written in the model, as onnx.shape_
 from __future__ import annotations
 
 import importlib
+import mmap
 import os
 import sys
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from myops import _libraries
 
 if TYPE_CHECKING:
     import onnx
@@ -42,7 +45,6 @@ __all__ = [
 
 MINIMUM_ONNXRUNTIME = (1, 17)
 
-_LIBRARY = Path(__file__).parents[1] / "lib" / "libmyops_ort"
 _MAX_BYTES = 2**31 - 1  # what protobuf can put into one message
 
 # The libraries in SessionOptions that went through register(): ONNX Runtime fails, later and
@@ -75,14 +77,7 @@ def get_library_path() -> str:
         >>> options = onnxruntime.SessionOptions()
         >>> options.register_custom_ops_library(myops.ort.get_library_path())
     """
-    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
-    library = _LIBRARY.with_suffix(suffix)
-    if not library.is_file():
-        raise FileNotFoundError(
-            f"the ONNX Runtime library of myops is missing: {library}; build it with "
-            "`pip install -e .` in a checkout, or reinstall the package"
-        )
-    return str(library)
+    return str(_libraries.OURS.ort_library)
 
 
 def _onnxruntime() -> Any:
@@ -106,6 +101,9 @@ def register(
 ) -> onnxruntime.SessionOptions:
     """Lets sessions made with `session_options` run the nodes of the domain "myops".
 
+    The op libraries of other packages that this process knows so far (the package is imported, or
+    `myops.op_library` was called) are registered too.
+
     Registering the same options again does nothing, unless you did it the first time by
     `register_custom_ops_library` itself: then making a session fails ("Domain already set").
 
@@ -127,7 +125,8 @@ def register(
         >>> session = onnxruntime.InferenceSession("model.onnx", options)
     """
     _onnxruntime()
-    libraries = [get_library_path(), *(os.fspath(library) for library in more_libraries)]
+    known = [library.ort_library for library in _libraries.known()]
+    libraries = [os.fspath(file) for file in (*known, *more_libraries) if file is not None]
     _refuse_pyops_beside(libraries)
     _register(session_options, libraries)
     return session_options
@@ -161,6 +160,26 @@ def _loadable(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> str | 
     return serialized(model)
 
 
+def _open_libraries(model: Any) -> None:
+    """Makes the op libraries of installed packages known whose domains stand in the model."""
+    known = {library.domain for library in _libraries.known()}
+    for domain in set(_libraries.installed()) - known:
+        if _mentions(model, domain):
+            _libraries.find(domain)
+
+
+def _mentions(model: Any, domain: str) -> bool:
+    """Whether a model imports a domain; of a file, whether the name is in it, as that is quick."""
+    if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
+        return any(item.domain == domain for item in model.opset_import)
+    if not isinstance(model, (str, os.PathLike)):
+        return domain.encode() in bytes(model)
+    if not os.path.isfile(model) or not os.path.getsize(model):
+        return False  # ONNX Runtime says it better
+    with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(domain.encode()) >= 0
+
+
 def serialized(model: onnx.ModelProto) -> bytes:
     """The bytes of a model, or ValueError when protobuf cannot hold it in one message."""
     from google.protobuf.message import EncodeError
@@ -186,6 +205,9 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """Loads a model with nodes of the domain "myops" into ONNX Runtime.
 
+    The op libraries of other packages are found by themselves: those that this process knows
+    (`myops.op_library`), and those of installed packages whose domain the model names.
+
     Args:
         model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
         providers: Execution providers, most wanted first. Our nodes always run on the CPU.
@@ -208,6 +230,7 @@ def session(
     onnxruntime = _onnxruntime()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
+    _open_libraries(model)
     register(session_options, *libraries)
     return onnxruntime.InferenceSession(
         _loadable(model), session_options, providers=list(providers), **options

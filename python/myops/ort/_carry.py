@@ -3,7 +3,7 @@
 A node `myops::Resize(X, "", scales) {mode = "linear"}` of float16 becomes
 
     X_wide       = Cast(X)                                      float32
-    Y_wide       = myops.pyop::Resize(X_wide, empty, scales, empty) {call = "..."}
+    Y_wide       = myops.pyop.resize::Resize(X_wide, empty, scales, empty) {call = "..."}
     Y            = Cast(Y_wide)                                 float16
 
 where `call` says in JSON which inputs are there, their true dtypes, and all attributes.
@@ -21,11 +21,10 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-from myops import _description
+from myops import _libraries
 from myops._description import AttributeInfo, InputInfo, OpInfo
 from myops.onnx import schema
 
-DOMAIN = "myops.pyop"
 CALL = "call"  # the one attribute of a rewritten node
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and its carrier
@@ -89,13 +88,13 @@ def truth(info: OpInfo, item: AttributeInfo, value: int) -> bool:
     return value == 1
 
 
-def _op_of(domain: str, op_type: str) -> OpInfo | None:
-    if domain != _description.DOMAIN:
-        return None
-    try:
-        return _description.by_onnx_type(op_type)
-    except KeyError:
-        return None
+def private_domain(info: OpInfo) -> str:
+    """Where the PyOps of one op live.
+
+    A domain of its own, because onnxruntime-extensions keeps the PyOps of a domain in one list
+    that sessions point into: it must not grow when an op is defined later.
+    """
+    return f"{info.domain}.pyop.{info.name}"
 
 
 def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
@@ -103,15 +102,15 @@ def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
 
     `model` may be changed.
     """
-    ours = [(f.domain, f.name) for f in model.functions if _op_of(f.domain, f.name)]
+    ours = [(f.domain, f.name) for f in model.functions if _libraries.find_node(f.domain, f.name)]
     if len(ours) < len(model.functions):  # nodes of ours may be inside
         model = onnx.inliner.inline_selected_functions(model, ours, exclude=True)
     del model.functions[:]  # only bodies of our own ops are left
     for node in _nodes(model.graph):
-        info = _op_of(node.domain, node.op_type)
+        info = _libraries.find_node(node.domain, node.op_type)
         if info is not None:
             _attributes(info, node)  # shape inference takes them as they come
-    schema.register_schemas()
+    schema.register_schemas(model)
     model = onnx.shape_inference.infer_shapes(model)
     _Rewriter(session).model(model)
     return model
@@ -136,13 +135,15 @@ class _Rewriter:
         self.session = session
         self.names = itertools.count()
         self.empties: set[str] = set()  # the dtypes of the fillers that nodes refer to
+        self.domains: set[str] = set()
 
     def model(self, model: onnx.ModelProto) -> None:
         self.graph(model.graph, {})
         for dtype in sorted(self.empties):
             empty = np.empty(0, numpy_dtype(dtype))
             model.graph.initializer.append(onnx.numpy_helper.from_array(empty, _EMPTY + dtype))
-        model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+        for domain in sorted(self.domains):
+            model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
 
     def graph(self, graph: onnx.GraphProto, outer: dict[str, int]) -> None:
         """Rewrites the nodes of a graph and of the graphs inside them."""
@@ -152,7 +153,7 @@ class _Rewriter:
         for node in nodes:
             for inner in _subgraphs(node):
                 self.graph(inner, types)
-            info = _op_of(node.domain, node.op_type)
+            info = _libraries.find_node(node.domain, node.op_type)
             graph.node.extend([node] if info is None else self.node(info, node, types))
 
     def node(
@@ -187,8 +188,10 @@ class _Rewriter:
             if narrow:
                 after.append(_cast(outputs[-1], name, dtype))
         request = Request(self.session, given, _attributes(info, node))
+        domain = private_domain(info)
+        self.domains.add(domain)
         yield onnx.helper.make_node(
-            info.onnx_type, inputs, outputs, node.name, domain=DOMAIN, **{CALL: request.dumps()}
+            info.onnx_type, inputs, outputs, node.name, domain=domain, **{CALL: request.dumps()}
         )
         yield from after
 

@@ -1,15 +1,16 @@
-"""Our ops as PyOps of onnxruntime-extensions: NumPy kernels inside an ONNX Runtime session.
+"""Ops as PyOps of onnxruntime-extensions: NumPy kernels inside an ONNX Runtime session.
 
-The kernels are those of the native library, reached through Python; results have equal bits. It
+Ours, those of other packages' op libraries, and prototypes. The kernels are those of the native
+library, reached through Python (a prototype's is its function); results have equal bits. It
 is a way to run a model where only Python packages can be installed, to step through a node in a
 debugger, and to check the native library against a second host. It is never a fast path: each
 call takes the interpreter lock and copies its tensors twice.
 
 There are two doors:
 
-`enable_pyops()` registers the ops under their own names in the domain "myops", for models whose
+`enable_pyops()` registers the ops under their own names in their own domains, for models whose
 nodes PyOps can express as they stand. `pyop_session(model)` rewrites a copy of the model first
-(into the private domain "myops.pyop") and has none of the first four limits.
+(into private domains such as "myops.pyop.resize") and has none of the first four limits.
 
 What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes of it:
 
@@ -36,7 +37,6 @@ payload of a float32 NaN survives.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -48,7 +48,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from myops import _description, ort
+from myops import _description, _libraries, ort
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.ort import _carry
@@ -56,7 +56,8 @@ from myops.ort import _carry
 if TYPE_CHECKING:
     import onnxruntime_extensions
 
-_enabled = False
+_enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
+_carried: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
 _numbers = itertools.count()
 # What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
 _failures: dict[int, Exception] = {}
@@ -79,21 +80,24 @@ def extensions_library() -> str:
 
 def is_enabled() -> bool:
     """Whether enable_pyops() has been called in this process."""
-    return _enabled
+    return bool(_enabled)
 
 
 def enable_pyops() -> list[str]:
-    """Registers every op of ours as a PyOp under its own name in the domain "myops".
+    """Registers every op as a PyOp under its own name in its domain, "myops" for ours.
 
-    Sessions made afterwards with the library of onnxruntime-extensions run nodes of the domain
-    "myops" through NumPy. It holds for the whole process and cannot be undone; calling it again
-    does nothing. The limits are in the docstring of this module: `pyop_session` has fewer.
+    Sessions made afterwards with the library of onnxruntime-extensions run these nodes through
+    NumPy. It holds for the whole process and cannot be undone; called again, it adds the op
+    libraries that became known since (`myops.op_library`, `myops.prototype`). The limits are in
+    the docstring of this module: `pyop_session` has fewer.
 
     Returns:
         The names of the PyOps, such as "myops::MyAdd".
 
     Raises:
         ImportError: onnxruntime-extensions is missing.
+        ValueError: A domain got another prototype since the last call: sessions may point into
+            its list of PyOps, which must not grow. `pyop_session` has no such limit.
 
     Example:
         >>> myops.ort.enable_pyops()
@@ -101,17 +105,23 @@ def enable_pyops() -> list[str]:
         >>> options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
         >>> session = onnxruntime.InferenceSession("add.onnx", options)
     """
-    global _enabled
-    if not _enabled:
-        kinds = _extensions().PyCustomOpDef
-        for info in _description.onnx_ops():
-            attributes = {
-                item.name: kinds.dt_int64 if item.type in ("bool", "int") else kinds.dt_string
-                for item in info.attributes
-            }
-            _define(_description.DOMAIN, info, attributes, _plain)
-        _enabled = True
-    return [f"{_description.DOMAIN}::{info.onnx_type}" for info in _description.onnx_ops()]
+    kinds = _extensions().PyCustomOpDef
+    before = {domain: set(names) for domain, names in _enabled.items()}
+    for info in _libraries.nodes():
+        if info.name in before.get(info.domain, ()):
+            continue
+        if info.domain in before:
+            raise ValueError(
+                f"enable_pyops: {info.node} was defined after the PyOps of {info.domain!r} had "
+                "been enabled, expected all its ops to be there then; use pyop_session(model)"
+            )
+        attributes = {
+            item.name: kinds.dt_int64 if item.type in ("bool", "int") else kinds.dt_string
+            for item in info.attributes
+        }
+        _define(info.domain, info, attributes, _plain)
+        _enabled.setdefault(info.domain, set()).add(info.name)
+    return [info.node for info in _libraries.nodes()]
 
 
 def _define(
@@ -154,7 +164,7 @@ def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, 
         values = {
             item.name: _attribute(info, item, attributes[item.name]) for item in info.attributes
         }
-        return _results(_description.call(info.name, inputs, values))
+        return _results(_description.call(info, inputs, values))
 
     return run
 
@@ -170,12 +180,13 @@ def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
         raise ValueError(f'{info.name}: {item.name}: got "{value}", expected JSON') from error
 
 
-@functools.cache
 def _define_carriers() -> None:
-    """The PyOps of the private domain; once, as ONNX Runtime keeps pointers into their list."""
+    """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
     kinds = _extensions().PyCustomOpDef
-    for info in _description.onnx_ops():
-        _define(_carry.DOMAIN, info, {_carry.CALL: kinds.dt_string}, _carrier)
+    for info in _libraries.nodes():
+        if (info.domain, info.name) not in _carried:
+            _define(_carry.private_domain(info), info, {_carry.CALL: kinds.dt_string}, _carrier)
+            _carried.add((info.domain, info.name))
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
@@ -186,7 +197,7 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
                 None if dtype is None else array.astype(_carry.numpy_dtype(dtype), copy=False)
                 for dtype, array in zip(request.dtypes, arrays, strict=True)
             ]
-            results = _description.call(info.name, inputs, request.attributes)
+            results = _description.call(info, inputs, request.attributes)
             return _results(
                 [np.asarray(r, dtype) for r, dtype in zip(results, outputs, strict=True)]
             )
@@ -247,6 +258,8 @@ def pyop_session(
 ) -> PyopSession:
     """Loads a model so that its nodes of the domain "myops" run through NumPy.
 
+    Nodes of other packages' op libraries and of prototypes do so too.
+
     A copy of the model is rewritten for PyOps (see this module's docstring); `model` itself is
     not touched. Every model that `myops.ort.session` runs can be run, with equal bits.
 
@@ -271,12 +284,12 @@ def pyop_session(
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
     ort._onnxruntime()
-    _define_carriers()
     number = next(_numbers)
     source = ort._loadable(model)
     copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
     ort.serialized(copy)  # the steps below need it in one message, with its weights
     rewritten = _carry.rewrite(copy, number)
+    _define_carriers()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     ort._register(

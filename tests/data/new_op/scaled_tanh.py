@@ -46,4 +46,5 @@ _scaled_tanh = define(
     shape=lambda inputs, attributes: [inputs[0].shape],
     save=_save,
     backward=_backward,
+    standard=standard,
 )

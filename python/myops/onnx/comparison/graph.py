@@ -174,7 +174,7 @@ def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy with every type that can be inferred; weights stay as they are."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    register_schemas()
+    register_schemas(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(_scopes._without_weights(model))
     except (onnx.shape_inference.InferenceError, ValueError):

@@ -91,7 +91,8 @@ class Runner:
             "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }[level]
         try:
-            return ort.session(model, session_options=options, libraries=self.libraries_of(model))
+            opened = ort.pyop_session if _scopes.needs_pyops(model) else ort.session
+            return opened(model, session_options=options, libraries=self.libraries_of(model))
         except (ImportError, OSError, ValueError):
             raise
         except Exception as error:  # ONNX Runtime's own kinds have no common base

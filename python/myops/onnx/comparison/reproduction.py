@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from myops import _description
+from myops import _libraries
 from myops.onnx import _scopes, files
 from myops.onnx.comparison import ort_side
 
@@ -63,6 +63,13 @@ _OURS = """try:  # the operators of the domain "myops"
 except ImportError:  # pip install myops
     print("without the library of myops, {fallback}")
 """
+_PACKAGE = """try:  # the operators of the domain {domain!r}
+    import myops
+
+    options.register_custom_ops_library(str(myops.op_library({package!r}).ort_library))
+except ImportError:  # install myops and the package {package}
+    print("without the library of {package}, {fallback}")
+"""
 _EXTENSIONS = """import onnxruntime_extensions  # pip install onnxruntime-extensions
 
 options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
@@ -91,7 +98,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
     np.savez(place / "expected.npz", expected=blame.expected)
     value = next(v for v in report.values if v.name == blame.value)
     bounds = value.difference or blame.alone
-    needs, libraries = _libraries(model, blame.libraries)
+    needs, libraries = _needed(model, blame.libraries)
     script = _SCRIPT.format(
         title=_text(f"The first difference of an ONNX file to PyTorch: {blame.title}."),
         needs=needs,
@@ -109,17 +116,23 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
     return str(path)
 
 
-def _libraries(model: Any, others: list[str]) -> tuple[str, str]:
+def _needed(model: Any, others: list[str]) -> tuple[str, str]:
     """What the script needs besides, in words and as code."""
     nodes = [*_scopes.all_nodes(model.graph.node)]
     nodes += [n for f in model.functions for n in _scopes.all_nodes(f.node)]
     domains = {node.domain for node in nodes}
     words, code = [], ""
-    if _description.DOMAIN in domains:
-        bodied = any(_scopes.is_body(function) for function in model.functions)
-        fallback = "the nodes run as their function bodies" if bodied else "the model will not load"
-        words.append("myops")
-        code += _OURS.format(fallback=fallback)
+    bodied = {function.domain for function in model.functions if _scopes.is_body(function)}
+    for domain in sorted(domains):
+        library = _libraries.find(domain)
+        if library is None or not library.package:
+            continue  # nobody's, or a prototype, which only its own process has
+        fallback = "its nodes run as their function bodies"
+        fallback = fallback if domain in bodied else "the model will not load"
+        words.append(library.package)
+        code += (_OURS if library is _libraries.OURS else _PACKAGE).format(
+            fallback=fallback, domain=domain, package=library.package
+        )
     if domains.intersection(ort_side.EXTENSIONS):
         words.append("onnxruntime-extensions, and its PyOps when there are any")
         code += _EXTENSIONS

@@ -133,9 +133,11 @@ class Exported:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what goes wrong arrives as an exception
         try:
-            return myops.ort.session(
-                self.final, session_options=options, libraries=list(self.libraries)
-            )
+            pyops = _scopes.needs_pyops(self.final)
+            opened = myops.ort.pyop_session if pyops else myops.ort.session
+            return opened(self.final, session_options=options, libraries=list(self.libraries))
+        except ImportError as error:  # a package that the user may do without
+            raise CannotRunError(str(error)) from error
         except Exception as error:
             foreign = self._foreign_nodes()
             if foreign and _not_registered(error):

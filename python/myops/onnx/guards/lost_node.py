@@ -16,7 +16,7 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
-from myops import _description
+from myops import _libraries
 from myops.onnx import _scopes
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckError
@@ -51,7 +51,7 @@ def _nodes(model: onnx.ModelProto) -> set[tuple[str, str]]:
 
 def _kept(exported: Exported, calls: Calls, nodes: set[tuple[str, str]]) -> set[str]:
     """The custom operators that the exporter has translated as such."""
-    ours = {f"{_description.DOMAIN}::{info.name}": info for info in _description.OPS.values()}
+    ours = {info.qualified: info for info in _libraries.nodes()}
     if exported.program is not None:
         kept = _targets(exported.program.graph_module)
     else:
@@ -61,8 +61,7 @@ def _kept(exported: Exported, calls: Calls, nodes: set[tuple[str, str]]) -> set[
         symbolic = [inside for _, inside in calls.functions.values()]
         kept = {name for name in calls.operators if name in known} | set().union(*symbolic)
     for name, info in ours.items():
-        there = (_description.DOMAIN, info.onnx_type) in nodes
-        if info.onnx_type and not there:
+        if (info.domain, info.onnx_type) not in nodes:
             kept.discard(name)
     return kept
 

@@ -11,8 +11,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, numpy_helper
 
-from myops import _description
+from myops import _description, _libraries
 from myops._names import near_misses
+from myops.onnx._scopes import is_body
 from myops.onnx.schema import register_schemas
 from myops.onnx.surgery._graph import GraphError, is_custom, label
 
@@ -38,21 +39,18 @@ def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | 
     """None for an op of which nothing is known."""
     domain = domain if is_custom(domain) else ""
     for function in model.functions:
-        ours = function.domain == _description.DOMAIN
-        if (function.domain, function.name) == (domain, op_type) and not ours:
+        if (function.domain, function.name) == (domain, op_type) and not is_body(function):
             stated = dict.fromkeys(function.attribute, 0)
             stated |= {item.name: item.type for item in function.attribute_proto}
             counts = (len(function.input), len(function.output))
             return Signature(stated, (0, counts[0]), (0, counts[1]), {})
-    register_schemas()
+    register_schemas(model)
     version = _version(model, domain)
     if version is None or not _has(op_type, domain, version):
         return None
     schema = onnx.defs.get_schema(op_type, version, domain)
-    infos = {info.onnx_type: info for info in _description.onnx_ops()}
-    choices = {}
-    if domain == _description.DOMAIN and op_type in infos:
-        choices = {item.name: item.choices for item in infos[op_type].attributes if item.choices}
+    info = _libraries.find_node(domain, op_type)
+    choices = {item.name: item.choices for item in info.attributes if item.choices} if info else {}
     return Signature(
         {name: item.type.value for name, item in schema.attributes.items()},  # type: ignore[attr-defined]
         (schema.min_input, schema.max_input),
@@ -73,7 +71,7 @@ def _version(model: onnx.ModelProto, domain: str) -> int | None:
     for item in model.opset_import:
         if item.domain == domain or (not domain and item.domain == "ai.onnx"):
             return item.version
-    return _description.OPSET_VERSION if domain == _description.DOMAIN else None
+    return _description.OPSET_VERSION if _libraries.find(domain) else None
 
 
 def set_op_type(model: onnx.ModelProto, node: onnx.NodeProto, kind: str) -> None:

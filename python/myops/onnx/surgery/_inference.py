@@ -40,7 +40,7 @@ def light(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     """The light model with inferred shapes, our nodes included."""
-    register_schemas()
+    register_schemas(model)
     small = light(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(small, data_prop=True)
@@ -133,7 +133,7 @@ def problem(model: onnx.ModelProto) -> str:
     Inputs of unknown rank and outputs of unknown type, which ONNX Runtime takes and the checker
     does not, are let pass.
     """
-    register_schemas()
+    register_schemas(model)
     small = light(model)
     stated = onnx.ModelProto()
     stated.CopyFrom(small)

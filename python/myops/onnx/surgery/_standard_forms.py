@@ -144,7 +144,9 @@ def _differs(
     """
     if reason := _dtype_problem("Resize", node, scope):
         return reason
-    call = onnx.NodeProto(op_type="Resize", input=ours.inputs, output=node.output)
+    call = onnx.NodeProto(
+        op_type="Resize", domain=_description.DOMAIN, input=ours.inputs, output=node.output
+    )
     call.attribute.extend(ours.attributes)
     site = site_of(call, scope)
     if factors is not None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import onnx
 
-from myops import _description
 from myops.onnx import _scopes, files
 from myops.onnx.surgery import _attributes, _dims, _graph, _inference, _storage
 from myops.onnx.surgery._graph import GraphError, Index
@@ -67,7 +66,7 @@ def edit(
     graph = proto.graph
     nodes = {name: _graph.find_node(graph, name, "edit") for name in _all_nodes(
         rename_nodes, attributes, op_types)}  # fmt: skip
-    ours = any(f.domain == _description.DOMAIN and _scopes.is_body(f) for f in proto.functions)
+    ours = any(map(_scopes.is_body, proto.functions))
     rebuild = False
     for name, kind in (op_types or {}).items():
         rebuild |= _scopes.is_ours(nodes[name])

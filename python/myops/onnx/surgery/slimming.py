@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops import _description
 from myops.onnx import _scopes, files
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.schema import register_schemas
@@ -84,7 +83,7 @@ def simplify(
             "2 GiB: onnxslim needs the whole model in one message"
         )
     _storage.attach(proto, _storage.folder_of(model))
-    register_schemas()
+    register_schemas(proto)
     had_bodies = any(map(_scopes.is_body, proto.functions))
     source = remove_function_bodies(proto)
     result = _slim(source, [])
@@ -94,7 +93,7 @@ def simplify(
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
         raise SimplifyError(f"simplify: onnxslim lost custom nodes: {listed}; nothing was written")
     _keep_interface(proto, result)
-    if had_bodies and any(node.domain == _description.DOMAIN for node in result.graph.node):
+    if had_bodies and any(map(_scopes.is_ours, result.graph.node)):
         result = add_function_bodies(result)
     reason = _inference.problem(result)
     if reason and not _inference.problem(proto):

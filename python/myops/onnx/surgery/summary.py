@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops import _description
+from myops import _libraries
 from myops.onnx import _scopes, files
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _graph, _inference, _storage
@@ -206,14 +206,14 @@ def _domains(model: onnx.ModelProto, nodes: list[Node]) -> list[Domain]:
 
 def _provider(name: str, model: onnx.ModelProto, ops: Counter[str]) -> str:
     local = {f.name for f in model.functions if f.domain == name}
-    if name == _description.DOMAIN:
-        known = {info.onnx_type for info in _description.onnx_ops()}
+    if library := _libraries.find(name):
+        known = {info.onnx_type for info in library.ops.values()}
         bodies = {f.name for f in model.functions if f.domain == name and _scopes.is_body(f)}
-        text = "myops" if ops else "myops, but no node of it is used"
+        text = name if ops else f"{name}, but no node of it is used"
         if ops and bodies >= set(ops):
             text += "; without it, the function bodies in this file"
         if strange := set(ops) - known - local:
-            text += f". This version of myops has no {', '.join(sorted(strange))}"
+            text += f". This version of {name} has no {', '.join(sorted(strange))}"
         return text
     if local and local >= set(ops):
         return "model-local functions in this file"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from myops import _libraries
 from myops.onnx import files
 from myops.ort._doctor import (
     environment,
@@ -47,7 +48,7 @@ class Examination:
         self._environment()
         if not self.report.environment["onnxruntime_path"]:
             return self._judge("not examined", "Without ONNX Runtime nothing can be examined.")
-        self._libraries()
+        self._libraries(proto)
         if model is None:
             self._try_kernel()
             return self._judge_alone()
@@ -99,7 +100,7 @@ class Examination:
             known.setdefault(name, []).append(since)
         self.provided.kernels = (outcome.last("kernels") or {"kernels": {}})["kernels"]
 
-    def _libraries(self) -> None:
+    def _libraries(self, proto: onnx.ModelProto | None) -> None:
         from myops import ort
 
         try:
@@ -115,6 +116,8 @@ class Examination:
         given = {os.path.realpath(path) for path in self.paths}
         if own and self.own and os.path.realpath(own) not in given:
             self.paths.insert(0, own)
+        if proto is not None and self.own:
+            self.paths += self._of_packages(proto)
         context = Context(None, self.provided)
         for path in dict.fromkeys(self.paths):
             facts, found = libraries.examine(path, context, self.advance)
@@ -127,6 +130,27 @@ class Examination:
         self.report.add(*libraries.clashes(self.paths, self.report.libraries))
         custom, sources = libraries.provided_by(self.report.libraries)
         self.provided.custom, self.provided.sources = custom, sources
+
+    def _of_packages(self, proto: onnx.ModelProto) -> list[str]:
+        """The libraries of installed packages that provide the model's other domains."""
+        found = []
+        for item in proto.opset_import:
+            try:
+                library = _libraries.find(item.domain)
+                if library is None or library is _libraries.OURS:
+                    continue
+                file = library.ort_library
+            except (ImportError, FileNotFoundError, ValueError) as error:
+                self.report.add(Finding(
+                    "op-library", WARNING,
+                    f"A package states that it provides the domain {item.domain!r}, but its op "
+                    "library cannot be opened.", f"{error}.".replace("..", "."),
+                    "Install the package again, or remove it.",
+                ))  # fmt: skip
+                continue
+            if file is not None:
+                found.append(str(file))
+        return found
 
     def _path(self, model: files.Model, folder: Path) -> str:
         if isinstance(model, (str, os.PathLike)):

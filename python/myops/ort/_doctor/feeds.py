@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops import _description
+from myops import _libraries
 from myops._names import choose
 from myops.onnx import module_paths
 from myops.ort._doctor import graph
@@ -107,11 +107,8 @@ def _is_list(name: str, model: onnx.ModelProto) -> bool:
                 continue
             if place.node.op_type in ("Resize", "Upsample") and not place.domain:
                 return number > 0
-            if place.domain == _description.DOMAIN:
-                try:
-                    info = _description.by_onnx_type(place.node.op_type)
-                except KeyError:
-                    continue
+            info = _libraries.find_node(place.domain, place.node.op_type)
+            if info is not None:
                 return number < len(info.inputs) and info.inputs[number].values
     return False
 

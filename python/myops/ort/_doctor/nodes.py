@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from myops import _description
+from myops import _libraries
 from myops.ort._doctor import graph
 from myops.ort._doctor.graph import Place, Provided
 from myops.ort._doctor.report import WARNING, Finding, NodeFacts
@@ -63,25 +63,45 @@ def _runs(place: Place, made: dict[str, list[Place]]) -> str:
 def fallbacks(
     model: onnx.ModelProto, found: Sequence[NodeFacts], provided: Provided
 ) -> list[Finding]:
-    """Nodes of ours that run their function body where a kernel could."""
-    mine = f"{_description.DOMAIN}::"
+    """Nodes of op libraries that run their function body where a kernel could."""
+    return [
+        finding
+        for library in _libraries.known()
+        for finding in _fallbacks(library, found, provided)
+    ]
+
+
+def _fallbacks(
+    library: _libraries.Library, found: Sequence[NodeFacts], provided: Provided
+) -> list[Finding]:
+    domain = library.domain
+    mine = f"{domain}::"
     fallen = [node for node in found if node.runs == BODY and node.op.startswith(mine)]
     if not fallen:
         return []
-    loaded = _description.DOMAIN in provided.custom
+    loaded = domain in provided.custom
     why = "A library provides the domain, but ONNX Runtime took the function body all the same."
     if not loaded:
-        why = "No library that is loaded provides the domain 'myops', so ONNX Runtime runs the "
+        why = f"No library that is loaded provides the domain {domain!r}, so ONNX Runtime runs the "
         why += "bodies of standard operators that the model carries. Results are equal within "
         why += "rounding, not bit for bit, and it may be slower."
     return [Finding(
         "function-body", WARNING,
-        f"{len(fallen)} of {len([n for n in found if n.op.startswith(mine)])} nodes of myops run "
-        "as function bodies, not as kernels.", why,
-        "Load the library: myops.ort.session(model), or "
-        "options.register_custom_ops_library(myops.ort.get_library_path()).",
+        f"{len(fallen)} of {len([n for n in found if n.op.startswith(mine)])} nodes of {domain} "
+        "run as function bodies, not as kernels.", why,
+        f"Load the library: {_how_to_load(library)}",
         nodes=[_label(node) for node in fallen],
     )]  # fmt: skip
+
+
+def _how_to_load(library: _libraries.Library) -> str:
+    if library is _libraries.OURS:
+        path = "myops.ort.get_library_path()"
+    elif library.ort_library is None:
+        return "there is none for a prototype; myops.ort.pyop_session(model) runs its function."
+    else:
+        path = f"{str(library.ort_library)!r}"
+    return f"myops.ort.session(model), or options.register_custom_ops_library({path})."
 
 
 def _label(node: NodeFacts) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from myops import _description
+from myops import _description, _libraries
 from myops._names import near_misses
 from myops.ort._doctor import graph
 from myops.ort._doctor.graph import Place, Provided
@@ -94,18 +94,31 @@ def unknown_op(
     elif provided.unlisted:
         why += " What these libraries provide could not be found out: "
         why += ", ".join(os.path.basename(path) for path in provided.unlisted) + "."
-    home = _HOMES.get(domain)
+    home = _HOMES.get(domain) or _package(domain)
     fix = f"{domain!r} is provided by {home}." if home else (
         f"Find the library that provides {domain!r} and load it: --library PATH here, "
         "register_custom_ops_library(PATH) in your program."
     )  # fmt: skip
-    if domain == _description.DOMAIN:
+    if _libraries.find(domain):
         fix += " Or export with myops.onnx.export, which adds a function body to each node, or "
         fix += "write the nodes in standard operators: `myops lower`."
     return Finding(
         "domain-unknown", ERROR, f"Nothing knows the domain {domain!r} (op {op_type}).", why, fix,
         nodes=labels,
     )  # fmt: skip
+
+
+def _package(domain: str) -> str:
+    """The op library of an installed package, or of a prototype, that has the domain."""
+    library = _libraries.find(domain)
+    if library is None:
+        return ""
+    if library.ort_library is None:
+        return "a prototype in this process: myops.ort.pyop_session(model) runs it"
+    return (
+        f"the package's library {library.ort_library}: myops.ort.session(model) registers it, or "
+        "options.register_custom_ops_library(that path)"
+    )
 
 
 def _listed(names: list[str]) -> str:
@@ -126,7 +139,7 @@ def _versions(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
         if not ops or domain not in used or domain in own:
             continue
         lowest = min((k["since"] for kernels in ops.values() for k in kernels), default=1)
-        newest = _description.OPSET_VERSION if domain == _description.DOMAIN else None
+        newest = _description.OPSET_VERSION if _libraries.find(domain) else None
         if version < lowest:
             yield Finding(
                 "domain-version", ERROR,
@@ -140,7 +153,7 @@ def _versions(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
                 f"The model asks for version {version} of the domain {domain!r}.",
                 f"This library has version {newest} only. ONNX Runtime does not mind and takes "
                 f"its ops of version {newest}, which may mean something else.",
-                "Install the myops that the model was made with, or a later one; or set the "
+                f"Install the {domain} that the model was made with, or a later one; or set the "
                 f"version of {domain!r} in the model's opset_import to {newest}.",
             )  # fmt: skip
 

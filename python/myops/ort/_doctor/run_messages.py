@@ -71,13 +71,14 @@ def _initialization(context: Context, match: re.Match[str]) -> Finding:
 
 def _guess(context: Context, text: str) -> list[str]:
     """The nodes that an error of one of our kernels, "op: argument: ...", may come from."""
-    from myops import _description
+    from myops import _libraries
 
-    info = _description.OPS.get(text.split(":")[0])
-    if info is None or context.model is None:
+    if context.model is None:
         return []
-    return [p.label for p in graph.places(context.model)
-            if p.domain == _description.DOMAIN and p.node.op_type == info.onnx_type]  # fmt: skip
+    name = text.split(":")[0]
+    found = [(p, _libraries.find_node(p.domain, p.node.op_type))
+             for p in graph.places(context.model)]  # fmt: skip
+    return [place.label for place, info in found if info is not None and info.name == name]
 
 
 @rule(r"Non-zero status code returned while running (\S+) node\. Name:'(.*?)' Status Message: (.*)")

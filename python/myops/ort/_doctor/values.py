@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from myops import _description
+from myops import _description, _libraries
 from myops._names import near_misses
 from myops.ort._doctor import graph
 from myops.ort._doctor.graph import Place, Provided
@@ -78,22 +78,17 @@ def _inputs_left_out(model: onnx.ModelProto, provided: Provided) -> Iterator[Fin
 
 def input_name(place: Place, number: int) -> str:
     """What an input is called: by our descriptions, else by its number."""
-    if place.domain == _description.DOMAIN:
-        try:
-            return _description.by_onnx_type(place.node.op_type).inputs[number].name
-        except (KeyError, IndexError):
-            pass
+    info = _libraries.find_node(place.domain, place.node.op_type)
+    if info is not None and number < len(info.inputs):
+        return info.inputs[number].name
     return f"number {number}"
 
 
 def _attributes(model: onnx.ModelProto) -> Iterator[Finding]:
     own = graph.functions(model)
     for place in graph.places(model):
-        if place.domain != _description.DOMAIN or (place.domain, place.node.op_type) in own:
-            continue
-        try:
-            info = _description.by_onnx_type(place.node.op_type)
-        except KeyError:
+        info = _libraries.find_node(place.domain, place.node.op_type)
+        if info is None or (place.domain, place.node.op_type) in own:
             continue
         known = [item.name for item in info.attributes]
         for attribute in place.node.attribute:
@@ -123,9 +118,10 @@ def _scopes(model: onnx.ModelProto) -> list[Any]:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for place in graph.places(copy):
-        if place.domain == _description.DOMAIN:
+        if _libraries.find(place.domain):
             place.node.domain = _ASIDE + place.domain
-    copy.opset_import.append(onnx.helper.make_opsetid(_ASIDE + _description.DOMAIN, 1))
+    for library in _libraries.known():
+        copy.opset_import.append(onnx.helper.make_opsetid(_ASIDE + library.domain, 1))
     try:
         return list(inference.scopes(copy))
     except Exception:  # broken apart from our nodes too; the runtime still has its say
@@ -169,7 +165,7 @@ def _refused(place: Place, scope: Any) -> Iterator[Finding]:
     """What the kernel of one of our ops would say of the shapes and attributes that are known."""
     from myops.onnx.lowering import site_of
 
-    if place.domain != _description.DOMAIN:
+    if _libraries.find_node(place.domain, place.node.op_type) is None:
         return
     try:
         site = site_of(place.node, scope)
@@ -180,7 +176,7 @@ def _refused(place: Place, scope: Any) -> Iterator[Finding]:
     numbers = [None if value is None or not item.values else [float(x) for x in value.ravel()]
                for item, value in zip(site.info.inputs, site.values, strict=False)]  # fmt: skip
     try:
-        _description.infer(site.info.name, site.shapes, site.dtypes, site.attributes, numbers)
+        _description.infer(site.info, site.shapes, site.dtypes, site.attributes, numbers)
     except ValueError as error:
         yield Finding(
             "kernel-refuses", ERROR, f"The kernel refuses this node: {error}",

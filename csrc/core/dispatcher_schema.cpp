@@ -1,6 +1,6 @@
-#include "schema.h"
+#include "dispatcher_schema.h"
 
-namespace myops::torch_adapter {
+namespace myops {
 namespace {
 
 template <class T>
@@ -46,7 +46,7 @@ bool integer_values(const Op& op, const Input& input) {
   return first == DType::Int64 || first == DType::Int32 || first == DType::UInt8;
 }
 
-std::string schema(const Op& op, Overload overload) {
+std::string dispatcher_schema(const Op& op, Overload overload) {
   std::string text = op.name;
   if (overload == Overload::Values) text += ".values";
   text += "(";
@@ -71,4 +71,4 @@ std::string schema(const Op& op, Overload overload) {
   return text + ")";
 }
 
-}  // namespace myops::torch_adapter
+}  // namespace myops

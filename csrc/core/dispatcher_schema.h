@@ -1,4 +1,4 @@
-// The torch schema of an op, derived from its description.
+// The torch schema of an op, derived from its description: plain text, so that it needs no torch.
 //
 //   my_add(Tensor a, Tensor b) -> Tensor
 //   resize(Tensor X, Tensor? roi=None, Tensor? scales=None, Tensor? sizes=None, *, bool
@@ -15,12 +15,12 @@
 
 #include "myops/op.h"
 
-namespace myops::torch_adapter {
+namespace myops {
 
 enum class Overload : uint8_t { Tensors, Values };
 
 bool has_values_overload(const Op& op);
 bool integer_values(const Op& op, const Input& input);  // SymInt[] rather than float[]
-std::string schema(const Op& op, Overload overload);
+std::string dispatcher_schema(const Op& op, Overload overload);
 
-}  // namespace myops::torch_adapter
+}  // namespace myops

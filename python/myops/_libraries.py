@@ -1,0 +1,290 @@
+"""The op libraries that this process knows: ours, those of other packages, and prototypes.
+
+Each has an ONNX domain and a namespace in torch.ops of its own. A package's library becomes known
+when the package is imported, when somebody calls `op_library`, or when a model names its domain and
+the package states it in its metadata:
+
+    [project.entry-points."myops.libraries"]
+    my_domain = "my_package"
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from myops import _description, _numpy
+from myops._description import OpInfo
+
+if TYPE_CHECKING:
+    from myops._torch import TorchOp
+
+ENTRY_POINTS = "myops.libraries"
+SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+
+
+class Library:
+    """The ops of one ONNX domain, as `op_library` returns them.
+
+    Attributes:
+        domain: ONNX domain of the nodes.
+        namespace: Namespace in torch.ops.
+        package: The package that it was built into; "" for prototypes.
+        ops: Name -> description.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        namespace: str,
+        package: str = "",
+        folder: Path | None = None,
+        module: str = "",
+    ) -> None:
+        self.domain = domain
+        self.namespace = namespace
+        self.package = package
+        self.ops: dict[str, OpInfo] = {}
+        self._folder = folder  # of the native libraries; None: there are none
+        self._module = module or package  # where `define` is called for the op {name}
+        self._standards: dict[str, Callable[[Any], list[str]] | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<op library {self.domain!r}: {', '.join(sorted(self.ops))}>"
+
+    def add(self, info: OpInfo) -> None:
+        """Makes an op known."""
+        if info.name in self.ops or any(
+            info.onnx_type and other.onnx_type == info.onnx_type for other in self.ops.values()
+        ):
+            raise ValueError(
+                f"{info.name}: {info.qualified} or {info.node} is defined already in this process. "
+                "Give the op another name, or restart the process. (The same description again, "
+                "with the same rules, is fine for a prototype.)"
+            )
+        if info.since_version > _description.OPSET_VERSION:
+            raise ValueError(
+                f"{info.name}: since version {info.since_version} of {info.domain!r}: got "
+                f"{info.since_version}, expected 1: domains have one version as yet"
+            )
+        self.ops[info.name] = info
+
+    @property
+    def ort_library(self) -> Path | None:
+        """The custom-op library for ONNX Runtime; None for prototypes, which have none."""
+        return self._file("ort", FileNotFoundError)
+
+    def _file(self, runtime: str, error: type[Exception]) -> Path | None:
+        if self._folder is None:
+            return None
+        title = self.package.rpartition(".")[2]
+        file = self._folder / f"lib{title}_{runtime}{SUFFIX}"
+        if not file.is_file():
+            where = "onnxruntime" if runtime == "ort" else runtime
+            raise error(
+                f"the library of {title} for {where} is missing: {file}. Build it with "
+                "`pip install .` in the package's folder, or reinstall the package."
+            )
+        return file
+
+    def load_torch(self) -> None:
+        """Lets torch's dispatcher know the ops; once is enough."""
+        file = self._file("torch", ImportError)
+        if file is not None:
+            import torch
+
+            torch.ops.load_library(str(file))
+
+    def define(
+        self,
+        name: str,
+        *,
+        shape: Callable[..., Any],
+        save: Callable[..., None] | None = None,
+        backward: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+        vmap: Callable[..., Any] | None = None,
+        standard: Callable[[Any], list[str]] | None = None,
+    ) -> TorchOp:
+        """Gives the op `name` what cannot be derived from its description; returns a callable.
+
+        The callable takes the inputs in the description's order (None for one that is left out)
+        and the attributes by name.
+
+        Args:
+            name: Name in the description, e.g. "my_add".
+            shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
+                torch traces with symbolic lengths. Where all are numbers, the C++ rule is used.
+            save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
+            backward: `backward(ctx, *grads)` returns one gradient or None for each input.
+            jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
+                differentiation; a tangent is None where the input has none.
+            vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
+                it the batch is unrolled.
+            standard: `standard(g)` writes the op in standard ONNX nodes and returns the names of
+                its outputs; `g` is a `myops.onnx.lowering.Builder`. Exported models then run in
+                runtimes without the library, and `myops.onnx.lower` knows the op.
+
+        Raises:
+            ValueError: The description has no op of that name.
+            ImportError: The library for torch has not been built.
+        """
+        from myops._names import choose
+        from myops._torch import TorchOp
+
+        info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
+        self.load_torch()
+        self._standards[name] = standard
+        return TorchOp(info, shape, save, backward, jvp, vmap)
+
+    def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
+        """The function that writes the op in standard nodes; None when the op has none."""
+        if info.name not in self._standards and self._module:
+            importlib.import_module(self._module.format(name=info.name))
+        return self._standards.get(info.name)
+
+
+OURS = Library(
+    _description.DOMAIN,
+    _numpy.NAMESPACE,
+    "myops",
+    Path(__file__).parent / "lib",
+    "myops.ops.{name}",
+)
+OURS.ops.update(_description.OPS)
+
+_known: dict[str, Library] = {OURS.domain: OURS}
+_packages: dict[str, Library] = {}
+
+
+def known() -> list[Library]:
+    """The libraries that this process knows so far, ours first."""
+    return list(_known.values())
+
+
+def find(domain: str) -> Library | None:
+    """The library of a domain: a known one, or one of an installed package."""
+    if domain not in _known and domain not in _STANDARD and domain in installed():
+        op_library(installed()[domain])
+    return _known.get(domain)
+
+
+def find_node(domain: str, op_type: str) -> OpInfo | None:
+    """The op behind the node `domain::op_type`; None when no library has it."""
+    library = find(domain)
+    if library is None:
+        return None
+    return next((i for i in library.ops.values() if i.onnx_type == op_type), None)
+
+
+def nodes() -> list[OpInfo]:
+    """The ops with an ONNX node, of all known libraries."""
+    return [info for library in known() for info in library.ops.values() if info.onnx_type]
+
+
+@functools.cache
+def installed() -> dict[str, str]:
+    """Domain -> package, of the installed packages that state it."""
+    return {item.name: item.value for item in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def of_prototypes(domain: str, namespace: str) -> Library:
+    """The library that a prototype of `domain` goes to; a new one where there is none."""
+    library = find(domain)
+    if library is None:
+        for other in known():
+            if other.namespace == namespace:
+                raise ValueError(
+                    f"prototype: namespace: {namespace!r} is that of the domain {other.domain!r} "
+                    "already; give another one"
+                )
+        library = _known[domain] = Library(domain, namespace)
+    elif library is OURS or library.namespace != namespace:
+        raise ValueError(
+            f"prototype: domain {domain!r}, namespace {namespace!r}: the domain is taken by "
+            f"{library!r} with the namespace {library.namespace!r}"
+        )
+    return library
+
+
+def op_library(package: str) -> Library:
+    """Opens the op library that `myops.build` built into a package.
+
+    Args:
+        package: Name of the package; in its own `__init__.py` that is `__name__`. The package is
+            not imported, and neither is torch: until an op is called in torch, ONNX tools and
+            sessions need only the description and the library for ONNX Runtime.
+
+    Returns:
+        The library; the same at every call. From now on `myops.onnx` knows its nodes, and
+        `myops.ort.session` registers it.
+
+    Raises:
+        ImportError: There is no such package, it was not built, or another version of myops
+            built it.
+        ValueError: Another library in this process has its domain or namespace.
+
+    Example:
+        >>> library = myops.op_library("my_package")
+        >>> library.define("soft_clip", shape=lambda inputs, attributes: [inputs[0].shape])
+    """
+    if package in _packages:
+        return _packages[package]
+    folder = _folder_of(package)
+    module = _load(package, folder)
+    for other in known():
+        if other.domain == module.DOMAIN or other.namespace == module.NAMESPACE:
+            raise ValueError(
+                f"op_library({package!r}): its domain {module.DOMAIN!r} or its namespace "
+                f"{module.NAMESPACE!r} is taken by {other!r}. Give the package another one where "
+                "setup.py calls myops.build.extensions."
+            )
+    library = Library(module.DOMAIN, module.NAMESPACE, package, folder)
+    for info in _description.read_all(module).values():
+        library.add(info)
+    _packages[package] = _known[library.domain] = library
+    return library
+
+
+def _folder_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    places = None if spec is None else spec.submodule_search_locations
+    if not places:
+        raise ImportError(f"op_library: got {package!r}, expected the name of a package")
+    return Path(next(iter(places)))
+
+
+def _load(package: str, folder: Path) -> Any:
+    """The module `_numpy` of a package, without importing the package itself."""
+    name = f"{package}._numpy"
+    if name in sys.modules:
+        return sys.modules[name]
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        file = folder / f"_numpy{suffix}"
+        if file.is_file():
+            break
+    else:
+        raise ImportError(
+            f"op_library({package!r}): {folder} has no compiled module _numpy for this Python. "
+            "Build it with `pip install .` in the package's folder, or reinstall the package."
+        )
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # the suffix is one of an extension module
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if getattr(module, "INTERFACE", None) != _numpy.INTERFACE:
+        raise ImportError(
+            f"op_library({package!r}): the package was built with another version of myops. "
+            "Build it again with `pip install --no-build-isolation --force-reinstall .`"
+        )
+    sys.modules[name] = module
+    return module

@@ -1,0 +1,89 @@
+"""The shape rule of a prototype: one Python function for calls, traces and shape inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from myops._description import Dim
+
+
+class UnknownLengthError(Exception):
+    """A rule wanted to know a length that a graph does not tell: nothing can be inferred."""
+
+
+class Length:
+    """A length that is not known: it has the name of a dimension, or none.
+
+    What is computed with it is unknown too. To compare it, other than with itself, ends shape
+    inference, and the output's shape stays unknown until the model runs.
+    """
+
+    def __init__(self, symbol: str = "") -> None:
+        self.symbol = symbol
+
+    def __repr__(self) -> str:
+        return self.symbol or "?"
+
+    def __hash__(self) -> int:
+        return hash(self.symbol)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or (isinstance(other, Length) and self.symbol == other.symbol != ""):
+            return True
+        raise UnknownLengthError
+
+    def _compute(self, *_: Any) -> Length:
+        return Length()
+
+    def _ask(self, *_: Any) -> Any:
+        raise UnknownLengthError
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _compute
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _compute
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __int__ = __index__ = __float__ = _ask
+
+
+@dataclass(frozen=True)
+class Described:
+    """An input as a rule sees it: lengths and dtype (None when unknown), no numbers."""
+
+    shape: tuple[Any, ...]
+    dtype: str | None
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+
+def rule(shape: Callable[..., Any]) -> Callable[..., list[list[Dim] | None]]:
+    """`shape(inputs, attributes)` as the C++ side calls a shape rule."""
+
+    def run(
+        shapes: Sequence[Sequence[Dim] | None],
+        dtypes: Sequence[str | None],
+        values: Sequence[Sequence[float] | None],
+        attributes: dict[str, Any],
+    ) -> list[list[Dim] | None]:
+        inputs: list[Any] = []
+        for dims, dtype, numbers in zip(shapes, dtypes, values, strict=True):
+            if dims is None:
+                inputs.append(None)
+            elif numbers is not None:
+                whole = dtype is not None and dtype.startswith(("int", "uint"))
+                inputs.append([int(number) for number in numbers] if whole else list(numbers))
+            else:
+                lengths = [dim if isinstance(dim, int) else Length(dim or "") for dim in dims]
+                inputs.append(Described(tuple(lengths), dtype))
+        try:
+            return [[_dim(length) for length in result] for result in shape(inputs, attributes)]
+        except UnknownLengthError:
+            return []
+
+    return run
+
+
+def _dim(length: Any) -> Dim:
+    if isinstance(length, Length):
+        return length.symbol or None
+    return length if length is None else int(length)

@@ -1,0 +1,220 @@
+"""Builds a package of ops. Its whole `setup.py`:
+
+    import myops.build
+    from setuptools import setup
+
+    setup(
+        ext_modules=myops.build.extensions("my_ops"),
+        cmdclass={"build_ext": myops.build.BuildExtension},
+    )
+
+Three binaries come out of it, as in myops itself, which is built by this file too: the library for
+torch, the library for ONNX Runtime, and the Python module `_numpy`. What they need besides the
+ops is compiled from the sources that lie in the wheel of myops, with the compiler and the flags
+of the ops: there is no prebuilt archive, whose compiler, C++ library or instruction set might not
+fit, and no domain is built into anything before the package gives its own.
+
+The kernels are compiled once, as part of the torch library, and the same object files are linked
+into the other two: equal bits in all runtimes begin here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pybind11
+from setuptools import Extension
+from torch.utils import cpp_extension
+
+__all__ = ["BuildExtension", "extensions", "get_cmake_dir", "get_include"]
+
+# -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
+COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
+# The oldest torch that the binary must run on; the stable ABI covers all later ones.
+TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
+
+
+def _root() -> Path:
+    """The folder with csrc/ and cmake/: in an installed package sdk/, in a source tree the top."""
+    here = Path(__file__).resolve().parent
+    for place in (here / "sdk", here.parents[1]):
+        if (place / "csrc" / "include" / "myops" / "op.h").is_file():
+            return place
+    raise FileNotFoundError(
+        f"myops.build: the headers of myops are neither in {here / 'sdk'} nor in a source tree "
+        f"around {here}. Reinstall myops (`pip install --force-reinstall myops`)."
+    )
+
+
+def get_include() -> str:
+    """The folder for the compiler's -I: `#include "myops/op.h"` is found in it."""
+    return str(_root() / "csrc" / "include")
+
+
+def get_cmake_dir() -> str:
+    """The folder for CMake's `-Dmyops_DIR=`, with which `find_package(myops)` finds us.
+
+    `myops_add_op_library(name DOMAIN domain SOURCES ...)` then builds an ONNX Runtime library;
+    torch and Python are not needed.
+    """
+    return str(_root() / "cmake")
+
+
+def extensions(
+    package: str,
+    sources: Sequence[str] | None = None,
+    *,
+    domain: str | None = None,
+    namespace: str | None = None,
+    folder: str = "",
+    include_dirs: Sequence[str] = (),
+    define_macros: Sequence[tuple[str, str | None]] = (),
+    extra_compile_args: Sequence[str] = (),
+    extra_link_args: Sequence[str] = (),
+) -> list[Extension]:
+    """The extensions of a package of ops, for `setup(ext_modules=...)`.
+
+    Args:
+        package: The Python package that the binaries go to; its `__init__.py` opens them with
+            `myops.op_library(__name__)`.
+        sources: The C++ files that hold the ops (`MYOPS_OP`), relative to setup.py. Default:
+            every .cpp file in the folder csrc and below it. Files that choose an instruction set
+            (`#include "myops/isa/avx2.h"`) need nothing else.
+        domain: ONNX domain of the nodes. Default: the package's name.
+        namespace: Namespace in torch.ops. Default: the domain, dots written as underscores.
+        folder: Where in the package the two libraries go. Default: the package itself.
+        include_dirs, define_macros, extra_compile_args, extra_link_args: As in
+            setuptools.Extension, for all three binaries.
+
+    Returns:
+        Three extensions, to be built with `BuildExtension`.
+
+    Raises:
+        ValueError: A name that torch, ONNX or Python would refuse, the domain or namespace of
+            somebody else, or no source file.
+    """
+    if sources is None:
+        sources = sorted(str(path) for path in Path("csrc").rglob("*.cpp"))
+    kernels = [str(path) for path in sources]
+    if not kernels:
+        raise ValueError(
+            f"extensions({package!r}): sources: got no file, expected C++ files with the ops, by "
+            f"default those in {Path('csrc').absolute()}"
+        )
+    _check(package, "package", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "the name of a Python package")
+    domain = package if domain is None else domain
+    namespace = domain.replace(".", "_") if namespace is None else namespace
+    _check(domain, "domain", r"[A-Za-z_][\w.-]*", 'letters, digits, "_", "-" and "."')
+    _check(namespace, "namespace", r"[A-Za-z_]\w*", "an identifier")
+    if package != "myops":
+        _refuse_taken("domain", domain, ("ai.onnx", "com.microsoft", "myops"))
+        _refuse_taken("namespace", namespace, ("aten", "prim", "prims", "torch", "onnx", "myops"))
+    title = package.rpartition(".")[2]
+    place = f"{package}.{folder}" if folder else package
+    common: dict[str, Any] = {
+        "include_dirs": [*include_dirs, get_include()],
+        "define_macros": [
+            *define_macros,
+            ("MYOPS_DOMAIN", f'"{domain}"'),
+            ("MYOPS_NAMESPACE", f'"{namespace}"'),
+        ],
+    }
+    compile_args = [*COMPILE, *extra_compile_args]
+    link_args = list(extra_link_args)
+
+    torch_library = cpp_extension.CppExtension(
+        f"{place}.lib{title}_torch",
+        kernels,
+        **common,
+        extra_compile_args=[*compile_args, TORCH_TARGET],
+        extra_link_args=link_args,
+        py_limited_api=True,  # no Python in it: C++ programs load the same file
+    )
+    numpy_module = Extension(
+        f"{package}._numpy",
+        [],
+        **{**common, "include_dirs": [*common["include_dirs"], pybind11.get_include()]},
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+    ort_library = Extension(
+        f"{place}.lib{title}_ort",
+        [],
+        **common,
+        extra_compile_args=compile_args,
+        extra_link_args=[*link_args, *_only_entry()],
+    )
+    parts = {"torch": torch_library, "numpy": numpy_module, "ort": ort_library}
+    for adapter, extension in parts.items():
+        extension.myops_adapter, extension.myops_kernels = adapter, kernels
+    return list(parts.values())
+
+
+def _check(name: str, what: str, pattern: str, expected: str) -> None:
+    if not re.fullmatch(pattern, name):
+        raise ValueError(f"extensions: {what}: got {name!r}, expected {expected}")
+
+
+def _refuse_taken(what: str, name: str, taken: Iterable[str]) -> None:
+    for other in taken:
+        if name == other or name.startswith(f"{other}."):
+            raise ValueError(f"extensions: {what}: got {name!r}, which belongs to {other}")
+
+
+def _only_entry() -> list[str]:
+    """Shows the entry point and nothing else; a symbol that is missing fails here, not later."""
+    if not sys.platform.startswith("linux"):
+        return []
+    return [f"-Wl,--version-script={_root() / 'cmake' / 'ort_exports.map'}", "-Wl,-z,defs"]
+
+
+def _sources(*folders: str) -> list[str]:
+    """The files of the SDK itself; relative where they can be, as setuptools wants them."""
+    found = [path for name in folders for path in sorted((_root() / "csrc" / name).glob("*.cpp"))]
+    return [_near(path) for path in found]
+
+
+def _near(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+class BuildExtension(cpp_extension.BuildExtension):
+    """The `build_ext` of a package of ops; it builds other extensions too, as torch's does.
+
+    It adds the sources of the SDK, lends the torch library's kernel objects to the other two, and
+    gives plain libraries plain names.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        adapter = getattr(ext, "myops_adapter", None)
+        if adapter is not None:
+            kernels = [*ext.myops_kernels, *_sources("core")]
+            ext.sources = _sources(f"adapters/{adapter}")
+            if adapter == "torch":
+                ext.sources = [*kernels, *ext.sources]
+            else:
+                ext.extra_objects = self._objects(kernels)
+            ext.depends = _headers(ext.myops_kernels)
+        super().build_extension(ext)
+
+    def _objects(self, sources: Sequence[str]) -> list[str]:
+        names = self.compiler.object_filenames(list(sources), output_dir=self.build_temp)
+        return [os.path.abspath(name) for name in names]
+
+    def get_ext_filename(self, fullname: str) -> str:
+        if fullname.rpartition(".")[2].startswith("lib"):
+            suffix = ".dylib" if sys.platform == "darwin" else ".so"
+            return str(Path(*fullname.split("."))) + suffix
+        return super().get_ext_filename(fullname)
+
+
+def _headers(kernels: Iterable[str]) -> list[str]:
+    """What a change in must rebuild: our headers, and those that lie beside the ops."""
+    folders = {Path(source).parent for source in kernels} | {_root() / "csrc"}
+    return sorted({str(path) for folder in folders for path in folder.rglob("*.h")})

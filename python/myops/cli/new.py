@@ -1,0 +1,34 @@
+"""`myops new`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from myops.cli import _console, _graphs
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the package, its domain and namespace.")],
+    directory: Annotated[Path, typer.Option(help="Where the new folder goes.")] = Path("."),
+    op: Annotated[str, typer.Option(help="Name of the op in it, in snake_case.")] = "soft_clip",
+    json: _graphs.Json = False,
+) -> None:
+    """Start a package with an operator of your own: kernel, gradient, ONNX, tests.
+
+    Example: myops new my_kernels --op swish
+    """
+    from myops.scaffold import new_package
+
+    folder = new_package(name, directory, op=op)
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    if json:
+        _console.print_json({"folder": str(folder), "files": files})
+        return
+    _graphs.say(f"{folder}: {', '.join(files)}")
+    _graphs.say("Build it, test it:")
+    _graphs.say(f"  cd {folder}")
+    _graphs.say("  pip install --no-build-isolation '.[test]'  # needs setuptools, ninja, pybind11")
+    _graphs.say("  pytest")

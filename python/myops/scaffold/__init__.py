@@ -1,0 +1,87 @@
+"""A small package to start from: `myops new`. What it writes lies in template/, as it is written.
+
+The words my_package, soft_clip and SoftClip there become the names of the new package.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+import sys
+from pathlib import Path
+
+__all__ = ["new_package"]
+
+_TEMPLATE = Path(__file__).parent / "template"
+# A package of such a name would hide one that it needs, or share torch's own namespaces.
+_TAKEN = (
+    *("myops", "torch", "torchvision", "numpy", "onnx", "onnxruntime", "onnxscript", "setuptools"),
+    *("pybind11", "pytest", "ninja", "ml_dtypes", "tests", "csrc", "build", "dist", "setup"),
+    *("aten", "prim", "prims", "quantized", "onednn", "mkldnn", "inductor", "profiler", "c10d"),
+)
+
+
+def new_package(
+    name: str, directory: str | os.PathLike[str] = ".", *, op: str = "soft_clip"
+) -> Path:
+    """Writes a small package with an op of its own: description, kernel, gradient, tests.
+
+    `pip install --no-build-isolation .` in its folder builds it; then its op has everything that
+    ours have. The op computes limit * tanh(x / limit): change it to what yours computes.
+
+    Args:
+        name: Name of the package: of the Python package, the ONNX domain and the namespace in
+            torch.ops. Lower-case letters, digits and underscores.
+        directory: Where the new folder `name` goes.
+        op: Name of the op, in the same letters; its node is called the same in CamelCase.
+
+    Returns:
+        The new folder.
+
+    Raises:
+        ValueError: A name that cannot be one, or that is taken.
+        FileExistsError: The folder is there already; nothing was written.
+
+    Example:
+        >>> myops.new_package("my_kernels", op="swish")
+        PosixPath('my_kernels')
+    """
+    _check(name, "the package")
+    _check(op, "the op")
+    if name in _TAKEN or name in sys.stdlib_module_names:
+        raise ValueError(
+            f"new: the name of the package: got {name!r}, which is taken by another package or by "
+            f"a namespace of torch; try {name + '_ops'!r}"
+        )
+    folder = Path(directory) / name
+    if folder.exists():
+        raise FileExistsError(f"new: {folder} exists already; nothing was written")
+    names = {"my_package": name, "soft_clip": op, "SoftClip": camel_case(op)}
+    for source in sorted(path for path in _TEMPLATE.rglob("*") if path.is_file()):
+        if source.suffix in (".py", ".cpp", ".toml"):  # Python may have left compiled files there
+            target = folder / _named(str(source.relative_to(_TEMPLATE)), names)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(_named(source.read_text(encoding="utf-8"), names), encoding="utf-8")
+    return folder
+
+
+def camel_case(name: str) -> str:
+    """The name of the node of an op: "soft_clip" gives "SoftClip"."""
+    return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+
+
+def _check(name: str, what: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
+        wish = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+        good = re.fullmatch(r"[a-z]\w*", wish) and not keyword.iskeyword(wish)
+        hint = f", such as {wish!r}" if good else ""
+        raise ValueError(
+            f"new: the name of {what}: got {name!r}, expected lower-case letters, digits and "
+            f"single underscores, a letter first, and no keyword of Python{hint}"
+        )
+
+
+def _named(text: str, names: dict[str, str]) -> str:
+    """All words at once: a new name may contain another's word."""
+    return re.sub("|".join(names), lambda found: names[found.group()], text)

@@ -1,0 +1,306 @@
+"""A package of somebody else's: made by `myops new`, built against an installed wheel of myops.
+
+The wheel is made of the binaries that the other tests run on, so nothing of ours is compiled; in
+the fresh environment it is the only myops, while torch and the like are those of this Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import myops
+from myops import build
+
+ROOT = Path(__file__).parents[1]
+
+# The same calls and the same model, whichever module the op comes from.
+CALLS = """
+import importlib, sys
+import numpy as np, torch
+import myops.onnx
+
+op = importlib.import_module(sys.argv[1]).soft_clip
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return op(x, limit=2.0) + 1
+
+x = torch.linspace(-3, 3, 12).reshape(3, 4)
+for result in (op(x), op(x, 1.0), op(x=x, limit=1.0)):
+    np.testing.assert_allclose(result, np.tanh(x), rtol=1e-5)
+axes = {"x": {0: "rows"}}
+for exporter in ("dynamo", "torchscript"):
+    file = f"{sys.argv[2]}/{exporter}.onnx"
+    myops.onnx.export(Model(), (x,), file, exporter=exporter, input_names=["x"], dynamic_axes=axes)
+"""
+
+# In a process without torch, and where nobody imports the package.
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import numpy as np, onnx, onnxruntime
+import myops, myops.onnx, myops.ort
+
+x = np.float32([[0, 1, -1, 100]] * 3)
+ours = myops.ort.session("both.onnx").run(None, {"x": x})[0]
+library = myops.op_library("my_kernels")
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(myops.ort.get_library_path())
+options.register_custom_ops_library(str(library.ort_library))
+plain = onnxruntime.InferenceSession("both.onnx", options).run(None, {"x": x})[0]
+model = onnx.load("both.onnx")
+del model.functions[:]  # so that nothing but the kernels can run it
+myops.onnx.register_schemas(model)
+onnx.checker.check_model(model, full_check=True)
+evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=myops.onnx.reference_ops())
+assert np.array_equal(plain, ours)
+for runner in (myops.ort.session(model), myops.ort.pyop_session(model), evaluator):
+    assert np.array_equal(runner.run(None, {"x": x})[0], ours)
+assert "my_kernels" not in sys.modules
+"""
+
+
+def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment or outside(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    return done.stdout
+
+
+def outside() -> dict[str, str]:
+    """The environment of a user, who has no source tree of ours."""
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI")
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of myops, from the Python files of the tree and the binaries that are in use."""
+    folder = tmp_path_factory.mktemp("wheel")
+    content = folder / "lib" / "myops"
+    (folder / "setup.cfg").write_text(f"[build]\nbuild_base={folder}\nbuild_lib={folder}/lib\n")
+    environment = {**outside(), "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")}
+    setup = (sys.executable, "setup.py", "--quiet")
+    run(*setup, "egg_info", "--egg-base", folder, "build_py", cwd=ROOT, environment=environment)
+    used = Path(myops.__file__).parent
+    (content / "lib").mkdir(exist_ok=True)
+    for file in (*used.glob("_numpy.*.so"), *used.glob("lib/*.so")):
+        shutil.copy(file, content / file.relative_to(used))
+    command = ("egg_info", "--egg-base", folder, "bdist_wheel", "--skip-build", "-d", folder)
+    run(*setup, *command, cwd=ROOT, environment=environment)
+    return next(folder.glob("myops-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment that has the wheel."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    interpreter = folder / "bin" / "python"
+    pip = (interpreter, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    run(*pip, "--ignore-installed", wheel, cwd=folder)
+    found = run(interpreter, "-c", "import myops; print(myops.__file__)", cwd=folder)
+    assert found.strip() == str(packages / "myops" / "__init__.py")
+    return interpreter
+
+
+@pytest.fixture(scope="module")
+def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a package that is built and installed."""
+    folder = tmp_path_factory.mktemp("package")
+    run(python.parent / "myops", "new", "my_kernels", cwd=folder)
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
+    run(*pip, "--no-deps", ".", cwd=folder / "my_kernels")
+    return folder / "my_kernels"
+
+
+def test_its_own_tests_pass(python: Path, package: Path) -> None:
+    text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
+    assert re.search(r"\n12 passed", text), text
+
+
+def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
+    """What the documentation shows; then without torch, and through the command line."""
+    page = (ROOT / "docs" / "your_own_op.md").read_text()
+    blocks = re.findall(r"```python package\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    library = run(python, "page.py", cwd=tmp_path).strip()
+    assert library.endswith("site-packages/my_kernels/libmy_kernels_ort.so")
+    run(python, "-c", WITHOUT_TORCH, cwd=tmp_path)
+
+    program = python.parent / "myops"
+    run(program, "lower", "both.onnx", "lowered.onnx", cwd=tmp_path)
+    assert {node.domain for node in onnx.load(tmp_path / "lowered.onnx").graph.node} == {""}
+    assert "runs" in run(program, "doctor", "both.onnx", "--run", cwd=tmp_path)
+    assert "my_kernels" in run(program, "inspect", "both.onnx", cwd=tmp_path)
+
+
+def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:
+    """The same calls, and the same files, byte for byte."""
+    (tmp_path / "calls.py").write_text(CALLS)
+    (tmp_path / "prototyped.py").write_text(
+        "from prototype_ops import soft_clip_prototype\n"
+        'soft_clip = soft_clip_prototype("my_kernels")\n'
+    )
+    paths = os.pathsep.join([str(Path(myops.__file__).parents[1]), str(ROOT / "tests")])
+    tree = {**outside(), "PYTHONPATH": paths}
+    for interpreter, module, environment in (
+        (sys.executable, "prototyped", tree),
+        (python, "my_kernels", None),
+    ):
+        (tmp_path / module).mkdir()
+        command = (interpreter, "calls.py", module, tmp_path / module)
+        run(*command, cwd=tmp_path, environment=environment)
+    for exporter in ("dynamo", "torchscript"):
+        before, after = (
+            tmp_path / module / f"{exporter}.onnx" for module in ("prototyped", "my_kernels")
+        )
+        nodes = {(node.domain, node.op_type) for node in onnx.load(before).graph.node}
+        assert ("my_kernels", "SoftClip") in nodes
+        assert before.read_bytes() == after.read_bytes()
+
+
+def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
+    """All but the one that wants native kernels in ONNX Runtime."""
+    folder = myops.new_package("my_kernels", tmp_path)
+    (tmp_path / "my_kernels.py").write_text(
+        "from prototype_ops import soft_clip_prototype\n"
+        'soft_clip = soft_clip_prototype("my_kernels")\n'
+    )
+    paths = [str(Path(myops.__file__).parents[1]), str(ROOT / "tests"), str(tmp_path)]
+    environment = {**outside(), "PYTHONPATH": os.pathsep.join(paths)}
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    folder = folder / "tests"
+    text = run(*command, "-k", "not export", cwd=folder, environment=environment)
+    assert re.search(r"\n10 passed, 2 deselected", text), text
+
+
+# ---- What it is made of.
+
+
+def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "your_own_op.md").read_text()
+    folder = myops.new_package("my_kernels", tmp_path)
+    kernel = (folder / "csrc" / "soft_clip.cpp").read_text()
+    blocks = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    assert all(block in kernel for block in blocks)
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        name = str(file.relative_to(folder))
+        assert f"`{name}`" in page, name
+
+
+def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
+    folder = myops.new_package("soft_clip_box", tmp_path, op="my_package_op")
+    assert folder == tmp_path / "soft_clip_box"
+    texts = {}
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        texts[str(path.relative_to(folder))] = path.read_text()
+    assert sorted(texts) == [
+        "csrc/my_package_op.cpp", "pyproject.toml", "setup.py", "src/soft_clip_box/__init__.py",
+        "tests/test_my_package_op.py",
+    ]  # fmt: skip
+    assert 'Op("my_package_op")\n      .onnx("MyPackageOp", 1)' in texts["csrc/my_package_op.cpp"]
+    assert 'name = "soft_clip_box"' in texts["pyproject.toml"]
+    for text in texts.values():
+        assert not re.search(r"my_package(?!_op)|soft_clip(?!_box)|SoftClip", text)
+
+
+def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
+    folder = myops.new_package("my_kernels", tmp_path, op="swish")
+    tools = [Path(sys.executable).with_name(name) for name in ("ruff", "clang-format")]
+    if not all(tool.is_file() for tool in tools):
+        pytest.skip("ruff or clang-format is not installed beside Python (they are in `lint`)")
+    ruff, clang_format = tools
+    run(ruff, "check", "--isolated", folder, cwd=folder)
+    run(ruff, "format", "--isolated", "--check", "--line-length", "100", folder, cwd=folder)
+    style = f"--style=file:{ROOT / '.clang-format'}"
+    run(clang_format, style, "--dry-run", "-Werror", "csrc/swish.cpp", cwd=folder)
+
+
+@pytest.mark.parametrize("name", ["", "My-Ops", "1st", "a__b", "a_", "class", "a.b", "../up"])
+def test_names_that_cannot_be_one(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"new: the name of the package: got .* expected lower-"):
+        myops.new_package(name, tmp_path)
+    with pytest.raises(ValueError, match="new: the name of the op"):
+        myops.new_package("fine", tmp_path, op=name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"such as 'my_ops'"):
+        myops.new_package("My Ops", tmp_path)
+    for name in ("myops", "torch", "json", "aten"):
+        with pytest.raises(ValueError, match=rf"got '{name}', which is taken .* try '{name}_ops'"):
+            myops.new_package(name, tmp_path)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(FileExistsError, match="mine exists already; nothing was written"):
+        myops.new_package("mine", tmp_path)
+    assert not list((tmp_path / "mine").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"sources": []}, "sources: got no file"),
+        ({"domain": "a b"}, "domain: got 'a b', expected letters"),
+        ({"namespace": "a.b"}, "namespace: got 'a.b', expected an identifier"),
+        ({"domain": "ai.onnx.ml"}, "domain: got 'ai.onnx.ml', which belongs to"),
+        ({"domain": "myops"}, "domain: got 'myops', which belongs to"),
+        ({"namespace": "aten"}, "namespace: got 'aten', which belongs to"),
+    ],
+)
+def test_extensions_that_cannot_be(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        build.extensions("mine", **{"sources": ["a.cpp"], **arguments})
+
+
+def test_python_and_cmake_build_alike(tmp_path: Path) -> None:
+    rules = (ROOT / "cmake" / "myops_add_op_library.cmake").read_text()
+    flags = re.search(r"target_compile_options\(\$\{target\} PRIVATE (.*)\)", rules)
+    assert flags
+    as_properties = ("-g0", "-fvisibility=hidden")  # of debug builds; CXX_VISIBILITY_PRESET
+    assert flags[1].split() == [flag for flag in build.COMPILE if flag not in as_properties]
+    cmake = shutil.which("cmake", path=os.path.dirname(sys.executable)) or shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("cmake is not installed (it is in the extra `test`)")
+    folder = myops.new_package("my_kernels", tmp_path)
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(mine LANGUAGES CXX)\n"
+        "find_package(myops REQUIRED)\n"
+        "myops_add_op_library(mine DOMAIN my_kernels SOURCES csrc/soft_clip.cpp)\n"
+    )
+    run(cmake, "-S", ".", "-B", "made", f"-Dmyops_DIR={build.get_cmake_dir()}", cwd=folder)
+    if os.environ.get("MYOPS_TEST_CMAKE_BUILD"):  # 13 files to compile: `make test-own-op`
+        run(cmake, "--build", "made", "--parallel", "2", cwd=folder)
+        import onnxruntime
+
+        node = onnx.helper.make_node("SoftClip", ["x"], ["y"], domain="my_kernels", limit=2.0)
+        value = onnx.helper.make_tensor_value_info
+        graph = onnx.helper.make_graph([node], "g", [value("x", 1, [2])], [value("y", 1, [2])])
+        imports = [onnx.helper.make_opsetid(*item) for item in (("", 19), ("my_kernels", 1))]
+        model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(folder / "made" / "libmine.so"))
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        (y,) = session.run(None, {"x": np.float32([0, 100])})
+        assert y.tolist() == [0, 2]
