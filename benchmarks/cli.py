@@ -1,75 +1,134 @@
-"""The command: chooses cases, runs them, reports."""
+"""The command: chooses what to measure, measures, reports."""
 
 from __future__ import annotations
 
-import json
+import sys
+import time
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks import discover, system
+from benchmarks import discover, limits, scaling, system
 from benchmarks.measure import Plan
-from benchmarks.report import terminal
-from benchmarks.result import Result
+from benchmarks.report import markdown, plots, terminal
+from benchmarks.report.document import Document, Section
 from benchmarks.runner import run_case
 
 QUICK = Plan(rounds=5, sample=0.002, budget=0.1)
+PARTS = ("limits", "cases", "also", "scaling")
 
 
 def bench(
     op: Annotated[
         list[str] | None,
-        typer.Option(help="Only cases whose group contains this, e.g. resize, 'cubic backward'."),
+        typer.Option(help="Only cases whose group contains this: resize, 'cubic backward'."),
     ] = None,
     case: Annotated[
-        list[str] | None, typer.Option(help="Only cases with this name, e.g. a, '720p x2'.")
+        list[str] | None, typer.Option(help="Only cases with this name: a, '720p x2'.")
     ] = None,
-    threads: Annotated[str, typer.Option(help="Numbers of threads, e.g. 1,2.")] = "1,2",
-    rounds: Annotated[int, typer.Option(min=1, help="Clean samples wanted.")] = 15,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{', '.join(PARTS)}. Default: all; with --op or --case, cases."),
+    ] = None,
+    threads: Annotated[str, typer.Option(help="Numbers of threads.")] = "1,2",
+    rounds: Annotated[int, typer.Option(min=1, help="Clean samples wanted of a candidate.")] = 15,
     budget: Annotated[
-        float, typer.Option(help="Seconds for one candidate of one case; slow ones get 3 samples.")
+        float, typer.Option(help="Seconds for a candidate of a case; slow ones get 3 samples.")
     ] = 0.5,
     quick: Annotated[bool, typer.Option(help="A fast look: 5 short samples.")] = False,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write everything that was measured.")
+    ] = None,
+    markdown_path: Annotated[
+        Path | None,
+        typer.Option("--markdown", help="Fill the marked parts of this page; plots beside it."),
+    ] = None,
+    plots_path: Annotated[
+        Path | None, typer.Option("--plots", help="Write the plots into this folder.")
+    ] = None,
+    from_path: Annotated[
+        Path | None, typer.Option("--from", help="Report a JSON file; measure nothing.")
     ] = None,
 ) -> None:
     """Measures the ops beside their peers and says who is ahead."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=180)  # a table in a file needs no folding
-    plan = QUICK if quick else Plan(rounds=rounds, budget=budget)
-    counts = [int(count) for count in threads.split(",")]
-    chosen = [
-        (item, module)
-        for item, module in discover.all_cases()
-        if (not op or any(word in item.group for word in op)) and (not case or item.name in case)
-    ]
-    if not chosen:
-        raise typer.BadParameter("no case has such an --op and --case")
-    peers, absent = discover.peers()
-    facts = system.describe()
-    terminal.show_facts(console, facts, absent)
-    results: list[Result] = []
-    for item, module in chosen:
-        for count in counts:
-            results.append(run_case(item, module.ours, peers, count, plan))
-            terminal.show_case(console, results[-1])
-        item.release()
-    results.sort(key=lambda result: (result.threads,))
-    terminal.show_summary(console, results)
+    if from_path is not None:
+        document = Document.load(from_path)
+        terminal.show_facts(console, document.facts, document.absent)
+    else:
+        parts = part or (["cases"] if op or case else list(PARTS))
+        if unknown := set(parts) - set(PARTS):
+            raise typer.BadParameter(f"--part: got {unknown.pop()}, expected one of {PARTS}")
+        plan = QUICK if quick else Plan(rounds=rounds, budget=budget)
+        counts = [int(count) for count in threads.split(",")]
+        document = _measure(console, parts, op or [""], case or [], counts, plan)
+    terminal.show_summary(console, document)
     if json_path is not None:
-        document = {
-            "facts": facts,
-            "absent": absent,
-            "results": [result.as_json() for result in results],
-        }
-        json_path.write_text(json.dumps(document, indent=1) + "\n")
-    wrong = [name for result in results for name in result.wrong if "myops" in name]
+        document.save(json_path)
+    if markdown_path is not None:
+        markdown.write(document, markdown_path)
+    if plots_path is not None:
+        plots_path.mkdir(parents=True, exist_ok=True)
+        plots.write(document, plots_path)
+    _fail_on_wrong(console, document)
+
+
+def _measure(
+    console: Console,
+    parts: list[str],
+    ops: list[str],
+    names: list[str],
+    counts: list[int],
+    plan: Plan,
+) -> Document:
+    peers, absent = discover.peers()
+    command = " ".join(["python benchmarks/run.py", *sys.argv[1:]])
+    facts = {**system.describe(), "date": str(date.today()), "command": f"`{command}`"}
+    document = Document(facts, absent)
+    terminal.show_facts(console, facts, absent)
+    start = time.perf_counter()
+    if "limits" in parts:
+        document.limits = {count: limits.measure_limits(count) for count in counts}
+        terminal.show_limits(console, document.limits)
+    if "cases" in parts:
+        for item, module in discover.all_cases():
+            if any(word in item.group for word in ops) and (not names or item.name in names):
+                for count in counts:
+                    document.results.append(run_case(item, module.ours, peers, count, plan))
+                    terminal.show_case(console, document.results[-1])
+                item.release()
+        if not document.results:
+            raise typer.BadParameter("no case has such an --op and --case")
+        document.results.sort(key=lambda result: result.threads)
+    if "also" in parts:
+        for module in discover.questions():
+            section = Section(module.TITLE, module.EXPLANATION, [])
+            for count in counts:
+                section.rows.extend(module.rows(count, plan))
+            document.also.append(section)
+            terminal.show_section(console, section)
+    if "scaling" in parts:
+        for sweep in scaling.sweeps():
+            document.scaling.extend(scaling.run(sweep))
+        terminal.show_scaling(console, document.scaling)
+    document.facts["minutes"] = f"{(time.perf_counter() - start) / 60:.1f}"
+    return document
+
+
+def _fail_on_wrong(console: Console, document: Document) -> None:
+    wrong = [
+        f"{result.title}: {name}"
+        for result in document.results
+        for name in result.wrong
+        if "myops" in name
+    ]
     if wrong:
-        console.print(f"[bold red]wrong results of ours: {', '.join(wrong)}[/]")
+        console.print(f"[bold red]wrong results of ours:[/] {', '.join(wrong)}")
         raise typer.Exit(1)
 
 

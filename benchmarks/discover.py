@@ -1,4 +1,4 @@
-"""Finds the plug-ins: every module in cases/ and in peers/. Nothing is registered by hand.
+"""Finds the plug-ins: every module in cases/, peers/ and also/. Nothing is registered by hand.
 
 A module in `cases/` has `cases() -> list[Case]` and `ours(case, threads)`; one in `peers/` has
 `NAME` and `candidates(case, threads)`. Both of the latter give an iterable of Candidate, empty for
@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+import benchmarks.also
 import benchmarks.cases
 import benchmarks.peers
 from benchmarks.case import Case
@@ -35,6 +36,11 @@ def peers() -> tuple[list[ModuleType], dict[str, str]]:
             # A peer is optional. OSError, RuntimeError: its own libraries do not load.
             absent[name.rpartition(".")[2]] = str(error).splitlines()[0]
     return found, absent
+
+
+def questions() -> list[ModuleType]:
+    """The modules in `also/`."""
+    return [importlib.import_module(name) for name in _names(benchmarks.also)]
 
 
 def _names(package: ModuleType) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.case import Candidate, Case
 from benchmarks.measure import Plan, measure
-from benchmarks.result import Result
+from benchmarks.result import OURS, Result
 from benchmarks.verify import error_of
 
 
@@ -33,11 +33,17 @@ def run_case(
             candidates.extend(peer.candidates(case, threads))
         except Exception as error:
             # A peer may refuse a case in whatever way it likes; the table then says so.
-            missing[peer.NAME] = f"{type(error).__name__}: {error}".splitlines()[0]
+            missing[peer.NAME] = _reason(error)
     try:
         right, wrong = [], {}
         for candidate in candidates:
-            error = 0.0 if candidate.side == "yardstick" else error_of(case, candidate)
+            try:
+                error = 0.0 if candidate.side == "yardstick" else error_of(case, candidate)
+            except Exception as failure:
+                if candidate.side in OURS:
+                    raise
+                missing[candidate.name] = _reason(failure)  # as above
+                continue
             if error <= case.tolerance:
                 right.append(candidate)
             else:
@@ -50,3 +56,8 @@ def run_case(
             candidate.close()
         candidates.clear()
         gc.collect()  # sessions end their threads when they are collected
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:300]}"

@@ -1,4 +1,4 @@
-"""What the kernel knows of this process: page faults, time spent waiting for a core, the machine."""
+"""What the system knows of this process: page faults, waiting for a core, the machine."""
 
 from __future__ import annotations
 
@@ -62,9 +62,8 @@ def describe() -> dict[str, str]:
 
     facts = {"cpu": _cpu_name(), "cores": str(cores()), "memory": _memory()}
     facts["huge pages"] = _chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
-    facts["system"] = (
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    )
+    facts["system"] = f"{platform.system()} {platform.release()}"
+    facts["Python"] = platform.python_version()
     for package in PACKAGES:
         try:
             facts[package] = version(package)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.result import OURS, Result, Verdict
+from collections.abc import Sequence
 
-SIDES = {"torch": "torch op", "onnxruntime": "in ONNX Runtime"}
+from benchmarks.result import OURS, Result, Verdict
 
 
 def duration(seconds: float) -> str:
@@ -33,6 +33,21 @@ def counted(result: Result) -> str:
     """How many samples of all candidates counted: 148/150."""
     clean = sum(item.clean for item in result.measurements)
     return f"{clean}/{sum(item.taken for item in result.measurements)}"
+
+
+def score(results: Sequence[Result]) -> str:
+    """How many of the promised numbers are kept."""
+    counts = {"aim": 0, "least": 0, "behind": 0}
+    for result in results:
+        for side in OURS:
+            verdict = result.verdict(side)
+            if verdict is not None and verdict.word:
+                counts[verdict.word] += 1
+    total = sum(counts.values())
+    return (
+        f"Of {total} numbers {counts['aim']} reach the aim, {counts['least']} lie between least "
+        f"and aim, {counts['behind']} below."
+    )
 
 
 SUMMARY = (
@@ -78,6 +93,6 @@ def summary_row(result: Result) -> list[str]:
 
 LEGEND = (
     "ratio: how many times faster than the fastest peer of all. (g): into a given or bound output, "
-    "(a): allocates its result. both allocating: the torch op and the fastest peer that returns new "
-    "memory, with page faults of a call, ours / peer. ~: fewer than 3 samples were clean."
+    "(a): allocates its result. both allocating: the torch op and the fastest peer that returns "
+    "new memory, with page faults of a call, ours / peer. ~: fewer than 3 samples were clean."
 )
