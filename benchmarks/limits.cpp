@@ -6,6 +6,7 @@
 // plain store causes. "nt" are stores that go around the cache. Each number is the best of 7.
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -184,7 +185,7 @@ int main(int argc, char** argv) {
   const int64_t count = (mebibytes << 18) / (1024 * threads) * (1024 * threads);
   Arrays s{allocate(count, threads), allocate(count, threads), allocate(count, threads), count};
   Arrays small = s;  // 3 x 2 MiB: in the cache, unless it is very small
-  small.count = (int64_t{2} << 18) / (1024 * threads) * (1024 * threads);
+  small.count = (std::min<int64_t>(2, mebibytes) << 18) / (1024 * threads) * (1024 * threads);
   double peak = multiply_add<8>(threads);
   if (kWidth > 8) {
     const double wide = multiply_add<16>(threads);

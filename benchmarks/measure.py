@@ -70,7 +70,7 @@ def measure(candidates: Sequence[Candidate], plan: Plan) -> list[Measurement]:
         count = max(1, math.ceil(plan.sample / seconds))
         cost = seconds * (count + 1)  # the call before each sample is not timed
         repeats.append(count)
-        wanted.append(max(FEWEST, min(plan.rounds, int(plan.budget / cost))))
+        wanted.append(min(plan.rounds, max(FEWEST, int(plan.budget / cost))))
     samples: list[list[Sample]] = [[] for _ in candidates]
     gc.collect()
     gc.disable()
