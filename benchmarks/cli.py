@@ -49,16 +49,19 @@ def bench(
     plots_path: Annotated[
         Path | None, typer.Option("--plots", help="Write the plots into this folder.")
     ] = None,
-    from_path: Annotated[
-        Path | None, typer.Option("--from", help="Report a JSON file; measure nothing.")
+    from_paths: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Report JSON files, the later wins; measure nothing."),
     ] = None,
 ) -> None:
     """Measures the ops beside their peers and says who is ahead."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=180)  # a table in a file needs no folding
-    if from_path is not None:
-        document = Document.load(from_path)
+    if from_paths:
+        document = Document()
+        for path in from_paths:
+            document.update(Document.load(path))
         terminal.show_facts(console, document.facts, document.absent)
     else:
         parts = part or (["cases"] if op or case else list(PARTS))

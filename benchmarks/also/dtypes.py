@@ -24,7 +24,8 @@ TITLE = "Other dtypes"
 EXPLANATION = (
     "Time of a dtype / (time of float32 + time to convert the inputs to float32 and the result "
     "back). For uint8 also: time of torch's `F.interpolate` with antialias=False, contiguous or "
-    "channels_last, whichever is faster / ours."
+    "channels_last, whichever is faster / ours. (torch rounds between its two passes; where cubic "
+    "overshoots it is up to 16 steps off.)"
 )
 HALVES = (torch.float16, torch.bfloat16)
 # What one rounding to the dtype may change, relative to the largest element.
@@ -107,10 +108,11 @@ def _against_torch(case: ResizeCase, threads: int, plan: Plan, x: Tensor) -> Row
     options = {"scale_factor": case.scale, "mode": TORCH_MODES[case.mode]}
     last = x.contiguous(memory_format=torch.channels_last)
     ours = myops.interpolate(x, **options)
-    # torch's weights for bytes have fewer digits: a step more than a rounding.
-    gap = np.abs(ours.short().numpy() - F.interpolate(x, **options).short().numpy()).max()
-    if gap > 2:
-        raise RuntimeError(f"{case.title}, uint8: {gap} steps from torch")
+    # torch rounds and saturates between its two passes: half a step in the mean, and up to 16
+    # where cubic overshoots. Ours has been compared with float32 before.
+    gap = np.abs(ours.short().numpy() - F.interpolate(x, **options).short().numpy()).mean()
+    if not gap <= 0.75:
+        raise RuntimeError(f"{case.title}, uint8: {gap:.2f} steps from torch in the mean")
     found = measured(
         [
             _candidate("ours", partial(myops.interpolate, x, **options)),

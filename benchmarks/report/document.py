@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.also._row import Row
 from benchmarks.result import Result
 from benchmarks.scaling import Point
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -47,6 +50,19 @@ class Document:
         results = [result.as_json() for result in self.results]
         path.write_text(json.dumps({**asdict(self), "also": also, "results": results}, indent=1))
 
+    def update(self, newer: Document) -> None:
+        """What `newer` has measured replaces the same here: a part of a run made again."""
+        self.facts, self.absent = newer.facts, newer.absent
+        self.limits.update(newer.limits)
+        self.results = _replaced(
+            self.results, newer.results, lambda item: (item.title, item.threads)
+        )
+        self.results.sort(key=lambda item: item.threads)
+        self.also = _replaced(self.also, newer.also, lambda item: item.title)
+        self.scaling = _replaced(
+            self.scaling, newer.scaling, lambda item: (item.group, item.axis, item.size)
+        )
+
     @classmethod
     def load(cls, path: Path) -> Document:
         data: dict[str, Any] = json.loads(path.read_text())
@@ -61,6 +77,11 @@ class Document:
             ],
             [Point(**item) for item in data["scaling"]],
         )
+
+
+def _replaced(old: list[T], new: list[T], key: Callable[[T], Any]) -> list[T]:
+    """In the order of `old`, what is only in `new` at the end."""
+    return list({**{key(item): item for item in old}, **{key(item): item for item in new}}.values())
 
 
 def _row(data: dict[str, Any]) -> Row:

@@ -89,6 +89,20 @@ def test_documents_survive_a_file(tmp_path: Path) -> None:
     assert Document.load(tmp_path / "all.json") == document()
 
 
+def test_a_part_that_was_measured_again_replaces_the_first() -> None:
+    merged = document()
+    again = result(measurement("ours", "torch", "given", 7.0))
+    other = result(measurement("ours", "torch", "given", 8.0))
+    other.name = "b"
+    point = Point("my_add", "pixels", 100, 9.0)
+    merged.update(Document({"cpu": "two"}, {}, {2: {"fma": 1.0}}, [again, other], [], [point]))
+    assert merged.facts == {"cpu": "two"}
+    assert list(merged.limits) == [1, 2]
+    assert merged.results == [again, other]
+    assert merged.also == document().also
+    assert merged.scaling == [document().scaling[0], point]
+
+
 def test_a_page_gets_its_parts_and_keeps_its_words(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     names = ["machine", "score", "results", "limits", "scaling", "also", "peers"]
