@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from benchmarks.case import Candidate, Case
+from benchmarks.case import Candidate
 from benchmarks.measure import Measurement, Plan, measure
-from benchmarks.verify import error_of
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,3 @@ def measured(candidates: Sequence[Candidate], plan: Plan) -> dict[str, Measureme
 
 def any_disturbed(found: Mapping[str, Measurement]) -> bool:
     return any(item.disturbed for item in found.values())
-
-
-def check(case: Case, candidates: Sequence[Candidate], tolerance: float | None = None) -> None:
-    """Raises RuntimeError where one is wrong."""
-    for candidate in candidates:
-        error = error_of(case, candidate)
-        if not error <= (case.tolerance if tolerance is None else tolerance):
-            raise RuntimeError(f"{case.title}, {candidate.name}: wrong result, error {error:.1e}")

@@ -15,6 +15,7 @@ from benchmarks.cases.deform_conv2d import DeformCase, Problem
 from benchmarks.cases.my_add import MyAddCase
 from benchmarks.cases.resize import TORCH_MODES, ResizeCase
 from benchmarks.measure import Plan
+from benchmarks.verify import largest_error
 
 ONCE = Plan(rounds=1, sample=0.0, budget=0.0)
 SMALL_PROBLEMS = [
@@ -64,6 +65,19 @@ def test_a_peer_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     peers, absent = discover.peers()
     assert "torchvision" in absent["torchvision"]
     assert {peer.NAME for peer in peers} >= {"torch", "ONNX Runtime"}
+
+
+def test_errors_are_relative_to_the_largest_element() -> None:
+    right = np.zeros(3 * 2**20)
+    right[5] = -4.0
+    wrong = right.astype(np.float32)
+    assert largest_error([wrong], [right]) == 0.0
+    wrong[-1] = 1.0  # in the last piece
+    assert largest_error([wrong], [right]) == 0.25
+    wrong[0] = np.nan
+    assert largest_error([wrong], [right]) == np.inf
+    assert largest_error([right[1:]], [right]) == np.inf
+    assert largest_error([], [right]) == np.inf
 
 
 @pytest.mark.parametrize("mode", TORCH_MODES)
