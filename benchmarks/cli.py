@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +71,8 @@ def bench(
             raise typer.BadParameter(f"--part: got {unknown.pop()}, expected one of {PARTS}")
         plan = QUICK if quick else Plan(rounds=rounds, budget=budget)
         counts = [int(count) for count in threads.split(",")]
-        document = _measure(console, parts, op or [""], case or [], counts, plan)
+        save = json_path and partial(Document.save, path=json_path)
+        document = _measure(console, parts, op or [""], case or [], counts, plan, save)
     terminal.show_summary(console, document)
     if json_path is not None:
         document.save(json_path)
@@ -88,7 +91,9 @@ def _measure(
     names: list[str],
     counts: list[int],
     plan: Plan,
+    save: Callable[[Document], None] | None,
 ) -> Document:
+    """Measures `parts`; saves after each step, so that a run that is ended keeps what it has."""
     peers, absent = discover.peers()
     command = " ".join(["python benchmarks/run.py", *sys.argv[1:]])
     facts = {**system.describe(), "date": str(date.today()), "command": f"`{command}`"}
@@ -105,6 +110,8 @@ def _measure(
                     document.results.append(run_case(item, module.ours, peers, count, plan))
                     terminal.show_case(console, document.results[-1])
                 item.release()
+                if save is not None:
+                    save(document)
         if not document.results:
             raise typer.BadParameter("no case has such an --op and --case")
         document.results.sort(key=lambda result: result.threads)
@@ -115,6 +122,8 @@ def _measure(
                 section.rows.extend(module.rows(count, plan))
             document.also.append(section)
             terminal.show_section(console, section)
+            if save is not None:
+                save(document)
     if "scaling" in parts:
         for sweep in scaling.sweeps():
             document.scaling.extend(scaling.run(sweep))
