@@ -8,6 +8,7 @@
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-native   C++ tests without Python, through CMake
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
+#   make bench         compare with other libraries: about 10 minutes, docs/performance.md
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -19,7 +20,7 @@ PYTEST_FLAGS ?=
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h')
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint format build test-native test-cmake wheel clean
+.PHONY: demo test lint format build test-native test-cmake wheel clean bench
 
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +66,18 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(SOURCES)
+
+# The peers are the extra "bench" of the installed package; installing it the usual way would compile
+# the libraries again.
+$(VENV)/.bench: $(READY)
+	$(BIN)/python benchmarks/peers_to_install.py | $(BIN)/pip install --quiet --constraint constraints.txt --requirement /dev/stdin
+	touch $@
+
+# BENCH_FLAGS="--op resize --threads 1" measures less and leaves docs/performance.md alone.
+BENCH_FLAGS ?= --json build/bench.json --markdown docs/performance.md
+bench: build $(VENV)/.bench
+	mkdir -p build
+	$(BIN)/python benchmarks/run.py $(BENCH_FLAGS)
 
 wheel: $(READY)
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .

@@ -1,0 +1,1 @@
+"""The peers, a file each. Delete one, add one: nothing else changes."""

@@ -1,0 +1,148 @@
+"""The roofline plot and the scaling plot, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from benchmarks.limits import memory_roof
+from benchmarks.report.document import Document
+from benchmarks.result import Result
+from benchmarks.scaling import Point
+
+STYLE = {
+    "svg.hashsalt": "myops",  # the same file for the same numbers
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+}
+MARKS = {"torch": "o", "onnxruntime": "s", "peer": "x"}
+LABELS = {"torch": "torch op", "onnxruntime": "in ONNX Runtime", "peer": "best peer"}
+
+
+def write(document: Document, folder: Path, prefix: str = "") -> None:
+    """The plots of what was measured: roofline.svg and scaling.svg."""
+    if document.results and any("fma" in found for found in document.limits.values()):
+        roofline(document.results, document.limits, folder / f"{prefix}roofline.svg")
+    if document.scaling:
+        scaling(document.scaling, folder / f"{prefix}scaling.svg")
+
+
+def roofline(
+    results: Sequence[Result], limits: dict[int, dict[str, float]], path: str | Path
+) -> None:
+    """GFLOP/s against arithmetic intensity, a panel for each number of threads.
+
+    A case without arithmetic (nearest) has no place here. A point above the line of the memory is
+    a case whose data stay in the cache.
+    """
+    counts = sorted(count for count in limits if "fma" in limits[count])
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            1, len(counts), figsize=(6.2 * len(counts), 5), squeeze=False, sharey=True
+        )
+        for count, axes in zip(counts, panels[0], strict=True):
+            _roofs(axes, limits[count])
+            here = [item for item in results if item.threads == count and item.flops > 0]
+            _points(axes, here)
+            axes.set(
+                title=f"{count} thread{'s' * (count > 1)}",
+                xlabel="operations for a byte that must be moved",
+                xscale="log",
+                yscale="log",
+            )
+        panels[0][0].set_ylabel("GFLOP/s")
+        panels[0][-1].legend(loc="lower right", fontsize=8)
+        _save(figure, path)
+
+
+def _roofs(axes: Any, limits: dict[str, float]) -> None:
+    x = np.logspace(-1.2, 3.2, 200)
+    peak = limits["fma"]
+    for name, bandwidth, style in (
+        ("memory", memory_roof(limits), "-"),
+        ("cache", limits["triad in cache"], ":"),
+    ):
+        axes.plot(x, np.minimum(x * bandwidth, peak), "k" + style, lw=1)
+        axes.annotate(
+            f"{name} {bandwidth:.0f} GB/s", (x[2], x[2] * bandwidth * 1.15), fontsize=7, rotation=32
+        )
+    axes.annotate(f"multiply-add {peak:.0f} GFLOP/s", (x[-1], peak * 1.05), fontsize=7, ha="right")
+
+
+def _points(axes: Any, results: Sequence[Result]) -> None:
+    groups = list(dict.fromkeys(item.group for item in results))
+    colours = dict(zip(groups, plt.get_cmap("tab10").colors, strict=False))
+    for item in results:
+        best = {
+            "torch": item.best("torch", output="given") or item.best("torch"),
+            "onnxruntime": item.best("onnxruntime", output="given"),
+            "peer": item.best("peer"),
+        }
+        intensity = item.flops / item.bytes
+        for side, found in best.items():
+            if found is not None:
+                axes.plot(
+                    intensity,
+                    item.flops / found.seconds / 1e9,
+                    MARKS[side],
+                    color=colours[item.group],
+                    alpha=0.45 if side == "peer" else 0.9,
+                    ms=5,
+                    mfc="none" if side == "onnxruntime" else None,
+                )
+        ours = best["torch"]
+        if ours is not None:
+            axes.annotate(
+                item.name,
+                (intensity, item.flops / ours.seconds / 1e9),
+                xytext=(4, 3),
+                textcoords="offset points",
+                fontsize=6,
+            )
+    for group, colour in colours.items():
+        axes.plot([], [], "o", color=colour, label=group)
+    for side, mark in MARKS.items():
+        axes.plot([], [], mark, color="grey", mfc="none", label=LABELS[side])
+
+
+def scaling(points: Sequence[Point], path: str | Path) -> None:
+    """Cost for one unit along each axis, relative to the largest size: a flat line is linear."""
+    axes_names = list(dict.fromkeys(point.axis for point in points))
+    groups = list(dict.fromkeys(point.group for point in points))
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            1, len(axes_names), figsize=(4.2 * len(axes_names), 3.6), squeeze=False, sharey=True
+        )
+        for name, axes in zip(axes_names, panels[0], strict=True):
+            for group in groups:
+                line = sorted(
+                    (point for point in points if (point.group, point.axis) == (group, name)),
+                    key=lambda point: point.size,
+                )
+                if line:
+                    last = line[-1].seconds / line[-1].size
+                    costs = [point.seconds / point.size / last for point in line]
+                    axes.plot([point.size for point in line], costs, "o-", ms=3, label=group)
+            axes.axhline(1, color="black", lw=0.8, ls=":")
+            axes.set(xlabel=name, xscale="log", yscale="log")
+            axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+            axes.minorticks_off()
+        panels[0][0].set_ylabel("cost for one, relative to the largest size")
+        panels[0][0].legend(fontsize=7)
+        _save(figure, path)
+
+
+def _save(figure: Any, path: str | Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
