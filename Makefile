@@ -42,7 +42,7 @@ demo: build
 # The official header of ONNX Runtime is fetched to check our declaration of its ABI against it;
 # without it that one test is skipped.
 test: build test-native
-	-bash scripts/fetch_ort_header.sh
+	-sh scripts/fetch_onnxruntime.sh
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 	MYOPS_ISA=portable $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
 
