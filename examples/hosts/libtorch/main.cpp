@@ -38,7 +38,8 @@ int main(int count, char** words) try {
   std::vector<npy::Array> arrays;
   for (int i = 4; i < count; ++i) arrays.push_back(npy::read(words[i]));
   std::vector<at::Tensor> inputs;  // views of the arrays
-  for (npy::Array& array : arrays) inputs.push_back(torch::from_blob(array.data.data(), array.shape));
+  for (npy::Array& array : arrays)
+    inputs.push_back(torch::from_blob(array.data.data(), array.shape));
 
   torch::NoGradGuard no_grad;
   const at::Tensor output = run(words[1], inputs).at(0).contiguous();

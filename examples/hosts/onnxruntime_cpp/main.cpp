@@ -28,7 +28,8 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 }  // namespace
 
 int main(int count, char** words) try {
-  if (count < 5) throw std::runtime_error("usage: run_onnx MODEL LIBRARY|- OUTPUT.npy INPUT.npy...");
+  if (count < 5)
+    throw std::runtime_error("usage: run_onnx MODEL LIBRARY|- OUTPUT.npy INPUT.npy...");
   Ort::Env env(ORT_LOGGING_LEVEL_WARNING, "run_onnx");
   Ort::SessionOptions options;
   if (std::string(words[2]) != "-") options.RegisterCustomOpsLibrary(words[2]);
