@@ -207,7 +207,10 @@ def _scan(stream: BinaryIO) -> Iterator[tuple[str, str]]:
     """
     for number, size in _fields(stream):
         if number == _METADATA_PROPS and size <= _TOO_LONG:
-            entry = io.BytesIO(stream.read(size))
+            read = stream.read(size)
+            if len(read) < size:  # the file has been cut off
+                return
+            entry = io.BytesIO(read)
             texts = {n: entry.read(s) for n, s in _fields(entry)}
             key, value = (texts.get(n, b"").decode(errors="replace") for n in (1, 2))
             yield key, value
