@@ -55,6 +55,15 @@ def test_torch_schema(info: OpInfo) -> None:
             assert argument.default_value == default
 
 
+def test_none_stands_for_an_empty_list() -> None:
+    """AOTInductor calls the op so, whatever the program says."""
+    x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
+    given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
+    assert torch.equal(*given)
+    gradients = [torch.autograd.grad(y.square().sum(), x)[0] for y in given]
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.parametrize("info", named(NODES))
 def test_onnx_schema(info: OpInfo) -> None:
     myops.onnx.register_schemas()
