@@ -2,7 +2,8 @@
 # a C++17 compiler and a package index are enough.
 #
 #   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
-#   make test          all tests
+#   make test          all tests but those of test-hosts
+#   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
@@ -17,10 +18,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_FLAGS ?=
-SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h')
+SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
+NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint format build test-native test-cmake wheel clean bench
+.PHONY: demo test lint format build test-native test-cmake test-hosts bench wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
@@ -41,11 +43,11 @@ $(LIBRARY): $(READY) $(shell find csrc -name '*.cpp' -o -name '*.h')
 demo: build
 	$(BIN)/python examples/super_resolution/demo.py
 
-# The official header of ONNX Runtime is fetched to check our declaration of its ABI against it;
+# ONNX Runtime is fetched because our declaration of its ABI is checked against the official header;
 # without it that one test is skipped.
 test: build test-native
-	-bash scripts/fetch_ort_header.sh
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	-sh scripts/fetch_onnxruntime.sh
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/hosts
 	MYOPS_ISA=portable $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
 
 test-native: $(READY)
@@ -55,6 +57,17 @@ test-native: $(READY)
 
 test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake
+
+# What cannot be downloaded is skipped; with MYOPS_CI=1 that is a failure.
+test-hosts: build
+	-sh scripts/fetch_onnxruntime.sh
+	-$(MAKE) --silent $(NODE)/node_modules/.package-lock.json
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/hosts
+
+# --ignore-scripts: the package is complete; its script would download the CUDA variant.
+$(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json
+	npm ci --ignore-scripts --prefix $(NODE)
+	touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -48,8 +48,20 @@ def test_torch_schema(info: OpInfo) -> None:
         for item, argument in zip(info.attributes, attributes, strict=True):
             assert argument.name == item.name
             assert argument.kwarg_only
-            assert str(argument.type) == ATTRIBUTE_KINDS[item.type][1]
-            assert argument.default_value == item.default
+            kind, default = ATTRIBUTE_KINDS[item.type][1], item.default
+            if item.type == "ints" and not default:
+                kind, default = f"Optional[{kind}]", None  # what AOTInductor needs
+            assert str(argument.type) == kind
+            assert argument.default_value == default
+
+
+def test_none_stands_for_an_empty_list() -> None:
+    """AOTInductor calls the op so, whatever the program says."""
+    x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
+    given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
+    assert torch.equal(*given)
+    gradients = [torch.autograd.grad(y.square().sum(), x)[0] for y in given]
+    assert torch.equal(*gradients)
 
 
 @pytest.mark.parametrize("info", named(NODES))

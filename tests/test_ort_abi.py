@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 HEADER = "onnxruntime_c_api.h"
 FOLDERS = [
-    *filter(None, [os.environ.get("MYOPS_ORT_INCLUDE")]),
+    *[f"{folder}/include" for folder in filter(None, [os.environ.get("MYOPS_ONNXRUNTIME")])],
     "/usr/include/onnxruntime",
     "/usr/local/include/onnxruntime",
-    str(ROOT / "build" / "onnxruntime-header"),
+    str(ROOT / "build" / "onnxruntime" / "include"),
 ]
 
 
@@ -24,7 +24,7 @@ def header_folder() -> str:
         for inside in ("", "core/session"):
             if (Path(folder) / inside / HEADER).is_file():
                 return str(Path(folder) / inside)
-    pytest.skip(f"no {HEADER} in {', '.join(FOLDERS)}; scripts/fetch_ort_header.sh gets it")
+    pytest.skip(f"no {HEADER} in {', '.join(FOLDERS)}; scripts/fetch_onnxruntime.sh gets it")
 
 
 CHECK = ROOT / "tests" / "native" / "ort_abi_check.cpp"

@@ -22,9 +22,11 @@ std::string attribute_argument(const Attribute& attribute) {
     }
     case AttributeType::String:
       return str("str ", name, "=\"", std::get<std::string>(attribute.default_value), "\"");
-    case AttributeType::Ints:
-      return str("int[] ", name, "=",
-                 list_default(std::get<std::vector<int64_t>>(attribute.default_value)));
+    case AttributeType::Ints: {
+      const auto& numbers = std::get<std::vector<int64_t>>(attribute.default_value);
+      if (may_be_none(attribute)) return str("int[]? ", name, "=None");
+      return str("int[] ", name, "=", list_default(numbers));
+    }
     case AttributeType::Floats:
       return str("float[] ", name, "=",
                  list_default(std::get<std::vector<double>>(attribute.default_value)));
@@ -33,6 +35,11 @@ std::string attribute_argument(const Attribute& attribute) {
 }
 
 }  // namespace
+
+bool may_be_none(const Attribute& attribute) {
+  const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute.default_value);
+  return numbers != nullptr && numbers->empty();
+}
 
 bool has_values_overload(const Op& op) {
   for (const Input& input : op.inputs) {

@@ -4,6 +4,9 @@
 //   resize(Tensor X, Tensor? roi=None, Tensor? scales=None, Tensor? sizes=None, *, bool
 //   antialias=False, ...) -> Tensor
 //
+// A list of integers that is empty by default is `int[]? name=None`: packages of AOTInductor hand
+// over None for an empty list, and a plain int[] cannot take it.
+//
 // An op with `.values()` inputs has a second overload, `values`, in which these are Python lists,
 // so that the shape of the result is known while a program is traced:
 //
@@ -19,6 +22,7 @@ namespace myops {
 
 enum class Overload : uint8_t { Tensors, Values };
 
+bool may_be_none(const Attribute& attribute);
 bool has_values_overload(const Op& op);
 bool integer_values(const Op& op, const Input& input);  // SymInt[] rather than float[]
 std::string dispatcher_schema(const Op& op, Overload overload);

@@ -84,6 +84,7 @@ class TorchOp:
         return self.packet.values if lists else self.packet.default
 
     def _fake(self, *inputs: Any, **attributes: Any) -> Any:
+        attributes = _given(attributes)
         # The dispatcher leaves out trailing arguments that have their default value.
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         shapes = self._concrete_shapes(padded, attributes)
@@ -158,6 +159,11 @@ def _channels_last_strides(shape: Shape) -> list[Any]:
     return strides
 
 
+def _given(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Without those that are None, which in the schema stands for an empty list."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
 def _requires_grad(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.requires_grad
 
@@ -166,7 +172,7 @@ def _make_setup(save: Callable[..., None]) -> Callable[..., None]:
     def setup_context(
         ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
     ) -> None:
-        save(ctx, inputs, keyword_only_inputs or {}, output)
+        save(ctx, inputs, _given(keyword_only_inputs or {}), output)
 
     return setup_context
 
@@ -244,7 +250,7 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
     def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
-        return (vmap or _unrolled)(op, info, dims, padded, attributes)
+        return (vmap or _unrolled)(op, info, dims, padded, _given(attributes))
 
     return rule
 

@@ -112,8 +112,11 @@ Tensor input_from(const Op& op, const Input& input, Overload overload, StableIVa
   return tensor ? view(op, input, std::move(*tensor), holder) : Tensor();
 }
 
-AttributeValue attribute_from(AttributeType type, StableIValue value) {
-  switch (type) {
+AttributeValue attribute_from(const Attribute& attribute, StableIValue value) {
+  if (may_be_none(attribute)) {
+    return to<std::optional<std::vector<int64_t>>>(value).value_or(std::vector<int64_t>());
+  }
+  switch (attribute.type()) {
     case AttributeType::Bool:
       return to<bool>(value);
     case AttributeType::Int:
@@ -142,7 +145,7 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   // The stack owns its values, so each one is taken before anything may throw.
   std::vector<AttributeValue> values;
   for (size_t i = 0; i < op.attributes.size(); ++i) {
-    values.push_back(attribute_from(op.attributes[i].type(), stack[inputs_end + i]));
+    values.push_back(attribute_from(op.attributes[i], stack[inputs_end + i]));
   }
   for (size_t i = 0; i < inputs_end; ++i) {
     inputs.push_back(input_from(op, op.inputs[i], overload, stack[i], holder));

@@ -112,7 +112,7 @@ def _scripted(info: OpInfo) -> Any:
                     f"{info.name}: {item.name}: got a value that is computed at run time, "
                     "expected a constant: an attribute of an ONNX node cannot change"
                 )
-            attributes[item.name] = known
+            attributes[item.name] = item.default if known is None else known
         inputs = [
             _joined(g, value, info.is_integer(item)) if item.values else value
             for item, value in zip(info.inputs, arguments[:count], strict=True)

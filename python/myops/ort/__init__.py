@@ -6,6 +6,7 @@
     get_library_path()   the library itself, for C, C++, C#, Java, JavaScript ...
     enable_pyops()       the ops as PyOps of onnxruntime-extensions
     pyop_session(model)  a session that runs every node of ours through NumPy
+    bundle(model, folder) a folder with a model, the libraries it needs, and loaders
     doctor(model)        why a model does not load or run, in words
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
+    from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
+    from myops.ort._named_libraries import Policy
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
     "PyopSession",
+    "bundle",
     "doctor",
     "enable_pyops",
     "get_library_path",
@@ -53,8 +57,8 @@ _registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionar
 
 
 def __getattr__(name: str) -> Any:
-    if name == "doctor":  # it reports on an onnxruntime that is missing
-        return importlib.import_module("myops.ort._doctor").doctor
+    if name in ("bundle", "doctor"):  # the doctor reports on an onnxruntime that is missing
+        return getattr(importlib.import_module(f"myops.ort._{name}"), name)
     if name in __all__:
         _onnxruntime()  # says what to do when it is missing
         return getattr(importlib.import_module("myops.ort.pyops"), name)
@@ -201,6 +205,7 @@ def session(
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     session_options: onnxruntime.SessionOptions | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
+    named_libraries: Policy = "check",
     **options: Any,
 ) -> onnxruntime.InferenceSession:
     """Loads a model with nodes of the domain "myops" into ONNX Runtime.
@@ -208,11 +213,19 @@ def session(
     The op libraries of other packages are found by themselves: those that this process knows
     (`myops.op_library`), and those of installed packages whose domain the model names.
 
+    A model from `bundle` names the libraries that it needs, each with its hash. A library is code
+    that runs in this process, and a model may come from anywhere, so by default only what is
+    installed or passed in `libraries` is loaded, and has to be what the model names.
+
     Args:
         model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
         providers: Execution providers, most wanted first. Our nodes always run on the CPU.
         session_options: Your own; our library is added to them. Default: new ones.
         libraries: Custom-op libraries of others that the model needs too.
+        named_libraries: What to do with the libraries that the model names. "check": one that is
+            installed or in `libraries` must have the named hash. "trust": else the file beside
+            the model is loaded, if it has the named hash; only for folders that you would run a
+            program from. "ignore": as if the model named none.
         options: Passed on to onnxruntime.InferenceSession.
 
     Returns:
@@ -221,17 +234,24 @@ def session(
     Raises:
         ImportError: onnxruntime is missing or older than 1.17.
         FileNotFoundError: Our library has not been built, or another is missing.
-        ValueError: The ModelProto is too large.
+        ValueError: The ModelProto is too large, or the model names a library that is not at hand,
+            is for another platform, or has other bytes.
 
     Example:
         >>> session = myops.ort.session("upscale.onnx")
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
     onnxruntime = _onnxruntime()
+    from myops.ort._named_libraries import choose
+
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
-    _open_libraries(model)
-    register(session_options, *libraries)
+    loadable = _loadable(model)
+    _open_libraries(loadable)
+    given = [os.fspath(library) for library in libraries]
+    needed = [*choose(loadable, given, named_libraries), *given]
+    _refuse_pyops_beside(needed)
+    _register(session_options, needed)
     return onnxruntime.InferenceSession(
-        _loadable(model), session_options, providers=list(providers), **options
+        loadable, session_options, providers=list(providers), **options
     )

@@ -1,28 +1,31 @@
 #!/bin/sh
-# Puts the official header of ONNX Runtime into build/onnxruntime-header, for
-# tests/test_ort_abi.py, which compares our own declarations with it.
+# Puts the official ONNX Runtime for C and C++ into build/onnxruntime:
 #
-#   scripts/fetch_ort_header.sh [folder]
+#   include/  its headers: tests/test_ort_abi.py compares our own declarations with them
+#   lib/      its library and all that this needs, down to the C library
+#   run       starts a program with these libraries, also on a system that is older than they are
 #
-# The header comes from Debian 13's package libonnxruntime-dev. The package is not installed, and
-# nothing outside the folder changes: apt gets a configuration of its own, made from the machine's
-# Debian sources with the suite set to Debian 13.
+#   scripts/fetch_onnxruntime.sh [folder]
+#
+# They come from Debian 13's package libonnxruntime-dev (with what it depends on: 20 MB). Nothing is
+# installed, and nothing outside the folder changes: apt gets a configuration of its own, made from
+# the machine's Debian sources with the suite set to Debian 13.
 set -eu
 
 suite=trixie
 package=libonnxruntime-dev
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-folder=${1:-$root/build/onnxruntime-header}
+folder=${1:-$root/build/onnxruntime}
 
 give_up() {
-  echo "fetch_ort_header: $1" >&2
-  echo "fetch_ort_header: instead, set MYOPS_ORT_INCLUDE to a folder that has" \
-    "onnxruntime_c_api.h (API version 17 or later)" >&2
+  echo "fetch_onnxruntime: $1" >&2
+  echo "fetch_onnxruntime: instead, set MYOPS_ONNXRUNTIME to a folder of your own with include/" \
+    "and lib/, as the archives of the ONNX Runtime project have them (1.17 or later)" >&2
   exit 1
 }
 
-if [ -f "$folder/onnxruntime_c_api.h" ]; then
-  echo "fetch_ort_header: $folder is there already"
+if [ -x "$folder/run" ]; then
+  echo "fetch_onnxruntime: $folder is there already"
   exit 0
 fi
 for tool in apt-get apt-config dpkg-deb awk; do
@@ -76,14 +79,26 @@ apt() {
     -o Acquire::Languages=none -o Acquire::Retries=3 -o APT::Sandbox::User="$(id -un)" "$@"
 }
 
-echo "fetch_ort_header: getting $package of Debian $suite"
-# A source that has no such suite fails and does no harm; what counts is that the package comes.
+echo "fetch_onnxruntime: getting $package of Debian $suite"
+# A source that has no such suite fails and does no harm; what counts is that the packages come.
 apt update >"$work/log" 2>&1 || true
-if ! (cd "$work" && apt download "$package") >>"$work/log" 2>&1; then
+# Nothing counts as installed (State::status above), so this is all that the package depends on.
+if ! apt install --assume-yes --download-only --no-install-recommends "$package" >>"$work/log" 2>&1
+then
   cat "$work/log" >&2
   give_up "apt could not get $package of Debian $suite (its words are above)"
 fi
-dpkg-deb -x "$work"/*.deb "$work/package"
-cp -R "$work/package/usr/include/onnxruntime/." "$folder/"
-[ -f "$folder/onnxruntime_c_api.h" ] || give_up "$package has no onnxruntime_c_api.h"
-echo "fetch_ort_header: $folder is ready"
+for archive in "$work"/cache/archives/*.deb; do dpkg-deb -x "$archive" "$work/root"; done
+rm -rf "$folder/include" "$folder/lib"
+cp -R "$work/root/usr/include/onnxruntime" "$folder/include"
+[ -f "$folder/include/onnxruntime_c_api.h" ] || give_up "$package has no onnxruntime_c_api.h"
+mkdir "$folder/lib"
+cp -P "$work"/root/usr/lib/*-linux-gnu/*.so* "$folder/lib/"
+cat >"$work/run" <<'END'
+#!/bin/sh
+lib=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/lib
+exec "$lib"/ld-linux*.so.* --library-path "$lib" "$@"
+END
+chmod +x "$work/run"
+mv "$work/run" "$folder/run" # last: it says that the folder is complete
+echo "fetch_onnxruntime: $folder is ready"

@@ -1,0 +1,72 @@
+"""`myops bundle`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from myops.cli import _console, _graphs
+
+_LIBRARY = re.compile(r"([^=@]+)(?:@([^=]+))?=(.+)")
+
+
+def bundle(
+    model: _graphs.Model,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder to make. Default: MODEL_bundle beside "
+                     "the model.", metavar="FOLDER", show_default=False),
+    ] = None,
+    library: Annotated[
+        list[str] | None,
+        typer.Option(help="The library for a domain of others, with its version if you like. May "
+                     "be given several times.", metavar="DOMAIN[@VERSION]=FILE"),
+    ] = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not load the finished bundle once.")
+    ] = False,
+    json: _graphs.Json = False,
+) -> None:  # fmt: skip
+    """Make a folder with a model, the libraries that it needs, and loaders for Python and C++.
+
+    The folder runs where no myops is installed. Each library's version and hash is recorded in the
+    model; the loaders, and myops.ort.session, compare them.
+
+    Example: myops bundle model.onnx -o deploy
+
+    Example: myops bundle model.onnx -o deploy --library my_domain@1.2=build/libmy_ops.so
+    """
+    from myops.ort import bundle as make
+
+    folder = output or model.with_name(f"{model.stem}_bundle")
+    with _console.progress("bundling"):
+        made = make(model, folder, libraries=_libraries(library), check=not no_check)
+    if json:
+        named = [{"file": item.file, "version": item.version, "sha256": item.sha256,
+                  "platform": item.platform, "domains": item.domains}
+                 for item in made.libraries]  # fmt: skip
+        _console.print_json({
+            "output": str(made.folder), "model": str(made.model), "libraries": named,
+            "files": made.files,
+        })  # fmt: skip
+        return
+    _graphs.say(f"{made.folder}: {', '.join(made.files)}")
+    for item in made.libraries:
+        _graphs.say(f"library  {item} on {item.platform}")
+    if not made.libraries:
+        _graphs.say("The model needs no library.")
+
+
+def _libraries(texts: list[str] | None) -> dict[str, tuple[str, str]]:
+    found = {}
+    for text in texts or []:
+        parts = _LIBRARY.fullmatch(text)
+        if parts is None:
+            raise ValueError(
+                f"--library: got {text!r}, expected DOMAIN=FILE or DOMAIN@VERSION=FILE"
+            )
+        found[parts[1]] = (parts[3], parts[2] or "")
+    return found

@@ -1,0 +1,231 @@
+"""Bundles: a folder with a model, the libraries that it needs, and loaders for Python and C++."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from myops._names import near_misses
+from myops.onnx import files
+from myops.ort import _libraries
+from myops.ort._bundle_readme import readme
+from myops.ort._doctor import elf, graph, weights
+from myops.ort._named_libraries import Library
+from myops.ort._loaders.load import sha256, this_platform
+
+LOADERS = ("load.py", "load.h", "README.md")
+_TEMPLATES = Path(__file__).parent / "_loaders"
+
+Given = Mapping[str, str | os.PathLike[str] | tuple[str | os.PathLike[str], str]]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What `bundle` has made.
+
+    Attributes:
+        folder: The folder.
+        model: The model in it.
+        libraries: The libraries in it, as the model's metadata names them.
+        files: Everything in it, weights too, relative to the folder.
+    """
+
+    folder: Path
+    model: Path
+    libraries: tuple[Library, ...]
+    files: tuple[str, ...]
+
+
+def bundle(
+    model: files.Model,
+    folder: str | os.PathLike[str],
+    *,
+    libraries: Given | None = None,
+    check: bool = True,
+) -> Bundle:
+    """Makes a folder that runs a model with custom operators where no myops is installed.
+
+    In it: the model, its weights where they are in files of their own, the custom-op libraries
+    for the domains of its nodes, `load.py` (needs only onnxruntime), `load.h` (for the C++ API of
+    ONNX Runtime) and a README. The model's metadata names the libraries with version and SHA-256;
+    both loaders and `myops.ort.session` compare them. Libraries are those of this machine: a
+    bundle is for one system and processor, and says which.
+
+    Args:
+        model: A path, the bytes of a file, or an onnx.ModelProto. It is not changed.
+        folder: Made by this; may exist if it is empty. It appears when everything is in it.
+        libraries: Libraries of others: {domain: path} or {domain: (path, version)}. That of myops
+            is known. A domain whose nodes all have function bodies needs none.
+        check: Load the finished bundle once, in a process of its own.
+
+    Returns:
+        What was made.
+
+    Raises:
+        FileExistsError: The folder exists and is not empty.
+        FileNotFoundError: The model, its weights or a library is missing.
+        ValueError: A domain has no known library; a library is no library, for another machine,
+            or not used by the model.
+        RuntimeError: The finished bundle does not load; nothing is left behind.
+
+    Example:
+        >>> myops.ort.bundle("upscale.onnx", "upscale_bundle").libraries[0].file
+        'libmyops_ort.so'
+    """
+    target = Path(os.fspath(folder))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise FileExistsError(f"{target}: exists and is not empty; remove it or give another name")
+    proto = onnx.ModelProto()
+    proto.CopyFrom(files.load(model, weights=False))
+    used = _used_domains(proto)
+    found = _needed(used, libraries or {})
+    named = [_library(path, version, domains) for path, (version, domains) in found.items()]
+    source = None if isinstance(model, (onnx.ModelProto, bytes)) else Path(os.fspath(model))
+    data = _weights(proto, source.parent if source else None)
+    name = source.name if source else "model.onnx"
+    contents = [name, *data, *(item.file for item in named), *LOADERS]
+    clash = next((item for item in contents if contents.count(item) > 1), None)
+    if clash:
+        raise ValueError(f"bundle: got two files with the name {clash!r}; rename one of them")
+    _describe(proto, named)
+
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        files.save(proto, partial / name)
+        for weight in data:
+            (partial / weight).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile((source or Path()).parent / weight, partial / weight)
+        for path, item in zip(found, named, strict=True):
+            shutil.copyfile(path, partial / item.file)
+        _write_loaders(partial, name, named)
+        text = readme(name, named, proto, portable=all(used.values()))
+        (partial / "README.md").write_text(text, encoding="utf-8")
+        if check:
+            _try(partial)
+        os.replace(partial, target)  # onto nothing, or an empty folder
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Bundle(target, target / name, tuple(named), tuple(contents))
+
+
+def _used_domains(model: onnx.ModelProto) -> dict[str, bool]:
+    """The domains that ONNX Runtime does not have: whether all their nodes have function bodies."""
+    bodies = graph.functions(model)
+    used: dict[str, bool] = {}
+    for place in graph.places(model):
+        if not _is_builtin(place.domain):
+            has_body = (place.domain, place.node.op_type) in bodies
+            used[place.domain] = used.get(place.domain, True) and has_body
+    return used
+
+
+def _needed(used: dict[str, bool], given: Given) -> dict[str, tuple[str, list[str]]]:
+    """{path: (version, domains)} of the libraries for a model's nodes."""
+    for domain in given:
+        if domain not in used:
+            raise ValueError(
+                f"libraries: the model has no node of the domain {domain!r}."
+                f"{near_misses(domain, used)} It has {', '.join(map(repr, used)) or 'none'}."
+            )
+    found: dict[str, tuple[str, list[str]]] = {}
+    for domain, has_bodies in used.items():
+        item = given.get(domain) or _libraries.installed(domain)
+        if item is None and not has_bodies:
+            raise ValueError(
+                f"bundle: the model has nodes of the domain {domain!r}, and no library for it is "
+                f"known; give one: libraries={{{domain!r}: path}}, or --library {domain}=FILE"
+            )
+        if item is not None:
+            path, version = item if isinstance(item, tuple) else (item, "")
+            found.setdefault(os.path.realpath(path), (version, []))[1].append(domain)
+    return found
+
+
+def _is_builtin(domain: str) -> bool:
+    """Whether ONNX Runtime itself has the domain."""
+    others = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
+    builtin = ("ai.onnx", "com.microsoft")
+    return not domain or (
+        domain not in others and any(f"{domain}.".startswith(f"{item}.") for item in builtin)
+    )
+
+
+def _library(path: str, version: str, domains: list[str]) -> Library:
+    name = os.path.basename(path)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"no such custom-op library: {path}")
+    facts = elf.examine(path)
+    if facts.problem:
+        raise ValueError(
+            f"{path}: got {facts.kind}, expected a shared library for {this_platform()}"
+        )
+    if not _libraries.is_plain(name):
+        raise ValueError(
+            f"{path}: got the file name {name!r}, expected letters, digits and any of . _ + - only"
+        )
+    return Library(name, version, sha256(Path(path)), this_platform(), tuple(sorted(domains)))
+
+
+def _weights(model: onnx.ModelProto, folder: Path | None) -> list[str]:
+    """The files with the model's weights, relative to its folder."""
+    found, problems = weights.check(model, folder or Path())
+    if folder is None and (found or problems):
+        raise ValueError(
+            "model: got bytes or a ModelProto whose weights are in other files, expected its path"
+        )
+    if problems:
+        raise FileNotFoundError(f"{problems[0].what} {problems[0].why} {problems[0].fix}")
+    return list(found)
+
+
+def _describe(model: onnx.ModelProto, named: list[Library]) -> None:
+    """Writes the libraries into the metadata, in place of what another bundle had written."""
+    kept = [item for item in model.metadata_props if item.key != _libraries.KEY]
+    del model.metadata_props[:]
+    model.metadata_props.extend(kept)
+    if named:
+        model.metadata_props.add(key=_libraries.KEY, value=_libraries.dumps(named))
+
+
+def _write_loaders(folder: Path, name: str, named: list[Library]) -> None:
+    python = {
+        'MODEL = ""': f"MODEL = {json.dumps(name)}",
+        'PLATFORM = ""': f"PLATFORM = {json.dumps(this_platform())}",
+        "LIBRARIES: dict[str, str] = {}": "LIBRARIES: dict[str, str] = "
+        + json.dumps({item.file: item.sha256 for item in named}, indent=4),
+    }
+    rows = [f'\n    Library{{"{item.file}", "{item.sha256}"}}' for item in named]
+    cpp = {
+        'model = ""': f"model = {json.dumps(name, ensure_ascii=False)}",
+        'platform = ""': f"platform = {json.dumps(this_platform())}",
+        "libraries = {}": "libraries = {\n    " + ",\n    ".join(rows) + "}"
+        if rows
+        else "libraries = {}",
+    }
+    for file, changes in (("load.py", python), ("load.h", cpp)):
+        text = (_TEMPLATES / file).read_text(encoding="utf-8")
+        for old, new in changes.items():
+            assert text.count(old) == 1, (file, old)
+            text = text.replace(old, new)
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def _try(folder: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "load.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        lines = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
+        raise RuntimeError(
+            f"bundle: it was made but does not load, so it was removed again: {lines[-1]} "
+            "(`myops doctor` says more about the model; check=False, or --no-check, keeps it)"
+        )

@@ -1,0 +1,249 @@
+"""Which custom-op libraries a model needs, and which of them may be loaded.
+
+A bundled model (myops.ort.bundle) names its libraries in its metadata, each with version and hash.
+A model file is data from somewhere, and a library is code that runs: so a name in a model never
+decides alone what is loaded. It is a plain file name, its bytes must have the recorded hash, and
+the file beside the model is taken only where the caller said that the folder is to be trusted.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from myops import _libraries
+from myops.ort._loaders.load import sha256, this_platform
+
+KEY = "myops.libraries"  # of the metadata_props
+Policy = Literal["check", "trust", "ignore"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_METADATA_PROPS = 14  # the field's number in ModelProto; a key and a value in each entry
+_TOO_LONG = 1 << 20  # bytes; a real entry has some hundreds
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library as a model names it.
+
+    Attributes:
+        file: A file name without folders.
+        version: Of the package that it belongs to; "" when nobody said.
+        sha256: Of its bytes, in hexadecimal digits.
+        platform: What it was made for, such as "linux-x86_64".
+        domains: Those of the model's domains that it serves.
+    """
+
+    file: str
+    version: str
+    sha256: str
+    platform: str
+    domains: tuple[str, ...]
+
+    def __str__(self) -> str:
+        version = f" {self.version}" if self.version else ""
+        domains = ", ".join(map(repr, self.domains))
+        return f"{self.file}{version} (SHA-256 {self.sha256[:12]}...) for {domains}"
+
+
+def installed(domain: str) -> tuple[str, str] | None:
+    """The library of an installed package that serves a domain, and its version."""
+    library = _libraries.find(domain)
+    if library is None or library.ort_library is None:
+        return None
+    package = library.package.partition(".")[0]
+    try:
+        version = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # imported from a folder
+        version = ""
+    return str(library.ort_library), version
+
+
+def is_plain(name: str) -> bool:
+    """Whether a file name can only be a file in the folder that it is looked for in."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def dumps(libraries: Iterable[Library]) -> str:
+    """The value of the metadata entry."""
+    return json.dumps([asdict(item) for item in libraries])
+
+
+def named_by(model: str | bytes) -> list[Library]:
+    """The libraries that a model names; none for a model that was not bundled.
+
+    Args:
+        model: A path, or the bytes of a file.
+
+    Raises:
+        ValueError: The entry is not what `dumps` writes, or a name in it has a folder.
+    """
+    text = _entries(model).get(KEY)
+    if text is None:
+        return []
+    fields = {"file": str, "version": str, "sha256": str, "platform": str, "domains": list}
+    try:
+        read = json.loads(text)
+        if not isinstance(read, list):
+            raise TypeError("no list")
+        for item in read:
+            if {name: type(value) for name, value in item.items()} != fields:
+                raise TypeError(f"an entry with {sorted(item)}")
+        found = [Library(**{**item, "domains": tuple(map(str, item["domains"]))}) for item in read]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"model: its metadata {KEY!r} is not what `myops bundle` writes ({error}); bundle it "
+            "again, or load it with named_libraries='ignore'"
+        ) from error
+    for item in found:
+        if not is_plain(item.file):
+            raise ValueError(
+                f"model: it names the library {item.file!r}, expected a file name without folders; "
+                "do not trust this model, or load it with named_libraries='ignore'"
+            )
+    return found
+
+
+def choose(model: str | bytes, given: Sequence[str], policy: Policy) -> list[str]:
+    """The libraries to register for a model beside the caller's own.
+
+    Args:
+        model: A path, or the bytes of a file.
+        given: Libraries that the caller passed.
+        policy: See `myops.ort.session`.
+
+    Returns:
+        Those that this process knows, except where the model brings a trusted one for the same
+        domain, and those that the model names.
+
+    Raises:
+        ValueError: A named library is not at hand with that hash, or is for another platform.
+        FileNotFoundError: A trusted one is not beside the model, or ours has not been built.
+    """
+    if policy not in ("check", "trust", "ignore"):
+        raise ValueError(f"named_libraries: got {policy!r}, expected 'check', 'trust' or 'ignore'")
+    named = [] if policy == "ignore" else named_by(model)
+    chosen: list[str] = []
+    known = {item.domain: str(item.ort_library) for item in _libraries.known() if item.ort_library}
+    for item in named:
+        if item.platform != this_platform():
+            raise ValueError(
+                f"model: it names {item}, made for {item.platform}; this is {this_platform()}. "
+                "Bundle the model again on such a machine, or load it with "
+                "named_libraries='ignore': then the installed libraries run it"
+            )
+        same_name = [(path, "") for path in given if os.path.basename(path) == item.file]
+        at_hand = [found for domain in item.domains if (found := installed(domain))]
+        candidates = [(path, "") for path in given if os.path.isfile(path)] + at_hand
+        equal = [path for path, _ in candidates if sha256(Path(path)) == item.sha256]
+        if equal:
+            chosen.append(equal[0])
+        elif policy == "trust":
+            chosen.append(_beside(model, item))
+            known = {domain: path for domain, path in known.items() if domain not in item.domains}
+        else:
+            raise ValueError(_not_at_hand(item, same_name + at_hand))
+    mine = list(known.values())
+    return [*mine, *(path for path in chosen if path not in (*mine, *given))]
+
+
+def _not_at_hand(item: Library, others: list[tuple[str, str]]) -> str:
+    text = f"model: it names {item}. "
+    if others:
+        path, version = others[0]
+        text += (
+            f"{path}{f' of version {version}' if version else ''} has SHA-256 "
+            f"{sha256(Path(path))[:12]}... and may give other results. Get the same build, "
+        )
+    else:
+        text += "No installed package provides it. Pass its path in libraries=[...], "
+    return text + (
+        "or load with named_libraries='trust': this runs the file beside the model, so only where "
+        "you trust whoever gave you the folder. named_libraries='ignore' goes on without it"
+    )
+
+
+def _beside(model: str | bytes, item: Library) -> str:
+    """The named library in the model's folder, after a look at its bytes."""
+    if isinstance(model, bytes):
+        raise ValueError(
+            f"model: it names {item}, but came as bytes or a ModelProto, so there is no folder to "
+            "look in; pass the path of the file, or the library's in libraries=[...]"
+        )
+    path = Path(model).absolute().parent / item.file
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"model: it names {item}, and there is no {path}; copy the whole bundle, not only "
+            "the model"
+        )
+    got = sha256(path)
+    if got != item.sha256:
+        raise ValueError(
+            f"{path}: got SHA-256 {got}, expected {item.sha256}, as the model says: the file is "
+            "damaged or of another version; copy the whole bundle again"
+        )
+    return str(path)
+
+
+# ---- The metadata of a model file, without reading the rest of it.
+
+
+def _entries(model: str | bytes) -> dict[str, str]:
+    if isinstance(model, bytes):
+        return dict(_scan(io.BytesIO(model)))
+    try:
+        with open(model, "rb") as stream:
+            return dict(_scan(stream))
+    except OSError:
+        return {}  # ONNX Runtime says what is wrong with the file
+
+
+def _scan(stream: BinaryIO) -> Iterator[tuple[str, str]]:
+    """The metadata_props of a ModelProto; nothing more after the first byte that is out of place.
+
+    Everything else is skipped unread, so that a large model costs nothing.
+    """
+    for number, size in _fields(stream):
+        if number == _METADATA_PROPS and size <= _TOO_LONG:
+            read = stream.read(size)
+            if len(read) < size:  # the file has been cut off
+                return
+            entry = io.BytesIO(read)
+            texts = {n: entry.read(s) for n, s in _fields(entry)}
+            key, value = (texts.get(n, b"").decode(errors="replace") for n in (1, 2))
+            yield key, value
+        else:
+            stream.seek(size, os.SEEK_CUR)
+
+
+def _fields(stream: BinaryIO) -> Iterator[tuple[int, int]]:
+    """The number and size of each field whose bytes come next; the others are passed over."""
+    while (tag := _varint(stream)) is not None:
+        number, kind = tag >> 3, tag & 7
+        if kind == 2 and (size := _varint(stream)) is not None:
+            yield number, size
+        elif kind == 0:
+            _varint(stream)
+        elif kind in (1, 5):
+            stream.seek(8 if kind == 1 else 4, os.SEEK_CUR)
+        else:
+            return
+
+
+def _varint(stream: BinaryIO) -> int | None:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = stream.read(1)
+        if not byte:
+            return None
+        value |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return value
+    return None

@@ -1,0 +1,192 @@
+"""Sessions of models that name their libraries. A model file is not trusted: what it says never
+decides alone which code runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+from ort_models import FLOAT, add_model, model_of
+
+import myops.ort
+from myops.ort import _libraries
+from myops.ort._named_libraries import KEY, Library
+from myops.ort._loaders import load as loader
+
+FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
+OTHERS = b"\0"  # behind a library it changes its hash and nothing else
+
+
+@pytest.fixture
+def bundled(tmp_path: Path) -> Path:
+    """A bundle of y = MyAdd(a, b) whose library is not the installed one, but works."""
+    library = tmp_path / "libmyops_ort.so"
+    library.write_bytes(Path(myops.ort.get_library_path()).read_bytes() + OTHERS)
+    return myops.ort.bundle(
+        add_model(), tmp_path / "deploy", libraries={"myops": (library, "0.0.9")}, check=False
+    ).model
+
+
+def naming(model: onnx.ModelProto, *libraries: Library | str) -> onnx.ModelProto:
+    texts = [item for item in libraries if isinstance(item, str)]
+    value = texts[0] if texts else _libraries.dumps(libraries)  # type: ignore[arg-type]
+    model.metadata_props.add(key=KEY, value=value)
+    return model
+
+
+def our_entry(**changes: Any) -> Library:
+    path = Path(myops.ort.get_library_path())
+    entry = Library(
+        path.name, myops.__version__, loader.sha256(path), loader.this_platform(), ("myops",)
+    )
+    return dataclasses.replace(entry, **changes)
+
+
+def loaded() -> set[str]:
+    """The libraries with our ops in this process."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split()[-1] for line in lines if "libmyops_ort" in line or "libprobe" in line}
+
+
+def works(session: onnxruntime.InferenceSession) -> bool:
+    return session.run(None, FEEDS)[0].tolist() == [[3, 5, 7]]
+
+
+def test_the_installed_library_with_the_named_hash_is_taken(tmp_path: Path) -> None:
+    made = myops.ort.bundle(add_model(), tmp_path / "deploy", check=False)
+    for policy in ("check", "trust"):
+        session = myops.ort.session(made.model, named_libraries=policy)  # type: ignore[arg-type]
+        assert works(session)
+        assert loaded() == {myops.ort.get_library_path()}
+    assert works(myops.ort.session(made.model.read_bytes()))
+    assert works(myops.ort.session(onnx.load(made.model)))
+
+
+def test_a_library_beside_the_model_needs_trust(bundled: Path) -> None:
+    with pytest.raises(ValueError, match=r"names libmyops_ort\.so 0\.0\.9 .*libraries='trust'"):
+        myops.ort.session(bundled)
+    assert str(bundled.parent / "libmyops_ort.so") not in loaded()
+    session = myops.ort.session(bundled, named_libraries="trust")
+    assert works(session)
+    assert loaded() == {str(bundled.parent / "libmyops_ort.so")}  # in place of the installed one
+    del session
+    session = myops.ort.session(bundled, named_libraries="ignore")
+    assert works(session)
+    assert loaded() == {myops.ort.get_library_path()}
+
+
+def test_a_library_that_is_passed_counts_as_at_hand(
+    bundled: Path, probe_library: str, tmp_path: Path
+) -> None:
+    """The library of somebody else's package: with the named hash it is used, else refused."""
+    node = helper.make_node("Probe", ["x"], ["y", "report"], domain="probe")
+    outputs = {"y": (FLOAT, None), "report": (onnx.TensorProto.DOUBLE, None)}
+    model = model_of([node], {"x": (FLOAT, [2])}, outputs)
+    model.opset_import.append(helper.make_opsetid("probe", 1))
+    made = myops.ort.bundle(model, tmp_path / "probe", libraries={"probe": probe_library})
+    with pytest.raises(ValueError, match=r"No installed package provides it\. Pass its path"):
+        myops.ort.session(made.model)
+    for options in ({"libraries": [probe_library]}, {"named_libraries": "trust"}):
+        session = myops.ort.session(made.model, **options)  # type: ignore[arg-type]
+        assert session.run(["y"], {"x": np.float32([4, 5])})[0].tolist() == [4, 5]
+    other = tmp_path / "libprobe.so"
+    other.write_bytes(Path(probe_library).read_bytes() + OTHERS)
+    with pytest.raises(ValueError, match=rf"{other} has SHA-256 .* may give other results"):
+        myops.ort.session(made.model, libraries=[other])
+
+
+def test_what_is_wrong_with_a_trusted_folder(bundled: Path, tmp_path: Path) -> None:
+    library = bundled.parent / "libmyops_ort.so"
+    with library.open("ab") as stream:
+        stream.write(b"more")
+    with pytest.raises(ValueError, match=r"got SHA-256 .*, expected .*copy the whole bundle again"):
+        myops.ort.session(bundled, named_libraries="trust")
+    library.unlink()
+    with pytest.raises(FileNotFoundError, match=r"there is no .*copy the whole bundle"):
+        myops.ort.session(bundled, named_libraries="trust")
+    with pytest.raises(ValueError, match="came as bytes or a ModelProto"):
+        myops.ort.session(bundled.read_bytes(), named_libraries="trust")
+    with pytest.raises(ValueError, match="expected 'check', 'trust' or 'ignore'"):
+        myops.ort.session(bundled, named_libraries="always")  # type: ignore[arg-type]
+
+
+def test_another_platform() -> None:
+    model = naming(add_model(), our_entry(platform="win32-x86_64"))
+    with pytest.raises(ValueError, match=f"for win32-x86_64; this is {loader.this_platform()}"):
+        myops.ort.session(model)
+    assert works(myops.ort.session(model, named_libraries="ignore"))
+
+
+@pytest.mark.parametrize("policy", ["check", "trust"])
+@pytest.mark.parametrize(
+    "name",
+    ["../evil.so", "{}", "sub/evil.so", "..", "", ".so", "C:\\evil.dll", "a b.so", "\u202eso"],
+)
+def test_names_with_folders_are_refused(name: str, policy: Any, tmp_path: Path) -> None:
+    """Even though the file is there and has the hash that the model names."""
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    outside = tmp_path / "evil.so"
+    for path in (outside, tmp_path / "in" / "sub" / "evil.so"):
+        shutil.copy(myops.ort.get_library_path(), path)
+        with path.open("ab") as stream:
+            stream.write(OTHERS)
+    entry = our_entry(file=name.format(outside), sha256=loader.sha256(outside))
+    onnx.save(naming(add_model(), entry), tmp_path / "in" / "model.onnx")
+    with pytest.raises(ValueError, match="expected a file name without folders"):
+        myops.ort.session(tmp_path / "in" / "model.onnx", named_libraries=policy)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", "[1]", '[{"file": "a.so"}]', "[" * 100_000, '[{"file": 3}]']
+)
+def test_metadata_that_makes_no_sense(text: str) -> None:
+    with pytest.raises(ValueError, match="is not what `myops bundle` writes"):
+        myops.ort.session(naming(add_model(), text))
+    assert works(myops.ort.session(naming(add_model(), text), named_libraries="ignore"))
+
+
+def test_broken_files_get_the_words_of_onnx_runtime(tmp_path: Path) -> None:
+    data = naming(add_model(), our_entry()).SerializeToString()
+    for number, broken in enumerate((b"", b"\xff" * 40, data[:-10], b"PK\x03\x04" + data)):
+        path = tmp_path / f"{number}.onnx"
+        path.write_bytes(broken)
+        with pytest.raises(Exception, match=r"Protobuf|protobuf|ModelProto|No graph"):
+            myops.ort.session(path)
+    with pytest.raises(Exception, match=r"[Nn]o such file|NO_SUCHFILE|doesn't exist"):
+        myops.ort.session(tmp_path / "none.onnx")
+
+
+def test_the_metadata_is_found_without_reading_the_weights(tmp_path: Path) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones(1 << 20, np.float32), "w")
+    model = model_of(
+        [helper.make_node("MyAdd", ["a", "w"], ["c"], domain="myops")],
+        {"a": (FLOAT, ["n"])}, {"c": (FLOAT, None)}, initializer=[weight],
+    )  # fmt: skip
+    model.doc_string = "text"
+    model.model_version = 1 << 62
+    path = tmp_path / "large.onnx"
+    onnx.save(naming(model, our_entry()), path)
+
+    with path.open("rb", buffering=0) as stream:
+        count = 0
+        read = stream.read
+
+        class Counting:
+            seek = stream.seek
+
+            def read(self, size: int) -> bytes:
+                nonlocal count
+                count += size
+                return read(size) or b""
+
+        found = dict(_libraries._scan(Counting()))  # type: ignore[arg-type]
+    assert found == {item.key: item.value for item in model.metadata_props}
+    assert count < 1000
+    assert _libraries.named_by(str(path)) == [our_entry()]
