@@ -1,6 +1,5 @@
 // The one road into a kernel: check, infer, allocate, compute.
-#include <cmath>
-#include <new>
+#include <algorithm>
 #include <optional>
 
 #include "myops/op.h"
@@ -56,8 +55,9 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
     throw Error(str(op.name, ": the shape rule left output ", op.outputs[index].name,
                     " unknown although every input length is known"));
   }
+  // A length of 0 counts as 1: an empty tensor has strides too, which must not overflow.
   double count = 1;
-  for (int64_t dim : shape) count *= static_cast<double>(dim);
+  for (int64_t dim : shape) count *= static_cast<double>(std::max<int64_t>(dim, 1));
   if (count > static_cast<double>(kMaxElements)) {
     fail(op.name, op.outputs[index].name, str("shape ", shape), "at most 2^40 elements");
   }
@@ -87,7 +87,7 @@ void check_attributes(const Op& op, const Attributes& attributes) {
     for (const std::string& choice : attribute.choices) {
       legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
     }
-    fail(op.name, attribute.name, str("\"", value, "\""), str("one of ", legal));
+    fail(op.name, attribute.name, quoted(value), str("one of ", legal));
   }
 }
 
@@ -130,11 +130,18 @@ void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& a
   }
   infer(op, attributes, shapes);
 
-  std::vector<Tensor> outputs;
+  std::vector<Shape> output_shapes;
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const Shape shape = concrete(op, i, shapes);
-    outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), shape,
-                                       output_layout(op, inputs, shape)));
+    const DType dtype = output_dtype(op, i, shapes.dtypes_);
+    runtime.budget().take(op.name, op.outputs[i].name, str(dtype_name(dtype), " of shape ", shape),
+                          static_cast<size_t>(element_count(shape)) * dtype_size(dtype));
+    output_shapes.push_back(shape);
+  }
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), output_shapes[i],
+                                       output_layout(op, inputs, output_shapes[i])));
   }
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared);
   op.compute(context);

@@ -1,25 +1,17 @@
 // The core and the kernels with no runtime at all: guard zones around outputs, misaligned inputs,
 // several ways to spread the work, refusals, rounding of the 16-bit floats.
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
 
+#include "checking.h"
 #include "myops/op.h"
 
 namespace {
 
 using namespace myops;
-
-int failures = 0;
-
-void expect(bool condition, const std::string& what) {
-  if (condition) return;
-  std::printf("FAILED: %s\n", what.c_str());
-  ++failures;
-}
 
 enum class Order { Forward, Backward, Threads };
 
@@ -234,6 +226,5 @@ int main() {
   test_refusals();
   test_16_bit_floats();
   test_an_exception_leaves_the_parallel_region();
-  std::printf(failures == 0 ? "all kernel tests passed\n" : "%d failures\n", failures);
-  return failures == 0 ? 0 : 1;
+  return finish("kernel tests");
 }

@@ -61,6 +61,12 @@ py::list call(const std::string& name, const std::vector<std::optional<py::array
   return runtime.outputs;
 }
 
+// For the copy of an input that the kernel cannot walk, which Python makes before call().
+void check_copy(const std::string& name, const std::string& input,
+                const std::vector<int64_t>& shape, size_t bytes) {
+  Budget().take(name, input, str("a copy of shape ", shape), bytes);
+}
+
 using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;
 
 py::list infer_shapes(const std::string& name, const std::vector<std::optional<PyDims>>& shapes,
@@ -134,6 +140,8 @@ PYBIND11_MODULE(_numpy, module) {
   module.def("describe_all", &numpy::describe_all);
   module.def("call", &numpy::call);
   module.def("infer", &numpy::infer_shapes);
+  module.def("max_bytes", &myops::max_bytes);
+  module.def("check_copy", &numpy::check_copy);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);
 }

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "schema.h"
 
@@ -65,14 +67,25 @@ class TorchRuntime final : public Runtime {
   std::vector<TorchTensor> outputs;
 };
 
-// Memory for the inputs of one call: tensors that had to be copied, lists that became tensors.
-struct Holder {
-  std::vector<TorchTensor> tensors;
-  std::vector<std::vector<double>> reals;
-  std::vector<std::vector<int64_t>> integers;
-};
+// One input as the caller gave it. It owns the memory that a view of it points to.
+using Given = std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
 
-Tensor view(const Op& op, const Input& input, TorchTensor tensor, Holder& holder) {
+template <class T>
+Given given(std::optional<T> value) {
+  return value ? Given(std::move(*value)) : Given();
+}
+
+Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
+  if (overload == Overload::Values && input.has_values) {
+    return integer_values(op, input) ? given(to<std::optional<std::vector<int64_t>>>(value))
+                                     : given(to<std::optional<std::vector<double>>>(value));
+  }
+  if (!input.is_optional) return to<TorchTensor>(value);
+  return given(to<std::optional<TorchTensor>>(value));
+}
+
+// Replaces a tensor that the kernel cannot walk by a copy that it can.
+Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budget) {
   if (!tensor.is_cpu()) {
     fail(op.name, input.name, "a tensor on another device", "a tensor on the CPU");
   }
@@ -82,37 +95,26 @@ Tensor view(const Op& op, const Input& input, TorchTensor tensor, Holder& holder
                   Shape(value.sizes().begin(), value.sizes().end()),
                   Shape(value.strides().begin(), value.strides().end()));
   };
-  Tensor seen = describe(tensor);
+  const Tensor seen = describe(tensor);
   const bool fits = input.access_mode == Access::Strided ||
                     input.access_mode == Access::ShapeOnly || seen.is(Layout::Contiguous) ||
                     (input.access_mode == Access::ChannelsLast && seen.is(Layout::ChannelsLast));
-  if (!fits) {
-    tensor = torch::stable::contiguous(tensor);
-    seen = describe(tensor);
-  }
-  holder.tensors.push_back(std::move(tensor));
-  return seen;
+  if (fits) return seen;
+  budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
+              static_cast<size_t>(seen.elements()) * dtype_size(seen.dtype));
+  tensor = torch::stable::contiguous(tensor);
+  return describe(tensor);
 }
 
-Tensor input_from(const Op& op, const Input& input, Overload overload, StableIValue value,
-                  Holder& holder) {
-  if (overload == Overload::Values && input.has_values) {
-    if (integer_values(op, input)) {
-      auto list = to<std::optional<std::vector<int64_t>>>(value);
-      if (!list) return Tensor();
-      holder.integers.push_back(std::move(*list));
-      auto& kept = holder.integers.back();
-      return Tensor(kept.data(), DType::Int64, {static_cast<int64_t>(kept.size())});
-    }
-    auto list = to<std::optional<std::vector<double>>>(value);
-    if (!list) return Tensor();
-    holder.reals.push_back(std::move(*list));
-    auto& kept = holder.reals.back();
-    return Tensor(kept.data(), DType::Float64, {static_cast<int64_t>(kept.size())});
+Tensor view(const Op& op, const Input& input, Given& given, Budget& budget) {
+  if (auto* tensor = std::get_if<TorchTensor>(&given)) return view(op, input, *tensor, budget);
+  if (auto* list = std::get_if<std::vector<double>>(&given)) {
+    return Tensor(list->data(), DType::Float64, {static_cast<int64_t>(list->size())});
   }
-  if (!input.is_optional) return view(op, input, to<TorchTensor>(value), holder);
-  auto tensor = to<std::optional<TorchTensor>>(value);
-  return tensor ? view(op, input, std::move(*tensor), holder) : Tensor();
+  if (auto* list = std::get_if<std::vector<int64_t>>(&given)) {
+    return Tensor(list->data(), DType::Int64, {static_cast<int64_t>(list->size())});
+  }
+  return Tensor();
 }
 
 AttributeValue attribute_from(AttributeType type, StableIValue value) {
@@ -135,24 +137,24 @@ AttributeValue attribute_from(AttributeType type, StableIValue value) {
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
-  Holder holder;
-  // Views point into the holder's vectors, which must therefore never move.
-  holder.reals.reserve(op.inputs.size());
-  holder.integers.reserve(op.inputs.size());
-  const size_t inputs_end = op.inputs.size();
-  std::vector<Tensor> inputs;
-  Attributes attributes(op.attributes);
-  // The stack owns its values, so each one is taken before anything may throw.
+  // The stack owns its values, so all are taken before anything may refuse one of them.
+  const size_t count = op.inputs.size();
+  std::vector<Given> givens;
+  for (size_t i = 0; i < count; ++i) {
+    givens.push_back(take_input(op, op.inputs[i], overload, stack[i]));
+  }
   std::vector<AttributeValue> values;
   for (size_t i = 0; i < op.attributes.size(); ++i) {
-    values.push_back(attribute_from(op.attributes[i].type(), stack[inputs_end + i]));
+    values.push_back(attribute_from(op.attributes[i].type(), stack[count + i]));
   }
-  for (size_t i = 0; i < inputs_end; ++i) {
-    inputs.push_back(input_from(op, op.inputs[i], overload, stack[i], holder));
-  }
-  for (size_t i = 0; i < values.size(); ++i) attributes.set(i, std::move(values[i]));
 
   TorchRuntime runtime;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < count; ++i) {
+    inputs.push_back(view(op, op.inputs[i], givens[i], runtime.budget()));
+  }
+  Attributes attributes(op.attributes);
+  for (size_t i = 0; i < values.size(); ++i) attributes.set(i, std::move(values[i]));
   invoke(op, inputs, attributes, runtime);
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
