@@ -99,11 +99,13 @@ def markdown(results: list[dict[str, Any]], count: int) -> str:
         "",
         f"`make compat` wrote this page: the {count} models of `tests/data/golden`, run with one",
         f"`libmyops_ort` in each ONNX Runtime, on {platform.system()} {platform.machine()}, Python",
-        f"{platform.python_version()}. \"ok\": the result is the stored one, which our kernels did",
-        "not compute. \"too new\": this ONNX Runtime refuses the file's opset or IR version, with",
-        "or without us. \"lacks an operator\": the function body holds a standard operator that this",
-        "ONNX Runtime does not have (DeformConv of opset 19 and 22, which came with 1.25; a file of",
-        "opset 18 or less holds simpler operators, and runs).",
+        f"{platform.python_version()}.",
+        "",
+        "- ok: the result is the stored one, which our kernels did not compute.",
+        "- too new: this ONNX Runtime refuses the opset or IR version of the file.",
+        "- lacks an operator: the function body holds a standard operator that this ONNX Runtime",
+        "  does not have (DeformConv, which came with 1.25; at opset 18 and below the body holds",
+        "  simpler ones).",
         "",
         f"| onnxruntime | {' | '.join(WAYS.values())} |",
         "|---" * (len(WAYS) + 1) + "|",
@@ -119,8 +121,8 @@ def markdown(results: list[dict[str, Any]], count: int) -> str:
     lines += [
         "",
         f"Models of one node: {equal} of the {total} that run in several versions give equal bits",
-        "in all of them. The other models also hold ONNX Runtime's own operators, whose rounding is",
-        "ONNX Runtime's affair.",
+        "in all of them. The other models also hold ONNX Runtime's own operators, which round as",
+        "they do.",
     ]
     for kind, title in (("wrong", "What is wrong"), ("lacks an operator", "What is lacking")):
         reasons: dict[str, tuple[set[str], set[str]]] = {}

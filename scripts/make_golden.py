@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import myops

@@ -74,7 +74,7 @@ def check(name: str, outputs: dict[str, np.ndarray], tolerance: float) -> None:
 
 
 def verdict(name: str, facts: dict[str, Any], library: str | None) -> dict[str, str]:
-    """{"verdict": "ok", "bits": ...}; or "too new", "lacks an operator", "wrong" with the reason."""
+    """{"verdict": "ok", "bits": ...}; else "too new", "lacks an operator", "wrong", and why."""
     try:
         outputs = run(name, library)
     except Exception as error:  # ONNX Runtime's own types; the text is the result

@@ -29,7 +29,8 @@ SEEDS = [
     for name, facts in golden.index().items()
     if name.endswith("_ir8") or (facts["made_by"] == "dynamo" and facts["opset"] == 18)
 ]
-ABSURD = [0, -1, 1, 2, 3, 4097, 2**20, 2**31 - 1, 2**31, 2**40, 2**53 + 1, 2**62, 2**63 - 1, -(2**63)]
+ABSURD = [0, -1, 1, 2, 3, 4097, 2**20, 2**31 - 1, 2**31, 2**40, 2**53 + 1, 2**62, 2**63 - 1]
+ABSURD.append(-(2**63))
 REALS = [0.0, -0.0, -1.0, 1e-45, 1e-30, 1e30, 3e38, float("inf"), float("-inf"), float("nan")]
 
 
@@ -147,8 +148,8 @@ def attempt(number: int) -> str:
     except (MemoryError, SystemError):
         raise
     except Exception as error:  # ONNX Runtime's own types; that there is one is what we want
-        assert str(error), "an error without a message"
-        assert len(str(error)) < 5000, str(error)[:5000]
+        if not 0 < len(str(error)) < 5000:
+            raise RuntimeError(f"a message of {len(str(error))} characters") from error
         return type(error).__name__
     return "ran"
 

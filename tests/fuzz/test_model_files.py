@@ -1,5 +1,5 @@
-"""A model file is untrusted input: whatever its nodes say, ONNX Runtime reports an error or runs it.
-In a child process, which must neither crash nor hang."""
+"""A model file is untrusted input: whatever its nodes say, ONNX Runtime refuses it or runs it. In a
+child process, which must neither crash nor hang."""
 
 from __future__ import annotations
 

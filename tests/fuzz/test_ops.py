@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from layouts import FLOATS, TOLERANCES, arrays, plain, seeds, wide
 from onnx.reference import ReferenceEvaluator
 from reference_deform_conv2d import deform_conv2d as reference_deform
-from runtimes import assert_equal_bits, feeds, node_model, random_array, run_numpy, run_ort, to_torch
+from runtimes import (
+    assert_equal_bits,
+    feeds,
+    node_model,
+    random_array,
+    run_numpy,
+    run_ort,
+    to_torch,
+)
 
 import myops
 
@@ -190,7 +198,7 @@ def test_gradients_of_deform_conv2d(case: tuple[list[Any], dict[str, Any]], seed
     wanted = reference(leaves, attributes)
     grad = to_torch(random_array(np.random.default_rng(seed), tuple(wanted.shape), "float64"))
     expected = torch.autograd.grad(wanted, given_ones, grad)
-    x, weight, offset, bias, mask = leaves
+    x, weight, offset, _, mask = leaves
     pads = attributes["pads"]
     ours = torch.ops.myops.deform_conv2d_backward(
         grad, x.detach(), weight.detach(), offset.detach(),
