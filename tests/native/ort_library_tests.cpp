@@ -169,8 +169,8 @@ void test_lengths_that_lie() {
 
 int main() {
   setenv("MYOPS_MAX_BYTES", "64000000", 1);
+  test_sessions_made_in_threads();  // first: what is made once is made by one of these threads
   test_sessions_and_threads();
-  test_sessions_made_in_threads();
   test_a_failing_call_between_good_ones();
   test_attributes_that_lie();
   test_lengths_that_lie();
