@@ -127,6 +127,11 @@ class KernelContext {
     return static_cast<const T*>(prepared_);
   }
 
+  // Before a kernel allocates in another way, for a table in a vector, say: refuses what is more
+  // than the call may take.
+  void take(const std::string& what, size_t bytes) const {
+    runtime_.budget().take(op_name(), "inputs", what, bytes);
+  }
   Scratch scratch(size_t bytes) const { return Scratch(bytes, op_name(), runtime_.budget()); }
 
   // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls
