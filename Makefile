@@ -7,9 +7,12 @@
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
-#   make test-native   C++ tests without Python, through CMake
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
 #   make bench         compare with other libraries: about 10 minutes, docs/performance.md
+#   make test-native   C++ tests without Python, through CMake: as they ship, and with sanitizers
+#   make fuzz          fuzzes for FUZZ_SECONDS (600) instead of a moment
+#   make load          the load tests for LOAD_SECONDS (60) instead of a moment
+#   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -22,7 +25,10 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint format build test-native test-cmake test-hosts bench wheel clean
+.PHONY: demo test lint format build test-native test-cmake test-hosts bench fuzz load compat wheel clean
+
+FUZZ_SECONDS ?= 600
+LOAD_SECONDS ?= 60
 
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
@@ -50,10 +56,33 @@ test: build test-native
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/hosts
 	MYOPS_ISA=portable $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
 
+# build/native is what ships; the others are built again with AddressSanitizer and
+# UndefinedBehaviorSanitizer, and with ThreadSanitizer.
+CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 test-native: $(READY)
-	$(BIN)/cmake -S . -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
-	$(BIN)/cmake --build build/native
-	$(BIN)/ctest --test-dir build/native --output-on-failure
+	$(CONFIGURE) -B build/native
+	$(CONFIGURE) -B build/native-address -DMYOPS_SANITIZE=address,undefined
+	$(CONFIGURE) -B build/native-thread -DMYOPS_SANITIZE=thread
+	for tree in native native-address native-thread; do \
+	  $(BIN)/cmake --build build/$$tree && \
+	  $(BIN)/ctest --test-dir build/$$tree --output-on-failure || exit 1; \
+	done
+
+# Each run begins with the inputs that earlier ones found, in build/fuzz-corpus.
+FUZZ = build/native-address/tests/native/fuzz/myops_fuzz_ops
+fuzz: build
+	$(CONFIGURE) -B build/native-address -DMYOPS_SANITIZE=address,undefined
+	$(BIN)/cmake --build build/native-address --target myops_fuzz_ops
+	mkdir -p build/fuzz-corpus
+	$(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
+	MYOPS_ISA=portable $(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
+	MYOPS_FUZZ_EXAMPLES=$(FUZZ_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
+
+load: build
+	MYOPS_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ort/test_load.py
+
+compat: build
+	$(BIN)/python scripts/compat.py
 
 test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake

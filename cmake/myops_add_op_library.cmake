@@ -6,6 +6,11 @@ set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 # The flags that all runtimes' builds must have in common, or their results could differ by a bit.
 function(myops_compile_options target)
   target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
+  if(MYOPS_SANITIZE) # seen by the sanitizers as it is written, and named by line in a report
+    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer
+                                             -fsanitize=${MYOPS_SANITIZE}
+                                             -fno-sanitize-recover=all)
+  endif()
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET
                                              hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()

@@ -41,11 +41,20 @@ bool may_be_none(const Attribute& attribute) {
   return numbers != nullptr && numbers->empty();
 }
 
-bool has_values_overload(const Op& op) {
-  for (const Input& input : op.inputs) {
-    if (input.has_values) return true;
-  }
-  return false;
+std::vector<Overload> overloads(const Op& op) {
+  bool values = false;
+  for (const Input& input : op.inputs) values = values || input.has_values;
+  std::vector<Overload> all{{false, false}};
+  if (values) all.push_back({true, false});
+  if (op.outputs.size() != 1) return all;
+  all.push_back({false, true});
+  if (values) all.push_back({true, true});
+  return all;
+}
+
+std::string overload_name(const Op& op, Overload overload) {
+  if (overload.values) return op.name + (overload.out ? ".values_out" : ".values");
+  return op.name + (overload.out ? ".out" : "");
 }
 
 bool integer_values(const Op& op, const Input& input) {
@@ -54,23 +63,22 @@ bool integer_values(const Op& op, const Input& input) {
 }
 
 std::string dispatcher_schema(const Op& op, Overload overload) {
-  std::string text = op.name;
-  if (overload == Overload::Values) text += ".values";
-  text += "(";
+  std::string text = overload_name(op, overload) + "(";
   const char* separator = "";
   for (const Input& input : op.inputs) {
     std::string type = "Tensor";
-    if (overload == Overload::Values && input.has_values) {
+    if (overload.values && input.has_values) {
       type = integer_values(op, input) ? "SymInt[]" : "float[]";
     }
     text += str(separator, type, input.is_optional ? "? " : " ", input.name,
                 input.is_optional ? "=None" : "");
     separator = ", ";
   }
-  if (!op.attributes.empty()) text += str(separator, "*");
+  if (!op.attributes.empty() || overload.out) text += str(separator, "*");
   for (const Attribute& attribute : op.attributes) {
     text += ", " + attribute_argument(attribute);
   }
+  if (overload.out) return text + ", Tensor(a!) out) -> ()";
   text += ") -> ";
   if (op.outputs.size() == 1) return text + "Tensor";
   text += "(";

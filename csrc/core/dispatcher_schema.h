@@ -12,6 +12,10 @@
 //
 //   resize.values(Tensor X, float[]? roi=None, float[]? scales=None, SymInt[]? sizes=None, *, ...)
 //   -> Tensor
+//
+// An op with one output has each of them again, writing into a tensor that the caller gives:
+//
+//   my_add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()
 #pragma once
 
 #include <string>
@@ -20,10 +24,14 @@
 
 namespace myops {
 
-enum class Overload : uint8_t { Tensors, Values };
+struct Overload {
+  bool values = false;  // lists instead of tensors where an input is `.values()`
+  bool out = false;     // the result goes into a tensor of the caller's
+};
 
 bool may_be_none(const Attribute& attribute);
-bool has_values_overload(const Op& op);
+std::vector<Overload> overloads(const Op& op);
+std::string overload_name(const Op& op, Overload overload);  // "resize.values_out"
 bool integer_values(const Op& op, const Input& input);  // SymInt[] rather than float[]
 std::string dispatcher_schema(const Op& op, Overload overload);
 

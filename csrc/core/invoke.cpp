@@ -1,6 +1,5 @@
 // The one road into a kernel: check, infer, allocate, compute.
-#include <cmath>
-#include <new>
+#include <algorithm>
 #include <optional>
 
 #include "myops/op.h"
@@ -47,6 +46,7 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
   const std::optional<Dims>& dims = context.output(index);
   Shape shape;
   if (dims) {
+    shape.reserve(dims->size());
     for (const Dim& dim : *dims) {
       if (!dim.known()) break;
       shape.push_back(dim.value);
@@ -56,8 +56,9 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
     throw Error(str(op.name, ": the shape rule left output ", op.outputs[index].name,
                     " unknown although every input length is known"));
   }
+  // A length of 0 counts as 1: an empty tensor has strides too, which must not overflow.
   double count = 1;
-  for (int64_t dim : shape) count *= static_cast<double>(dim);
+  for (int64_t dim : shape) count *= static_cast<double>(std::max<int64_t>(dim, 1));
   if (count > static_cast<double>(kMaxElements)) {
     fail(op.name, op.outputs[index].name, str("shape ", shape), "at most 2^40 elements");
   }
@@ -87,7 +88,7 @@ void check_attributes(const Op& op, const Attributes& attributes) {
     for (const std::string& choice : attribute.choices) {
       legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
     }
-    fail(op.name, attribute.name, str("\"", value, "\""), str("one of ", legal));
+    fail(op.name, attribute.name, quoted(value), str("one of ", legal));
   }
 }
 
@@ -115,12 +116,13 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
             Runtime& runtime, const void* prepared) {
   ShapeContext shapes(op, attributes);
+  shapes.dtypes_.reserve(inputs.size());
+  shapes.inputs_.resize(inputs.size());
+  shapes.values_.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
-    shapes.inputs_.push_back(
-        tensor.present ? std::optional<Dims>(Dims(tensor.shape.begin(), tensor.shape.end()))
-                       : std::nullopt);
+    if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
     const bool read = tensor.present && op.inputs[i].has_values;
     if (read && (tensor.rank() > 1 || tensor.elements() > kMaxValues)) {
       fail(op.name, op.inputs[i].name, str("shape ", tensor.shape),
@@ -130,11 +132,23 @@ void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& a
   }
   infer(op, attributes, shapes);
 
-  std::vector<Tensor> outputs;
+  std::vector<Shape> output_shapes;
+  output_shapes.reserve(op.outputs.size());
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const Shape shape = concrete(op, i, shapes);
-    outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), shape,
-                                       output_layout(op, inputs, shape)));
+    const DType dtype = output_dtype(op, i, shapes.dtypes_);
+    const size_t bytes = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+    if (!runtime.budget().try_take(bytes)) {
+      runtime.budget().refuse(op.name, op.outputs[i].name,
+                              str(dtype_name(dtype), " of shape ", shape), bytes);
+    }
+    output_shapes.push_back(shape);
+  }
+  std::vector<Tensor> outputs;
+  outputs.reserve(op.outputs.size());
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), output_shapes[i],
+                                       output_layout(op, inputs, output_shapes[i])));
   }
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared);
   op.compute(context);

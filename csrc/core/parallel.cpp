@@ -1,8 +1,6 @@
-// Parallel pieces and scratch memory, the same for every runtime.
-#include <cstdlib>
+// Parallel pieces, the same for every runtime.
 #include <exception>
 #include <mutex>
-#include <new>
 
 #include "myops/context.h"
 
@@ -49,13 +47,5 @@ void KernelContext::run_pieces(int64_t count, int64_t grain,
   runtime_.run((count + grain - 1) / grain, run_piece, &pieces);
   if (pieces.failure) std::rethrow_exception(pieces.failure);
 }
-
-namespace {
-constexpr std::align_val_t kAlignment{64};
-}
-
-Scratch::Scratch(size_t bytes) : memory_(::operator new(bytes, kAlignment)) {}
-
-void Scratch::Free::operator()(void* memory) const { ::operator delete(memory, kAlignment); }
 
 }  // namespace myops

@@ -195,18 +195,21 @@ def call(
     """
     info = OPS[op] if isinstance(op, str) else op
     arrays = [
-        None if array is None else _readable(np.asarray(array), item.access)
+        None if array is None else _readable(info, np.asarray(array), item)
         for array, item in zip(inputs, info.inputs, strict=True)
     ]
     threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
     return info.native.call(arrays, dict(attributes or {}), threads)
 
 
-def _readable(array: np.ndarray, access: str) -> np.ndarray:
+def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
     """`array` itself when the kernel can walk its memory, else a copy that it can."""
+    walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
+    ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
+    unread = item.access == "shape_only"
+    if array.dtype.isnative and (unread or (array.flags.aligned and ready)):
+        return array
+    op.native.check_copy(item.name, list(array.shape), array.nbytes)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
-    if access == "shape_only" or (access == "strided" and array.flags.aligned and walkable):
-        return array
     return np.require(array, requirements=["C", "A"])

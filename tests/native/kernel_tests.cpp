@@ -1,25 +1,17 @@
 // The core and the kernels with no runtime at all: guard zones around outputs, misaligned inputs,
 // several ways to spread the work, refusals, rounding of the 16-bit floats.
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
 
+#include "checking.h"
 #include "myops/op.h"
 
 namespace {
 
 using namespace myops;
-
-int failures = 0;
-
-void expect(bool condition, const std::string& what) {
-  if (condition) return;
-  std::printf("FAILED: %s\n", what.c_str());
-  ++failures;
-}
 
 enum class Order { Forward, Backward, Threads };
 
@@ -226,6 +218,37 @@ void test_an_exception_leaves_the_parallel_region() {
   }
 }
 
+// What a kernel takes counts together, and scratch memory only as long as it lives.
+void test_the_memory_of_a_kernel_is_bounded() {
+  static const auto shape = [](ShapeContext& context) { context.set_output(0, context.dims(0)); };
+  static const auto compute = [](KernelContext& context) {
+    const auto half = static_cast<size_t>(max_bytes() / 2);
+    for (int round = 0; round < 3; ++round) {
+      Budget().take("", "", "", half);  // another call's
+      context.scratch(64);
+    }
+    context.take("a table", half);
+    context.take("another table", half);
+  };
+  const Op op = Op("taker")
+                    .type("T", {DType::UInt8})
+                    .input({"x", "T", ""})
+                    .output({"y", "T", ""})
+                    .shape(+shape)
+                    .kernel(+compute);
+  std::vector<uint8_t> x(3);
+  const int64_t half = max_bytes() / 2, left = max_bytes() - 3 - half;
+  refuses("memory",
+          str("taker: inputs: got another table (", half, " bytes), expected at most ", left,
+              " bytes beside the ", half + 3,
+              " that the call has taken; MYOPS_MAX_BYTES sets the "
+              "limit"),
+          [&] {
+            TestRuntime runtime;
+            invoke(op, {Tensor(x.data(), DType::UInt8, {3})}, Attributes(op.attributes), runtime);
+          });
+}
+
 }  // namespace
 
 int main() {
@@ -234,6 +257,6 @@ int main() {
   test_refusals();
   test_16_bit_floats();
   test_an_exception_leaves_the_parallel_region();
-  std::printf(failures == 0 ? "all kernel tests passed\n" : "%d failures\n", failures);
-  return failures == 0 ? 0 : 1;
+  test_the_memory_of_a_kernel_is_bounded();
+  return finish("kernel tests");
 }

@@ -18,8 +18,8 @@ from runtimes import assert_equal_bits
 
 import myops.onnx
 import myops.ort
-from myops.ort._named_libraries import KEY
 from myops.ort._loaders import load as loader
+from myops.ort._named_libraries import KEY
 
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
 

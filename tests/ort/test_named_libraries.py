@@ -16,9 +16,9 @@ from onnx import helper
 from ort_models import FLOAT, add_model, model_of
 
 import myops.ort
-from myops.ort import _libraries
-from myops.ort._named_libraries import KEY, Library
+from myops.ort import _named_libraries
 from myops.ort._loaders import load as loader
+from myops.ort._named_libraries import KEY, Library
 
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
 OTHERS = b"\0"  # behind a library it changes its hash and nothing else
@@ -36,7 +36,7 @@ def bundled(tmp_path: Path) -> Path:
 
 def naming(model: onnx.ModelProto, *libraries: Library | str) -> onnx.ModelProto:
     texts = [item for item in libraries if isinstance(item, str)]
-    value = texts[0] if texts else _libraries.dumps(libraries)  # type: ignore[arg-type]
+    value = texts[0] if texts else _named_libraries.dumps(libraries)  # type: ignore[arg-type]
     model.metadata_props.add(key=KEY, value=value)
     return model
 
@@ -186,7 +186,7 @@ def test_the_metadata_is_found_without_reading_the_weights(tmp_path: Path) -> No
                 count += size
                 return read(size) or b""
 
-        found = dict(_libraries._scan(Counting()))  # type: ignore[arg-type]
+        found = dict(_named_libraries._scan(Counting()))  # type: ignore[arg-type]
     assert found == {item.key: item.value for item in model.metadata_props}
     assert count < 1000
-    assert _libraries.named_by(str(path)) == [our_entry()]
+    assert _named_libraries.named_by(str(path)) == [our_entry()]

@@ -56,6 +56,12 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   return runtime.outputs;
 }
 
+// For the copy of an input that the kernel cannot walk, which Python makes before call().
+void check_copy(const Op& op, const std::string& input, const std::vector<int64_t>& shape,
+                size_t bytes) {
+  Budget().take(op.name, input, str("a copy of shape ", shape), bytes);
+}
+
 py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& shapes,
                       const std::vector<std::optional<std::string>>& dtypes, const py::dict& given,
                       const std::vector<std::optional<std::vector<double>>>& values) {
@@ -103,20 +109,21 @@ PYBIND11_MODULE(_numpy, module) {
       .def("describe", &numpy::describe)
       .def("dispatcher_schema",
            [](const Op& op, bool values) {
-             return dispatcher_schema(op,
-                                      values ? myops::Overload::Values : myops::Overload::Tensors);
+             return dispatcher_schema(op, myops::Overload{values, false});
            })
       .def("complete",
            [](const Op& op, const py::dict& given) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
       .def("call", &numpy::call)
+      .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);
   py::list ops;
   for (const Op& op : myops::all_ops()) {
     ops.append(py::cast(&op, py::return_value_policy::reference));
   }
   module.attr("OPS") = py::tuple(ops);
+  module.def("max_bytes", &myops::max_bytes);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);
 }

@@ -134,6 +134,7 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
                       void** kernel) noexcept {
   const TypedOp& typed = TypedOp::of(self);
   return guard(*typed.api, [&] {
+    (void)max_bytes();  // a bad setting is refused when a model is loaded, not when it runs
     auto made = std::make_unique<Kernel>(
         Kernel{typed, read_attributes(*typed.op, *typed.api, info), nullptr});
     made->prepared = prepare(*made, info);

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
@@ -25,10 +27,15 @@ constexpr std::array<ScalarType, kDTypeCount> kScalarTypes = {
     ScalarType::Half, ScalarType::BFloat16, ScalarType::Float, ScalarType::Double,
     ScalarType::Byte, ScalarType::Int,      ScalarType::Long};
 
-DType from_torch(const Op& op, const Input& input, ScalarType type) {
+std::optional<DType> known(ScalarType type) {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (kScalarTypes[i] == type) return static_cast<DType>(i);
   }
+  return std::nullopt;
+}
+
+DType from_torch(const Op& op, const Input& input, ScalarType type) {
+  if (const auto dtype = known(type)) return *dtype;
   constexpr std::array<const char*, 16> names = {
       "uint8",     "int8",      "int16",      "int32", "int64", "float16", "float32", "float64",
       "complex32", "complex64", "complex128", "bool",  "qint8", "quint8",  "qint32",  "bfloat16"};
@@ -36,9 +43,25 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
   refuse_dtype(op, input, code < names.size() ? names[code] : str("number ", code, " of torch"));
 }
 
+// The bytes from the first element to behind the last.
+std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data);
+  if (tensor.elements() == 0) return {begin, begin};
+  int64_t last = 0;
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
+  }
+  return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(tensor.dtype)};
+}
+
 class TorchRuntime final : public Runtime {
  public:
+  // `out`: where the result goes, or null.
+  TorchRuntime(const Op& op, const std::vector<Tensor>& inputs, const TorchTensor* out)
+      : op_(op), inputs_(inputs), out_(out) {}
+
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    if (out_ != nullptr) return given(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
     const auto type = static_cast<size_t>(dtype);
     const std::array<int32_t, kDTypeCount> codes = {
@@ -60,16 +83,59 @@ class TorchRuntime final : public Runtime {
   }
 
   std::vector<TorchTensor> outputs;
+
+ private:
+  Tensor given(DType dtype, const Shape& shape, Layout layout) const {
+    const Shape got(out_->sizes().begin(), out_->sizes().end());
+    if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
+    if (known(out_->scalar_type()) != dtype) {
+      fail(op_.name, "out", "another dtype", str(dtype_name(dtype), ", that of the result"));
+    }
+    if (got != shape) fail(op_.name, "out", str("shape ", got), str("shape ", shape));
+    Tensor out(out_->mutable_data_ptr(), dtype, shape,
+               Shape(out_->strides().begin(), out_->strides().end()));
+    if (!out.is(layout)) {
+      fail(op_.name, "out", str("strides ", out.strides),
+           layout == Layout::ChannelsLast ? "channels_last memory, as that of the input"
+                                          : "contiguous memory");
+    }
+    const auto [begin, end] = extent(out);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!inputs_[i].present) continue;
+      const auto [first, last] = extent(inputs_[i]);
+      if (first < end && begin < last) {
+        fail(op_.name, "out", str("memory that it shares with ", op_.inputs[i].name),
+             "memory of its own");
+      }
+    }
+    out.strides = strides_for(shape, layout);
+    return out;
+  }
+
+  const Op& op_;
+  const std::vector<Tensor>& inputs_;
+  const TorchTensor* out_;
 };
 
-// Memory for the inputs of one call: tensors that had to be copied, lists that became tensors.
-struct Holder {
-  std::vector<TorchTensor> tensors;
-  std::vector<std::vector<double>> reals;
-  std::vector<std::vector<int64_t>> integers;
-};
+// One input as the caller gave it. It owns the memory that a view of it points to.
+using Given = std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
 
-Tensor view(const Op& op, const Input& input, TorchTensor tensor, Holder& holder) {
+template <class T>
+Given given(std::optional<T> value) {
+  return value ? Given(std::move(*value)) : Given();
+}
+
+Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
+  if (overload.values && input.has_values) {
+    return integer_values(op, input) ? given(to<std::optional<std::vector<int64_t>>>(value))
+                                     : given(to<std::optional<std::vector<double>>>(value));
+  }
+  if (!input.is_optional) return to<TorchTensor>(value);
+  return given(to<std::optional<TorchTensor>>(value));
+}
+
+// Replaces a tensor that the kernel cannot walk by a copy that it can.
+Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budget) {
   if (!tensor.is_cpu()) {
     fail(op.name, input.name, "a tensor on another device", "a tensor on the CPU");
   }
@@ -79,37 +145,26 @@ Tensor view(const Op& op, const Input& input, TorchTensor tensor, Holder& holder
                   Shape(value.sizes().begin(), value.sizes().end()),
                   Shape(value.strides().begin(), value.strides().end()));
   };
-  Tensor seen = describe(tensor);
+  const Tensor seen = describe(tensor);
   const bool fits = input.access_mode == Access::Strided ||
                     input.access_mode == Access::ShapeOnly || seen.is(Layout::Contiguous) ||
                     (input.access_mode == Access::ChannelsLast && seen.is(Layout::ChannelsLast));
-  if (!fits) {
-    tensor = torch::stable::contiguous(tensor);
-    seen = describe(tensor);
-  }
-  holder.tensors.push_back(std::move(tensor));
-  return seen;
+  if (fits) return seen;
+  budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
+              static_cast<size_t>(seen.elements()) * dtype_size(seen.dtype));
+  tensor = torch::stable::contiguous(tensor);
+  return describe(tensor);
 }
 
-Tensor input_from(const Op& op, const Input& input, Overload overload, StableIValue value,
-                  Holder& holder) {
-  if (overload == Overload::Values && input.has_values) {
-    if (integer_values(op, input)) {
-      auto list = to<std::optional<std::vector<int64_t>>>(value);
-      if (!list) return Tensor();
-      holder.integers.push_back(std::move(*list));
-      auto& kept = holder.integers.back();
-      return Tensor(kept.data(), DType::Int64, {static_cast<int64_t>(kept.size())});
-    }
-    auto list = to<std::optional<std::vector<double>>>(value);
-    if (!list) return Tensor();
-    holder.reals.push_back(std::move(*list));
-    auto& kept = holder.reals.back();
-    return Tensor(kept.data(), DType::Float64, {static_cast<int64_t>(kept.size())});
+Tensor view(const Op& op, const Input& input, Given& given, Budget& budget) {
+  if (auto* tensor = std::get_if<TorchTensor>(&given)) return view(op, input, *tensor, budget);
+  if (auto* list = std::get_if<std::vector<double>>(&given)) {
+    return Tensor(list->data(), DType::Float64, {static_cast<int64_t>(list->size())});
   }
-  if (!input.is_optional) return view(op, input, to<TorchTensor>(value), holder);
-  auto tensor = to<std::optional<TorchTensor>>(value);
-  return tensor ? view(op, input, std::move(*tensor), holder) : Tensor();
+  if (auto* list = std::get_if<std::vector<int64_t>>(&given)) {
+    return Tensor(list->data(), DType::Int64, {static_cast<int64_t>(list->size())});
+  }
+  return Tensor();
 }
 
 AttributeValue attribute_from(const Attribute& attribute, StableIValue value) {
@@ -135,24 +190,30 @@ AttributeValue attribute_from(const Attribute& attribute, StableIValue value) {
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
-  Holder holder;
-  // Views point into the holder's vectors, which must therefore never move.
-  holder.reals.reserve(op.inputs.size());
-  holder.integers.reserve(op.inputs.size());
-  const size_t inputs_end = op.inputs.size();
-  std::vector<Tensor> inputs;
-  Attributes attributes(op.attributes);
-  // The stack owns its values, so each one is taken before anything may throw.
+  // The stack owns its values, so all are taken before anything may refuse one of them.
+  const size_t count = op.inputs.size();
+  std::vector<Given> givens;
+  givens.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    givens.push_back(take_input(op, op.inputs[i], overload, stack[i]));
+  }
   std::vector<AttributeValue> values;
+  values.reserve(op.attributes.size());
   for (size_t i = 0; i < op.attributes.size(); ++i) {
-    values.push_back(attribute_from(op.attributes[i], stack[inputs_end + i]));
+    values.push_back(attribute_from(op.attributes[i], stack[count + i]));
   }
-  for (size_t i = 0; i < inputs_end; ++i) {
-    inputs.push_back(input_from(op, op.inputs[i], overload, stack[i], holder));
-  }
-  for (size_t i = 0; i < values.size(); ++i) attributes.set(i, std::move(values[i]));
 
-  TorchRuntime runtime;
+  std::optional<TorchTensor> out;
+  if (overload.out) out = to<TorchTensor>(stack[count + op.attributes.size()]);
+
+  std::vector<Tensor> inputs;
+  inputs.reserve(count);
+  TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
+  for (size_t i = 0; i < count; ++i) {
+    inputs.push_back(view(op, op.inputs[i], givens[i], runtime.budget()));
+  }
+  Attributes attributes(op.attributes);
+  for (size_t i = 0; i < values.size(); ++i) attributes.set(i, std::move(values[i]));
   invoke(op, inputs, attributes, runtime);
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
@@ -202,13 +263,11 @@ void register_overload(const Op& op, Overload overload) {
   auto* define = new StableLibrary(Kind::FRAGMENT, MYOPS_NAMESPACE, nullptr, __FILE__, __LINE__);
   define->def(dispatcher_schema(op, overload).c_str());
   auto* implement = new StableLibrary(Kind::IMPL, MYOPS_NAMESPACE, "CPU", __FILE__, __LINE__);
-  const std::string name = overload == Overload::Values ? op.name + ".values" : op.name;
-  implement->impl(name.c_str(), kBoxed[index]);
+  implement->impl(overload_name(op, overload).c_str(), kBoxed[index]);
 }
 
 void register_op(const Op& op) {
-  register_overload(op, Overload::Tensors);
-  if (has_values_overload(op)) register_overload(op, Overload::Values);
+  for (const Overload overload : overloads(op)) register_overload(op, overload);
 }
 
 const bool registered = (for_each_op(register_op), true);

@@ -28,6 +28,7 @@ struct Attribute {
 class Attributes {
  public:
   explicit Attributes(const std::vector<Attribute>& declared) : declared_(&declared) {
+    values_.reserve(declared.size());
     for (const Attribute& attribute : declared) values_.push_back(attribute.default_value);
   }
 

@@ -11,6 +11,7 @@
 
 #include "myops/attributes.h"
 #include "myops/error.h"
+#include "myops/memory.h"
 #include "myops/tensor.h"
 
 namespace myops {
@@ -76,22 +77,12 @@ class Runtime {
   virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
   // Calls task(argument, i) once for each i in [0, count), in any order, on any threads.
   virtual void run(int64_t count, Task task, void* argument) = 0;
-};
-
-// 64-byte aligned memory for one task or one call; freed with the object.
-class Scratch {
- public:
-  explicit Scratch(size_t bytes);
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(memory_.get());
-  }
+  // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
+  // takes the copy.
+  Budget& budget() { return budget_; }
 
  private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
-  std::unique_ptr<void, Free> memory_;
+  Budget budget_;
 };
 
 // What a kernel made of constant inputs before its first call (see Op::prepare).
@@ -136,7 +127,12 @@ class KernelContext {
     return static_cast<const T*>(prepared_);
   }
 
-  Scratch scratch(size_t bytes) const { return Scratch(bytes); }
+  // Before a kernel allocates in another way, for a table in a vector, say: refuses what is more
+  // than the call may take.
+  void take(const std::string& what, size_t bytes) const {
+    runtime_.budget().take(op_name(), "inputs", what, bytes);
+  }
+  Scratch scratch(size_t bytes) const { return Scratch(bytes, op_name(), runtime_.budget()); }
 
   // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls
   // body(begin, end) once for each, in parallel. The pieces depend on `count` and `grain` alone,

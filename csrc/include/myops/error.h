@@ -26,13 +26,16 @@ void print(std::ostringstream& out, const T& value) {
   out << value;
 }
 
+// A list in a model file may have a million numbers; a message shows where it begins.
 template <class T>
 void print(std::ostringstream& out, const std::vector<T>& values) {
+  constexpr size_t kMost = 64;
   out << '[';
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < values.size() && i < kMost; ++i) {
     out << (i ? ", " : "");
     print(out, values[i]);
   }
+  if (values.size() > kMost) out << ", and " << values.size() - kMost << " more";
   out << ']';
 }
 
@@ -50,6 +53,22 @@ std::string str(const Parts&... parts) {
   out.precision(9);
   detail::append(out, parts...);
   return out.str();
+}
+
+// A string that a caller gave: in quotes, not endless, and readable whatever bytes it has.
+inline std::string quoted(const std::string& text) {
+  constexpr size_t kMost = 200;
+  constexpr const char* digits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text.substr(0, kMost)) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte >= 0x20 && byte < 0x7f) {
+      result += character;
+    } else {
+      result += str("\\x", digits[byte >> 4], digits[byte & 15]);
+    }
+  }
+  return result + (text.size() > kMost ? str("\", and ", text.size() - kMost, " more") : "\"");
 }
 
 [[noreturn]] inline void fail(const std::string& op, const std::string& argument,

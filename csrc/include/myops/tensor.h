@@ -12,19 +12,24 @@ using Shape = std::vector<int64_t>;
 
 enum class Layout : uint8_t { Contiguous, ChannelsLast };
 
+// Empty whatever the other lengths are: their product may be more than int64 holds.
 inline int64_t element_count(const Shape& shape) {
+  for (int64_t dim : shape) {
+    if (dim == 0) return 0;
+  }
   int64_t count = 1;
   for (int64_t dim : shape) count *= dim;
   return count;
 }
 
-// Strides in elements. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
+// Strides in elements. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape. Those of
+// an empty tensor may wrap around; nobody walks them.
 inline Shape strides_for(const Shape& shape, Layout layout) {
   Shape strides(shape.size());
-  int64_t step = 1;
+  uint64_t step = 1;
   auto place = [&](size_t axis) {
-    strides[axis] = step;
-    step *= shape[axis] > 1 ? shape[axis] : 1;
+    strides[axis] = static_cast<int64_t>(step);
+    step *= shape[axis] > 1 ? static_cast<uint64_t>(shape[axis]) : 1;
   };
   if (layout == Layout::ChannelsLast) {
     place(1);

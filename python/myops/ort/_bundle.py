@@ -15,11 +15,11 @@ import onnx
 
 from myops._names import near_misses
 from myops.onnx import files
-from myops.ort import _libraries
+from myops.ort import _named_libraries
 from myops.ort._bundle_readme import readme
 from myops.ort._doctor import elf, graph, weights
-from myops.ort._named_libraries import Library
 from myops.ort._loaders.load import sha256, this_platform
+from myops.ort._named_libraries import Library
 
 LOADERS = ("load.py", "load.h", "README.md")
 _TEMPLATES = Path(__file__).parent / "_loaders"
@@ -138,7 +138,7 @@ def _needed(used: dict[str, bool], given: Given) -> dict[str, tuple[str, list[st
             )
     found: dict[str, tuple[str, list[str]]] = {}
     for domain, has_bodies in used.items():
-        item = given.get(domain) or _libraries.installed(domain)
+        item = given.get(domain) or _named_libraries.installed(domain)
         if item is None and not has_bodies:
             raise ValueError(
                 f"bundle: the model has nodes of the domain {domain!r}, and no library for it is "
@@ -168,7 +168,7 @@ def _library(path: str, version: str, domains: list[str]) -> Library:
         raise ValueError(
             f"{path}: got {facts.kind}, expected a shared library for {this_platform()}"
         )
-    if not _libraries.is_plain(name):
+    if not _named_libraries.is_plain(name):
         raise ValueError(
             f"{path}: got the file name {name!r}, expected letters, digits and any of . _ + - only"
         )
@@ -189,11 +189,11 @@ def _weights(model: onnx.ModelProto, folder: Path | None) -> list[str]:
 
 def _describe(model: onnx.ModelProto, named: list[Library]) -> None:
     """Writes the libraries into the metadata, in place of what another bundle had written."""
-    kept = [item for item in model.metadata_props if item.key != _libraries.KEY]
+    kept = [item for item in model.metadata_props if item.key != _named_libraries.KEY]
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
     if named:
-        model.metadata_props.add(key=_libraries.KEY, value=_libraries.dumps(named))
+        model.metadata_props.add(key=_named_libraries.KEY, value=_named_libraries.dumps(named))
 
 
 def _write_loaders(folder: Path, name: str, named: list[Library]) -> None:

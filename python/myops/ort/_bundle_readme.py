@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from myops.ort._named_libraries import Library
 from myops.ort._loaders.load import this_platform
+from myops.ort._named_libraries import Library
 
 _TEXT = """# {name}
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+import myops
 from myops import _libraries
 from myops.ort._loaders.load import sha256, this_platform
 
@@ -58,9 +59,10 @@ def installed(domain: str) -> tuple[str, str] | None:
     library = _libraries.find(domain)
     if library is None or library.ort_library is None:
         return None
-    package = library.package.partition(".")[0]
+    if library is _libraries.OURS:
+        return str(library.ort_library), myops.__version__
     try:
-        version = importlib.metadata.version(package)
+        version = importlib.metadata.version(library.package.partition(".")[0])
     except importlib.metadata.PackageNotFoundError:  # imported from a folder
         version = ""
     return str(library.ort_library), version

@@ -1,0 +1,67 @@
+// How much memory one call may take, and scratch memory for kernels.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace myops {
+
+// The most bytes that one call may take for outputs, copies of inputs and scratch memory together:
+// the environment variable MYOPS_MAX_BYTES, else the memory of this machine. Decided at the first
+// call; refuses a value that is not a number of bytes.
+int64_t max_bytes();
+
+// The memory of one call. Whoever is about to allocate takes from it first, so that an argument
+// which asks for too much is refused while nothing has happened yet.
+class Budget {
+ public:
+  Budget() : limit_(max_bytes()), left_(limit_) {}
+
+  // False, and nothing taken, where `bytes` are too many.
+  bool try_take(size_t bytes) {
+    int64_t left = left_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > static_cast<size_t>(left)) return false;
+    } while (!left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)));
+    return true;
+  }
+  // Throws "op: argument: got <got> (<bytes> bytes), expected at most ...".
+  [[noreturn]] void refuse(const std::string& op, const std::string& argument,
+                           const std::string& got, size_t bytes) const;
+  void take(const std::string& op, const std::string& argument, const std::string& got,
+            size_t bytes) {
+    if (!try_take(bytes)) refuse(op, argument, got, bytes);
+  }
+  void give_back(size_t bytes) { left_ += static_cast<int64_t>(bytes); }
+
+ private:
+  const int64_t limit_;
+  std::atomic<int64_t> left_;  // tasks of one call take scratch memory at the same time
+};
+
+// 64-byte aligned memory for one task or one call; freed with the object.
+class Scratch {
+ public:
+  // Outside of calls (Op::prepare): counts by itself.
+  explicit Scratch(size_t bytes);
+  // Part of a call, whose budget must outlive it.
+  Scratch(size_t bytes, const std::string& op, Budget& budget);
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_.get());
+  }
+
+ private:
+  struct Free {
+    size_t bytes;
+    Budget* budget;  // null: none
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+};
+
+}  // namespace myops

@@ -1,0 +1,30 @@
+// A call of an op, as a hostile model or a careless program would make it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../native/fake_ort.h"
+#include "bytes.h"
+#include "myops/op.h"
+
+namespace fuzz {
+
+struct Argument {
+  myops::DType dtype;
+  myops::Shape shape;
+  std::vector<uint8_t> bytes;  // row-major, exactly as long as the shape asks for
+};
+
+struct Call {
+  const myops::Op* op;
+  std::vector<std::optional<Argument>> inputs;
+  std::vector<std::pair<std::string, fake_ort::NodeAttribute>> attributes;
+};
+
+// Mostly a call that the op accepts, with one thing spoilt now and then; sometimes anything.
+Call make_call(Bytes& bytes);
+
+}  // namespace fuzz

@@ -1,0 +1,71 @@
+#include "fake_ort.h"
+
+#include "fake_ort_types.h"
+
+extern "C" myops::ort::Status* RegisterCustomOps(myops::ort::SessionOptions*,
+                                                 const myops::ort::ApiBase*);
+
+namespace fake_ort {
+namespace {
+
+using namespace myops::ort;
+
+constexpr ApiBase kBase{table, [] { return "1.31.0"; }};
+
+// ONNX Runtime takes the op whose types are those of the node.
+const CustomOp* choose(const SessionOptions& options, const Node& node) {
+  for (const CustomOpDomain* domain : options.domains) {
+    for (const CustomOp* op : domain->ops) {
+      const size_t count = op->get_input_count(op);
+      bool fits = op->get_name(op) == node.type && node.inputs.size() <= count;
+      for (size_t i = 0; fits && i < count; ++i) {
+        const bool given = i < node.inputs.size() && node.inputs[i];
+        fits = given ? op->get_input_type(op, i) == node.inputs[i]->value.type
+                     : op->get_input_characteristic(op, i) == Characteristic::Optional;
+      }
+      if (fits) return op;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Session::Session(const Node& node) {
+  SessionOptions options;
+  refusal_ = text_of(RegisterCustomOps(&options, &kBase));
+  if (!refusal_.empty()) return;
+  op_ = choose(options, node);
+  if (op_ == nullptr) {
+    refusal_ = "no op of this name and these types";
+    return;
+  }
+  ShapeInferContext inference{&node, {}, {}};
+  inference.outputs.resize(op_->get_output_count(op_));
+  for (const std::optional<Input>& input : node.inputs) {
+    inference.inputs.push_back(
+        std::make_unique<TypeAndShape>(input ? input->declared : TypeAndShape{}));
+  }
+  if (op_->infer_output_shape != nullptr) {
+    refusal_ = text_of(op_->infer_output_shape(op_, &inference));
+  }
+  inferred_ = std::move(inference.outputs);
+  const KernelInfo info{&node};
+  if (refusal_.empty()) {
+    refusal_ = text_of(op_->create_kernel_v2(op_, table(kApiVersion), &info, &kernel_));
+  }
+}
+
+Session::~Session() {
+  if (kernel_ != nullptr) op_->destroy_kernel(kernel_);
+}
+
+Session::Result Session::run(const Node& node, Order order, uint8_t fill) const {
+  ComputeContext context{&node, op_, order, fill, {}};
+  Result result;
+  result.refusal = text_of(op_->compute_v2(kernel_, &context));
+  for (std::unique_ptr<Value>& value : context.outputs) result.outputs.push_back(std::move(*value));
+  return result;
+}
+
+}  // namespace fake_ort

@@ -1,0 +1,99 @@
+// A stand-in for ONNX Runtime: it loads the custom-op library through RegisterCustomOps and drives
+// its callbacks as ONNX Runtime does, with models and tensors that no real one would let through.
+// Every tensor has memory of exactly its size, so that AddressSanitizer sees a step outside.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "../../csrc/adapters/ort/abi.h"
+#include "myops/tensor.h"
+
+namespace myops::ort {
+
+// ONNX Runtime's own types, opaque to the library.
+struct Status {
+  ErrorCode code;
+  std::string text;
+};
+
+struct TypeAndShape {
+  ElementType type = ElementType::Undefined;
+  std::vector<int64_t> dims;  // -1: not known
+  std::vector<std::string> symbols;
+};
+
+// A string list stands for every kind of attribute that no op of ours has.
+struct NodeAttribute {
+  std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+               std::vector<std::string>>
+      value;
+};
+
+struct Value {
+  ElementType type = ElementType::Undefined;
+  std::vector<int64_t> dims;
+  std::vector<uint8_t> bytes;
+};
+
+}  // namespace myops::ort
+
+namespace fake_ort {
+
+using myops::ort::ElementType;
+using myops::ort::NodeAttribute;
+using myops::ort::TypeAndShape;
+using myops::ort::Value;
+
+size_t element_size(ElementType type);
+
+struct Input {
+  Value value;
+  TypeAndShape declared;     // what the model says about it; the value need not obey
+  bool is_constant = false;  // an initializer
+};
+
+struct Node {
+  std::string type;  // "Resize"
+  std::map<std::string, NodeAttribute> attributes;
+  std::vector<std::optional<Input>> inputs;  // nothing: left out
+};
+
+// How the session spreads the pieces of a kernel's work.
+enum class Order { Forward, Backward, Threads };
+
+// A session with one node. Several threads may run it.
+class Session {
+ public:
+  // Loads the library, infers shapes and creates the kernel.
+  explicit Session(const Node& node);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Why the library refused the node; empty: it did not.
+  const std::string& refusal() const { return refusal_; }
+  // What the library inferred for the outputs; nothing where it said nothing.
+  const std::vector<std::optional<TypeAndShape>>& inferred() const { return inferred_; }
+
+  struct Result {
+    std::string refusal;
+    std::vector<Value> outputs;
+  };
+  // `fill` is what the memory of outputs holds before the kernel writes it.
+  Result run(const Node& node, Order order, uint8_t fill) const;
+
+ private:
+  const myops::ort::CustomOp* op_ = nullptr;
+  void* kernel_ = nullptr;
+  std::string refusal_;
+  std::vector<std::optional<TypeAndShape>> inferred_;
+};
+
+// Statuses that the library has not released yet.
+int live_statuses();
+
+}  // namespace fake_ort

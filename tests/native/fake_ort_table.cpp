@@ -1,0 +1,309 @@
+// The functions of the table, by what ONNX Runtime does in each.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "fake_ort_types.h"
+
+namespace fake_ort {
+
+using namespace myops::ort;
+
+size_t element_size(ElementType type) {
+  switch (type) {
+    case ElementType::UInt8:
+      return 1;
+    case ElementType::Float16:
+    case ElementType::BFloat16:
+      return 2;
+    case ElementType::Float32:
+    case ElementType::Int32:
+      return 4;
+    case ElementType::Float64:
+    case ElementType::Int64:
+      return 8;
+    case ElementType::Undefined:
+      break;
+  }
+  return 0;
+}
+
+namespace {
+
+std::atomic<int> statuses{0};
+
+Status* refuse(const std::string& text, ErrorCode code = ErrorCode::Fail) {
+  ++statuses;
+  return new Status{code, text};
+}
+
+const NodeAttribute* find(const Node* node, const char* name) {
+  const auto place = node->attributes.find(name);
+  return place == node->attributes.end() ? nullptr : &place->second;
+}
+
+template <class T>
+Status* get_number(const KernelInfo* info, const char* name, T* out) {
+  const NodeAttribute* attribute = find(info->node, name);
+  const T* value = attribute ? std::get_if<T>(&attribute->value) : nullptr;
+  if (value == nullptr) return refuse("no such attribute");
+  *out = *value;
+  return nullptr;
+}
+
+// A list of another type reads as an empty one, as in ONNX Runtime.
+template <class T>
+Status* get_list(const KernelInfo* info, const char* name, T* out, size_t* size) {
+  const NodeAttribute* attribute = find(info->node, name);
+  if (attribute == nullptr) return refuse("no such attribute");
+  const auto* list = std::get_if<std::vector<T>>(&attribute->value);
+  const size_t count = list ? list->size() : 0;
+  if (out != nullptr && *size < count) return refuse("too small");
+  if (out != nullptr && count > 0) std::memcpy(out, list->data(), count * sizeof(T));
+  *size = count;
+  return nullptr;
+}
+
+Status* get_text(const KernelInfo* info, const char* name, char* out, size_t* size) {
+  const NodeAttribute* attribute = find(info->node, name);
+  const auto* text = attribute ? std::get_if<std::string>(&attribute->value) : nullptr;
+  if (text == nullptr) return refuse("no such attribute");
+  const size_t needed = text->size() + 1;
+  if (out != nullptr && *size < needed) return refuse("too small");
+  if (out != nullptr) std::memcpy(out, text->c_str(), needed);
+  *size = needed;
+  return nullptr;
+}
+
+Status* read_attribute(const NodeAttribute* attribute, AttributeKind kind, void* data, size_t room,
+                       size_t* bytes) {
+  const auto copy = [&](const void* from, size_t needed) -> Status* {
+    *bytes = needed;
+    if (room < needed) return refuse("too small");
+    if (needed > 0) std::memcpy(data, from, needed);
+    return nullptr;
+  };
+  const auto& value = attribute->value;
+  if (const auto* held = std::get_if<int64_t>(&value); held && kind == AttributeKind::Int) {
+    return copy(held, sizeof *held);
+  }
+  if (const auto* held = std::get_if<float>(&value); held && kind == AttributeKind::Float) {
+    return copy(held, sizeof *held);
+  }
+  if (const auto* held = std::get_if<std::string>(&value); held && kind == AttributeKind::String) {
+    return copy(held->data(), held->size());
+  }
+  if (const auto* held = std::get_if<std::vector<int64_t>>(&value);
+      held && kind == AttributeKind::Ints) {
+    return copy(held->data(), held->size() * sizeof(int64_t));
+  }
+  if (const auto* held = std::get_if<std::vector<float>>(&value);
+      held && kind == AttributeKind::Floats) {
+    return copy(held->data(), held->size() * sizeof(float));
+  }
+  *bytes = 0;
+  return refuse("another type");
+}
+
+void run_tasks(const ComputeContext* context, void (*task)(void*, size_t), size_t count,
+               void* argument) {
+  if (context->order == Order::Forward) {
+    for (size_t i = 0; i < count; ++i) task(argument, i);
+  } else if (context->order == Order::Backward) {
+    for (size_t i = count; i-- > 0;) task(argument, i);
+  } else {
+    constexpr size_t kThreads = 3;
+    std::vector<std::thread> threads;
+    for (size_t first = 0; first < kThreads; ++first) {
+      threads.emplace_back([=] {
+        for (size_t i = first; i < count; i += kThreads) task(argument, i);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+Status* make_output(ComputeContext* context, size_t index, const int64_t* dims, size_t count,
+                    Value** out) {
+  if (index >= context->outputs.size()) context->outputs.resize(index + 1);
+  auto value = std::make_unique<Value>();
+  value->type = context->op->get_output_type(context->op, index);
+  value->dims.assign(dims, dims + count);
+  const auto elements = static_cast<size_t>(myops::element_count(value->dims));
+  value->bytes.assign(elements * element_size(value->type), context->fill);
+  context->outputs[index] = std::move(value);
+  *out = context->outputs[index].get();
+  return nullptr;
+}
+
+// The functions that the library may call, by name.
+struct Functions {
+#define FAKE_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
+  MYOPS_ORT_CALLS(FAKE_ORT_MEMBER)
+#undef FAKE_ORT_MEMBER
+};
+
+Functions make_functions() {
+  Functions f;
+  f.CreateStatus = [](ErrorCode code, const char* text) { return refuse(text, code); };
+  f.GetErrorCode = [](const Status* status) { return status->code; };
+  f.GetErrorMessage = [](const Status* status) { return status->text.c_str(); };
+  f.ReleaseStatus = [](Status* status) {
+    --statuses;
+    delete status;
+  };
+  f.CreateCustomOpDomain = [](const char*, CustomOpDomain** out) -> Status* {
+    *out = new CustomOpDomain;
+    return nullptr;
+  };
+  f.CustomOpDomain_Add = [](CustomOpDomain* domain, const CustomOp* op) -> Status* {
+    domain->ops.push_back(op);
+    return nullptr;
+  };
+  f.AddCustomOpDomain = [](SessionOptions* options, CustomOpDomain* domain) -> Status* {
+    options->domains.push_back(domain);
+    return nullptr;
+  };
+  f.ReleaseCustomOpDomain = [](CustomOpDomain* domain) { delete domain; };
+
+  f.GetTensorMutableData = [](Value* value, void** out) -> Status* {
+    *out = value->bytes.data();
+    return nullptr;
+  };
+  f.GetTensorTypeAndShape = [](const Value* value, TypeAndShape** out) -> Status* {
+    *out = new TypeAndShape{value->type, value->dims, {}};
+    return nullptr;
+  };
+  f.GetTensorMemoryInfo = [](const Value*, const MemoryInfo** out) -> Status* {
+    static const MemoryInfo cpu;
+    *out = &cpu;
+    return nullptr;
+  };
+  f.MemoryInfoGetMemType = [](const MemoryInfo*, MemoryType* out) -> Status* {
+    *out = MemoryType::Default;
+    return nullptr;
+  };
+  f.MemoryInfoGetDeviceType = [](const MemoryInfo*, DeviceType* out) { *out = DeviceType::Cpu; };
+
+  f.CreateTensorTypeAndShapeInfo = [](TypeAndShape** out) -> Status* {
+    *out = new TypeAndShape;
+    return nullptr;
+  };
+  f.SetTensorElementType = [](TypeAndShape* info, ElementType type) -> Status* {
+    info->type = type;
+    return nullptr;
+  };
+  f.SetDimensions = [](TypeAndShape* info, const int64_t* dims, size_t count) -> Status* {
+    info->dims.assign(dims, dims + count);
+    return nullptr;
+  };
+  f.SetSymbolicDimensions = [](TypeAndShape* info, const char** names, size_t count) -> Status* {
+    info->symbols.assign(names, names + count);
+    return nullptr;
+  };
+  f.GetTensorElementType = [](const TypeAndShape* info, ElementType* out) -> Status* {
+    *out = info->type;
+    return nullptr;
+  };
+  f.GetDimensionsCount = [](const TypeAndShape* info, size_t* out) -> Status* {
+    *out = info->dims.size();
+    return nullptr;
+  };
+  f.GetDimensions = [](const TypeAndShape* info, int64_t* out, size_t count) -> Status* {
+    std::copy_n(info->dims.begin(), count, out);
+    return nullptr;
+  };
+  f.GetSymbolicDimensions = [](const TypeAndShape* info, const char** out,
+                               size_t count) -> Status* {
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = i < info->symbols.size() ? info->symbols[i].c_str() : "";
+    }
+    return nullptr;
+  };
+  f.ReleaseTensorTypeAndShapeInfo = [](TypeAndShape* info) { delete info; };
+
+  f.KernelInfoGetAttribute_float = get_number<float>;
+  f.KernelInfoGetAttribute_int64 = get_number<int64_t>;
+  f.KernelInfoGetAttribute_string = get_text;
+  f.KernelInfoGetAttributeArray_float = get_list<float>;
+  f.KernelInfoGetAttributeArray_int64 = get_list<int64_t>;
+  f.KernelInfo_GetInputCount = [](const KernelInfo* info, size_t* out) -> Status* {
+    *out = info->node->inputs.size();
+    return nullptr;
+  };
+  f.KernelInfoGetConstantInput_tensor = [](const KernelInfo* info, size_t index, int* is_constant,
+                                           const Value** out) -> Status* {
+    const std::optional<Input>& input = info->node->inputs[index];
+    *is_constant = input && input->is_constant;
+    *out = *is_constant ? &input->value : nullptr;
+    return nullptr;
+  };
+
+  f.KernelContext_GetInputCount = [](const ComputeContext* context, size_t* out) -> Status* {
+    *out = context->node->inputs.size();
+    return nullptr;
+  };
+  f.KernelContext_GetInput = [](const ComputeContext* context, size_t index,
+                                const Value** out) -> Status* {
+    const std::optional<Input>& input = context->node->inputs[index];
+    *out = input ? &input->value : nullptr;
+    return nullptr;
+  };
+  f.KernelContext_GetOutput = make_output;
+  f.KernelContext_ParallelFor = [](const ComputeContext* context, void (*task)(void*, size_t),
+                                   size_t count, size_t, void* argument) -> Status* {
+    run_tasks(context, task, count, argument);
+    return nullptr;
+  };
+
+  f.ShapeInferContext_GetInputCount = [](const ShapeInferContext* context, size_t* out) -> Status* {
+    *out = context->inputs.size();
+    return nullptr;
+  };
+  f.ShapeInferContext_GetInputTypeShape = [](const ShapeInferContext* context, size_t index,
+                                             TypeAndShape** out) -> Status* {
+    *out = context->inputs[index].get();
+    return nullptr;
+  };
+  f.ShapeInferContext_GetAttribute = [](const ShapeInferContext* context, const char* name,
+                                        const NodeAttribute** out) -> Status* {
+    *out = find(context->node, name);
+    return *out ? nullptr : refuse("no such attribute");
+  };
+  f.ShapeInferContext_SetOutputTypeShape = [](const ShapeInferContext* context, size_t index,
+                                              const TypeAndShape* info) -> Status* {
+    const_cast<ShapeInferContext*>(context)->outputs[index] = *info;
+    return nullptr;
+  };
+  f.ReadOpAttr = read_attribute;
+  return f;
+}
+
+}  // namespace
+
+const Table* table(uint32_t) {
+  static const auto slots = [] {
+    const Functions functions = make_functions();
+    std::array<void (*)(), 300> places{};
+#define FAKE_ORT_PLACE(name, place, result, ...) \
+  places[place] = reinterpret_cast<void (*)()>(functions.name);
+    MYOPS_ORT_CALLS(FAKE_ORT_PLACE)
+#undef FAKE_ORT_PLACE
+    return places;
+  }();
+  return reinterpret_cast<const Table*>(slots.data());
+}
+
+std::string text_of(Status* status) {
+  if (status == nullptr) return "";
+  const std::string text = status->text.empty() ? "an empty message" : status->text;
+  --statuses;
+  delete status;
+  return text;
+}
+
+int live_statuses() { return statuses; }
+
+}  // namespace fake_ort

@@ -1,0 +1,169 @@
+"""MYOPS_MAX_BYTES: a call that would take more memory is refused before it takes any, with the same
+words in torch, NumPy and ONNX Runtime. Each test runs in a process of its own, as the variable is
+read once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PRELUDE = """
+import resource, sys
+import numpy as np, torch
+import myops, myops.ort
+from myops import _description, _numpy
+from runtimes import node_model, run_numpy, run_ort, run_torch
+
+def refusals(name, inputs, attributes=None):
+    texts = []
+    for run in (run_numpy, run_torch, run_ort):
+        try:
+            run(name, inputs, attributes)
+        except Exception as error:
+            texts.append(str(error))
+        else:
+            texts.append("accepted")
+    return texts
+
+def assert_refused(name, inputs, attributes, text):
+    for got in refusals(name, inputs, attributes):
+        assert text in got, got
+
+def peak():  # KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+x = np.ones((1, 1, 4, 4), np.float32)
+"""
+
+
+def run(script: str, limit: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("MYOPS_MAX_BYTES", None)
+    if limit is not None:
+        environment["MYOPS_MAX_BYTES"] = limit
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + script], env=environment, capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+
+
+def passes(script: str, limit: str | None) -> None:
+    process = run(script, limit)
+    assert process.returncode == 0, process.stderr
+
+
+def test_outputs_copies_and_scratch_are_refused_alike() -> None:
+    passes(
+        """
+# Outputs: 4 GB are asked for, 1 MB is allowed.
+before = peak()
+assert_refused(
+    "resize", [x, None, None, np.int64([1, 1, 40000, 25000])], {},
+    "resize: Y: got float32 of shape [1, 1, 40000, 25000] (4000000000 bytes), expected at most "
+    "1000000 bytes; MYOPS_MAX_BYTES sets the limit")
+a, b = np.ones((600, 1), np.float64), np.ones((1, 600), np.float64)
+assert_refused("my_add", [a, b], None, "my_add: c: got float64 of shape [600, 600] (2880000 bytes)")
+assert peak() - before < 100 << 10, "memory was taken before the refusal"
+
+# Exactly the limit is allowed.
+row = np.ones((1, 1, 500, 500), np.float32)
+for _ in range(3):  # also after calls that were refused
+    assert refusals("my_add", [row, row]) == ["accepted"] * 3
+    more = np.ones((250001,), np.float32)
+    assert_refused("my_add", [more, more], None, "(1000004 bytes), expected at most 1000000 bytes")
+
+# A copy of an input that is not in order: an expanded tensor is large only once it is copied.
+large = torch.ones(1, 1, 1, 1).expand(1, 1, 40000, 40000)
+text = "resize: X: got a copy of shape [1, 1, 40000, 40000] (6400000000 bytes), expected at most"
+for call in (
+    lambda: torch.ops.myops.resize(large, None, torch.tensor([1.0, 1.0, 1e-3, 1e-3])),
+    lambda: run_numpy("resize", [large.numpy(), None, np.float32([1, 1, 1e-3, 1e-3]), None]),
+):
+    try:
+        call()
+    except (RuntimeError, ValueError) as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError("accepted")
+assert peak() - before < 100 << 10, "memory was taken before the refusal"
+
+# Scratch memory counts beside the outputs.
+picture, weight = np.ones((1, 64, 30, 30), np.float32), np.ones((64, 64, 3, 3), np.float32)
+offset = np.zeros((1, 18, 30, 30), np.float32)
+texts = refusals("deform_conv2d", [picture, weight, offset, None, None], {"pads": [1, 1, 1, 1]})
+assert texts == ["accepted"] * 3, texts
+""",
+        "1000000",
+    )
+
+
+def test_scratch_memory_is_refused_alike() -> None:
+    passes(
+        """
+picture, weight = np.ones((1, 64, 30, 30), np.float32), np.ones((64, 64, 3, 3), np.float32)
+offset = np.zeros((1, 18, 30, 30), np.float32)
+assert_refused(
+    "deform_conv2d", [picture, weight, offset, None, None], {"pads": [1, 1, 1, 1]},
+    "deform_conv2d: inputs: got scratch memory (")
+""",
+        "240000",  # 230,400 bytes of outputs
+    )
+
+
+def test_without_a_setting_the_limit_is_the_memory_of_the_machine() -> None:
+    passes(
+        """
+import os
+assert _numpy.max_bytes() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+before = peak()
+sizes = np.int64([1, 1, 2**19, 2**20])  # 2 TiB
+assert_refused("resize", [x, None, None, sizes], {}, "(2199023255552 bytes), expected at most")
+assert peak() - before < 100 << 10
+""",
+        None,
+    )
+
+
+def test_counts_near_2_to_the_63_do_not_wrap_around() -> None:
+    passes(
+        """
+for sizes in ([1, 1, 2**31, 2**32], [1, 1, 2**32, 2**32], [1, 1, 2**40, 2**40],
+              [2**16] * 4, [3037000500, 3037000500, 1, 1]):
+    assert_refused("resize", [x, None, None, np.int64(sizes)], {}, "at most 2^40 elements")
+for sizes in ([1, 1, 2**62, 2], [1, 1, 1, 2**63 - 1]):
+    assert_refused("resize", [x, None, None, np.int64(sizes)], {}, "expected at most 2^40")
+# Empty, and yet too large: the strides would overflow.
+a, b = torch.empty(2**33, 1, 0), torch.empty(1, 2**33, 0)
+try:
+    torch.ops.myops.my_add(a, b)
+except RuntimeError as error:
+    assert "my_add: c: got shape [8589934592, 8589934592, 0], expected at most 2^40" in str(error)
+else:
+    raise AssertionError("accepted")
+""",
+        "9223372036854775807",
+    )
+
+
+def test_a_setting_that_is_no_number_of_bytes_is_refused() -> None:
+    """A refused setting is read again at the next call."""
+    passes(
+        """
+import os
+small = np.ones(3, np.float32)
+for limit in ("0", "-1", "1G", "1e9", " 5", "9223372036854775808", "bytes"):
+    os.environ["MYOPS_MAX_BYTES"] = limit
+    assert_refused("my_add", [small, small], None,
+                   f'MYOPS_MAX_BYTES: got "{limit}", expected a number of bytes from 1 to')
+    try:  # ONNX Runtime says so when the model is loaded
+        myops.ort.session(node_model("my_add", [small, small]))
+    except Exception as error:
+        assert "MYOPS_MAX_BYTES: got" in str(error), error
+    else:
+        raise AssertionError("accepted")
+os.environ["MYOPS_MAX_BYTES"] = "12"
+assert refusals("my_add", [small, small]) == ["accepted"] * 3
+""",
+        None,
+    )
