@@ -37,8 +37,14 @@ def named(ops: list[OpInfo]) -> list[object]:
 def test_torch_schema(info: OpInfo) -> None:
     myops.ops.modules()
     packet = getattr(torch.ops.myops, info.name)
-    assert packet.overloads() == ["default", *(["values"] if info.has_values else [])]
-    for overload in packet.overloads():
+    results = ["default", *(["values"] if info.has_values else [])]
+    written = [name.replace("default", "out").replace("values", "values_out") for name in results]
+    assert packet.overloads() == results + (written if len(info.outputs) == 1 else [])
+    for overload in written if len(info.outputs) == 1 else []:
+        *_, out = getattr(packet, overload)._schema.arguments
+        assert (out.name, out.is_out, out.kwarg_only) == ("out", True, True)
+        assert getattr(packet, overload)._schema.returns == []
+    for overload in results:
         arguments = getattr(packet, overload)._schema.arguments
         inputs = arguments[: len(info.inputs)]
         for item, argument in zip(info.inputs, inputs, strict=True):

@@ -43,11 +43,17 @@ class TorchOp:
         self.info = info
         self.symbolic_shape = shape
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
+        self._default = self.packet.default._op  # what its __call__ calls
+        self._lists = info.has_values
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
         self.function = _make_function(self, save, backward, jvp, vmap)
+        if len(info.outputs) == 1:
+            for name in ("out", "values_out") if info.has_values else ("out",):
+                title = getattr(self.packet, name).name()
+                torch.library.register_fake(title, _no_result, allow_override=True)
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self._fake, allow_override=True)
@@ -62,26 +68,51 @@ class TorchOp:
             symbolic.register(info)
             translation.register()
 
-    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+    def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name.
 
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
         needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
         torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
-        nothing asks for a gradient, the op is called straight away.
+        nothing asks for a gradient, the op is called below autograd, in which the dispatcher would
+        come back to Python and cost more than a small op.
+
+        `out` takes the result, for ops with one output.
         """
-        if not torch.compiler.is_compiling() and (
-            (torch.is_grad_enabled() and any(_requires_grad(item) for item in inputs))
-            or torch._C._are_functorch_transforms_active()
-            or torch.onnx.is_in_onnx_export()
+        if torch.compiler.is_compiling():
+            return self._dispatch(inputs, out, attributes)
+        if (
+            _functorch()
+            or _forward_ad._current_level >= 0
+            or (_grad_enabled() and _any_requires_grad(inputs))
+            or (_tracing() is not None and torch.onnx.is_in_onnx_export())
         ):
+            if out is not None:
+                raise RuntimeError(
+                    f"{self.info.name}: out: got a tensor in a call that is differentiated, "
+                    "transformed or exported, expected none; call it under torch.no_grad()"
+                )
             return self.function.apply(*inputs, *({**self.defaults, **attributes}.values()))
-        return self.overload(inputs)(*inputs, **attributes)
+        with _BelowAutograd():
+            if out is None and not self._lists:
+                return self._default(*inputs, **attributes)
+            return self._dispatch(inputs, out, attributes)
+
+    def _dispatch(
+        self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
+    ) -> Any:
+        if out is None:
+            return self.overload(inputs)(*inputs, **attributes)
+        overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
+        overload(*inputs, **attributes, out=out)
+        return out
 
     def overload(self, inputs: Inputs) -> Any:
         """The overload for these inputs: `values` when a list of numbers is among them."""
-        lists = any(isinstance(item, (list, tuple)) for item in inputs)
-        return self.packet.values if lists else self.packet.default
+        return self.packet.values if self._has_lists(inputs) else self.packet.default
+
+    def _has_lists(self, inputs: Inputs) -> bool:
+        return self._lists and any(isinstance(item, (list, tuple)) for item in inputs)
 
     def _fake(self, *inputs: Any, **attributes: Any) -> Any:
         attributes = _given(attributes)
@@ -164,8 +195,23 @@ def _given(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _requires_grad(item: Any) -> bool:
-    return isinstance(item, torch.Tensor) and item.requires_grad
+# Asked at every call, so without a detour through Python's modules.
+_BelowAutograd = torch._C._AutoDispatchBelowAutograd
+_tracing = torch._C._get_tracing_state
+_functorch = torch._C._are_functorch_transforms_active
+_grad_enabled = torch.is_grad_enabled
+_forward_ad = torch.autograd.forward_ad
+
+
+def _any_requires_grad(inputs: Inputs) -> bool:
+    for item in inputs:  # noqa: SIM110  (any() with a generator takes as long as a small op)
+        if isinstance(item, torch.Tensor) and item.requires_grad:
+            return True
+    return False
+
+
+def _no_result(*inputs: Any, **attributes: Any) -> None:
+    """The fake kernel of overloads that write into `out`."""
 
 
 def _make_setup(save: Callable[..., None]) -> Callable[..., None]:

@@ -67,10 +67,9 @@ def deform_conv2d(
             raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
     channels, moves = _lengths(input)[1], _lengths(offset)[1]
     _, depth, rows, columns = _lengths(weight)
-    attributes = {
+    attributes: dict[str, Any] = {
         "dilations": _pair(dilation, "dilation"),
         "group": _groups(channels, depth, "weight", "channels of input"),
-        "kernel_shape": [],
         "offset_group": _groups(moves, 2 * rows * columns, "offset", "channels of offset"),
         "pads": _pads(padding),
         "strides": _pair(stride, "stride"),
@@ -116,7 +115,8 @@ def _groups(total: int, each: int, name: str, what: str) -> int:
 
 def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
     """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
-    device = next(item.device.type for item in tensors if item is not None)
+    assert tensors[0] is not None  # the input
+    device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)

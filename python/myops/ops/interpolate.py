@@ -28,6 +28,8 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Drop-in for `torch.nn.functional.interpolate` whose size or factor may be a tensor.
 
@@ -47,9 +49,12 @@ def interpolate(
         align_corners: For the linear and cubic modes: map corners to corners. Default False.
         recompute_scale_factor: Use output length / input length in place of the factor given.
         antialias: For "bilinear" and "bicubic": widen the kernel when shrinking.
+        out: Not for "area": a tensor for the result, of its shape, dtype and layout, with memory
+            of its own; not where a gradient is wanted. For large results this saves the page
+            faults of new memory.
 
     Returns:
-        Tensor[N, C, ...] of the same dtype, channels_last if the input is.
+        Tensor[N, C, ...] of the same dtype, or `out`; channels_last if the input is.
 
     Raises:
         ValueError: Both or neither of size and scale_factor, lengths that do not fit, an unknown
@@ -68,6 +73,8 @@ def interpolate(
     if scales is not None and (recompute_scale_factor or mode == "area"):
         size, scales = _sizes_from(input, scales), None
     if mode == "area":
+        if out is not None:
+            raise ValueError('interpolate: out: got a tensor, expected None: "area" has no out')
         return _area(input, size)
     if mode == "nearest":
         kind, coordinates, rounding = "nearest", "asymmetric", "floor"
@@ -94,6 +101,7 @@ def interpolate(
         mode=kind,
         nearest_mode=rounding,
         torch_arithmetic=True,
+        out=out,
     )
 
 

@@ -15,7 +15,7 @@ from myops._torch import TorchOp, define
 __all__ = ["my_add"]
 
 
-def my_add(a: Tensor, b: Tensor) -> Tensor:
+def my_add(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """Computes 2a + b, element by element.
 
     float16 and bfloat16 are computed in float32 and rounded once; integers wrap around.
@@ -23,22 +23,28 @@ def my_add(a: Tensor, b: Tensor) -> Tensor:
     Args:
         a: Tensor[*A], float16, bfloat16, float32, float64, int32 or int64.
         b: Tensor[*B] of the same dtype; A and B broadcast as in NumPy.
+        out: A tensor for the result, of its shape, dtype and layout, with memory of its own; not
+            where a gradient is wanted. For large results this saves the page faults of new memory.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of a. channels_last if a is. Differentiable
-        any number of times.
+        Tensor of the broadcast shape and the dtype of a, or `out`. channels_last if a is.
+        Differentiable any number of times.
 
     Raises:
-        RuntimeError: The dtypes differ or are not in the list, or the shapes do not broadcast.
+        RuntimeError: The dtypes differ or are not in the list, or the shapes do not broadcast; or
+            `out` is not as described.
 
     Example:
         >>> myops.my_add(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
         tensor([12., 24.])
     """
     if torch.jit.is_scripting():
-        return torch.ops.myops.my_add(a, b)
+        if out is None:
+            return torch.ops.myops.my_add(a, b)
+        torch.ops.myops.my_add(a, b, out=out)
+        return out
     else:
-        return _my_add(a, b)
+        return _my_add(a, b, out=out)
 
 
 def standard(g: Any) -> list[str]:

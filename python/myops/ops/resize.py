@@ -33,6 +33,7 @@ def resize(
     antialias: bool = False,
     axes: Sequence[int] | None = None,
     keep_aspect_ratio_policy: str = "stretch",
+    out: Tensor | None = None,
 ) -> Tensor:
     """Resizes a tensor along any of its axes, with the meaning of ONNX Resize-19.
 
@@ -62,10 +63,12 @@ def resize(
         axes: Axes to resize; negative ones count from the end. Default: all.
         keep_aspect_ratio_policy: "stretch", "not_larger" or "not_smaller"; the last two treat
             `sizes` as a box (ONNX Resize-18 and later).
+        out: A tensor for the result, of its shape, dtype and layout, with memory of its own; not
+            where a gradient is wanted. For large results this saves the page faults of new memory.
 
     Returns:
-        Tensor of the same dtype, channels_last if x is. Differentiable any number of times with
-        respect to x.
+        Tensor of the same dtype, or `out`; channels_last if x is. Differentiable any
+        number of times with respect to x.
 
     Raises:
         RuntimeError: Both or neither of scales and sizes; wrong lengths; a scale that is not
@@ -96,6 +99,7 @@ def resize(
         keep_aspect_ratio_policy=keep_aspect_ratio_policy,
         mode=mode,
         nearest_mode=nearest_mode,
+        out=out,
     )
 
 
