@@ -47,7 +47,12 @@ def opcheck(trial: Trial) -> None:
         asked = {id(case.tensors[place]) for place in places} if not label else set()
         _opcheck(trial, label, inner, asked)
     if trial.settings.gradients:
-        for seen_backward in backward_calls(trial.subject, trial.case, trial.settings.gradients):
+        try:
+            below = backward_calls(trial.subject, trial.case, trial.settings.gradients)
+        except Exception as error:  # "gradients" has the details
+            trial.tally.note(f"no gradient to look at: {refusal(error)}")
+            below = []
+        for seen_backward in below:
             _opcheck(trial, seen_backward.name, seen_backward, set())
 
 

@@ -62,6 +62,9 @@ def _others(trial: Trial) -> list[Any]:
 def _calls_are_alone(trial: Trial) -> None:
     call, others = trial.call(), [trial.run(case).call for case in _others(trial)]
     runtimes = {"torch": lambda c: None, **trial.runtimes.bit_for_bit()}
+    if trial.settings.reference is not None:
+        for case in _others(trial):
+            trial.judge("other numbers after the case", case, trial.run(case))
     for who, runtime in runtimes.items():
 
         def run(call: Any, case: Any, who: str = who, runtime: Any = runtime) -> Outcome:
