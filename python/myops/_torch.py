@@ -114,7 +114,7 @@ class TorchOp:
             results = _description.infer(self.info.name, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
-        found = [dims for _, dims in results if dims is not None and None not in dims]
+        found: list[Shape] = [d for _, d in results if d is not None and None not in d]
         return found if len(found) == len(results) else None
 
     def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:

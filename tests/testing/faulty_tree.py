@@ -53,5 +53,9 @@ def _run(tree: Path, *arguments: str) -> str:
         [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True
     )
     if done.returncode:
-        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n" + done.stdout[-4000:] + done.stderr[-4000:])
+        raise RuntimeError(
+            f"{arguments[0]} ended with {done.returncode}:\n"
+            + done.stdout[-4000:]
+            + done.stderr[-4000:]
+        )
     return done.stdout

@@ -180,7 +180,7 @@ def check_op(
             gradient must then be an error).
         tolerance: {dtype name: largest error against the reference, relative to its largest
             element}. Default: 1e-12 for float64, 1e-5 for float32, 2e-3 for float16, 2e-2 for
-            bfloat16; integers are equal.
+            bfloat16. For integers the largest difference, default 0; an op that rounds may need 1.
         body_tolerance: The same for the function body against the kernel. Default: 1e-7, 1e-4,
             4e-3, 4e-2.
         backend: Of torch.compile; "aot_eager" follows all of it but the code generation, which
@@ -196,10 +196,11 @@ def check_op(
 
     Example:
         >>> cases = [Case((torch.randn(3, 4), torch.randn(4)))]
-        >>> report = check_op(myops.my_add, cases, reference=lambda a, b: 2 * a + b, only=["values"])
-        >>> print(report)
-        my_add: passed
-          values           4 compared,    0 refused alike,   0 failed,    ... s
+        >>> def slow(a, b):
+        ...     return 2 * a + b
+        >>> report = check_op(myops.my_add, cases, reference=slow, only=["values", "lengths"])
+        >>> report.failures
+        []
     """
     found = checks(
         op,

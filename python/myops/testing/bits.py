@@ -35,9 +35,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 def arrays_of(result: Any) -> list[np.ndarray]:
     """The outputs of a function, torch's or NumPy's, as arrays of their own memory."""
     items = result if isinstance(result, (tuple, list)) else (result,)
-    return [
-        np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item) for item in items
-    ]
+    return [np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item) for item in items]
 
 
 def is_float(array: np.ndarray) -> bool:
@@ -82,8 +80,8 @@ def too_far(
     Args:
         actual: What is judged; its dtype decides the tolerance.
         expected: The judge's result, of any dtype.
-        tolerance: Largest error, relative to the largest finite element of `expected`. Default:
-            `TOLERANCE` by dtype; integers must be equal.
+        tolerance: Largest error, relative to the largest finite element of `expected`; for
+            integers the largest difference. Default: `TOLERANCE` by dtype; integers are equal.
     """
     if len(actual) != len(expected):
         return f"{len(actual)} outputs", f"{len(expected)}"
@@ -92,8 +90,9 @@ def too_far(
         if one.shape != other.shape:
             return f"{which}shape {one.shape}", f"{other.shape}"
         if one.dtype.kind in "iub" and other.dtype.kind in "iub":
-            if not (one == other).all():
-                place = tuple(int(i) for i in np.argwhere(one != other)[0])
+            apart = np.abs(one.astype(object) - other.astype(object)) > (tolerance or 0)
+            if apart.any():
+                place = tuple(int(i) for i in np.argwhere(apart)[0])
                 return (f"{which}{one[place].item()} at {list(place)}", f"{other[place].item()}")
             continue
         found = _largest_error(one, other.astype(np.float64), tolerance)

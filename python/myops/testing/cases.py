@@ -87,9 +87,9 @@ class Case:
         found: list[str] = []
         for path, leaf in pytree.tree_flatten_with_path((tuple(self.args), dict(self.kwargs)))[0]:
             if isinstance(leaf, torch.Tensor):
-                keyword = path[0].idx == 1
-                first = str(path[1].key) if keyword else f"argument {path[1].idx}"
-                found.append(first + "".join(str(step) for step in path[2:]))
+                branch, first = pytree.keystr(path[:1]), pytree.keystr(path[1:2])
+                title = first[2:-2] if branch == "[1]" else f"argument {first[1:-1]}"
+                found.append(title + pytree.keystr(path[2:]))
         return found
 
 

@@ -286,9 +286,7 @@ class Runtimes:
             for array, dtype in zip(results, dtypes, strict=True)
         ]
 
-    def _in_session(
-        self, call: Call, kind: str, threads: int = 2, exact: bool = False
-    ) -> Outcome:
+    def _in_session(self, call: Call, kind: str, threads: int = 2, exact: bool = False) -> Outcome:
         def run() -> list[np.ndarray]:
             if exact:
                 return self.run(self.new_session(call, kind, threads, call.shapes), call)

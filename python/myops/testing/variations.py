@@ -229,7 +229,9 @@ def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if dtype.is_floating_point or not tensor.is_floating_point():
         return tensor.to(dtype)
     limits = torch.iinfo(dtype)
-    scale = min(limits.max, 2**40) / (8 * max(float(tensor.abs().max()), 1)) if tensor.numel() else 1
+    scale = (
+        min(limits.max, 2**40) / (8 * max(float(tensor.abs().max()), 1)) if tensor.numel() else 1
+    )
     numbers = (tensor.double() * scale).round()
     return (numbers.abs() if limits.min == 0 else numbers).to(dtype)
 

@@ -1,6 +1,6 @@
 """Runs the battery on faulty ops, inside the tree that has them, and prints what it found.
 
-    python run_battery.py '{"tail_twice": ["values", "lengths"], ...}'
+python run_battery.py '{"tail_twice": ["values", "lengths"], ...}'
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 
 import myops
 from myops.testing import Case, CheckError, check_op
+
 
 def cases() -> list[Case]:
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -99,7 +100,7 @@ def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
 
 def _wrong_settings(case: Case) -> Iterator[tuple[str, Case]]:
     for name, value in case.kwargs.items():
-        wrong = None
+        wrong: Any = None
         if isinstance(value, str):
             wrong = f"no_{value}"
         elif isinstance(value, int) and not isinstance(value, bool):

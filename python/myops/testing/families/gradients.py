@@ -113,7 +113,10 @@ def _check(
     trial: Trial, who: str, function: Callable[..., Any], leaves: list[torch.Tensor], order: int
 ) -> None:
     small = sum(leaf.numel() for leaf in leaves) <= _MOST_ELEMENTS
-    checks = {1: torch.autograd.gradcheck, 2: torch.autograd.gradgradcheck}
+    checks: dict[int, Callable[..., bool]] = {
+        1: torch.autograd.gradcheck,
+        2: torch.autograd.gradgradcheck,
+    }
     for number in range(1, order + 1):
         try:
             # Of second derivatives one random direction: the whole matrix takes minutes.
@@ -144,22 +147,24 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
 
 
 def _total(result: Any) -> torch.Tensor:
+    """One number that depends on every element of every output."""
     items = result if isinstance(result, (tuple, list)) else (result,)
-    return sum(item.square().sum() for item in items if item.is_floating_point())  # type: ignore
+    squares = [item.square().sum() for item in items if item.is_floating_point()]
+    return torch.stack(squares).sum()
 
 
 def derive(subject: Subject, case: Case, places: list[int], order: int) -> list[list[torch.Tensor]]:
     """First and second derivatives of the sum of squares, with respect to the leaves."""
     varied, leaves = leaves_of(case, places)
-    loss = _total(subject.function(*varied.args, **varied.kwargs))
-    first = torch.autograd.grad(loss, leaves, create_graph=order > 1, allow_unused=True)
-    first = [torch.zeros_like(x) if g is None else g for g, x in zip(first, leaves, strict=True)]
-    if order < 2:
-        return [first]
-    penalty = sum(item.square().sum() for item in first)
-    second = torch.autograd.grad(penalty, leaves, allow_unused=True)  # type: ignore[arg-type]
-    return [first, [torch.zeros_like(x) if g is None else g
-                    for g, x in zip(second, leaves, strict=True)]]  # fmt: skip
+    total = _total(subject.function(*varied.args, **varied.kwargs))
+    found = []
+    for number in range(1, order + 1):
+        grads = torch.autograd.grad(total, leaves, create_graph=number < order, allow_unused=True)
+        pairs = zip(grads, leaves, strict=True)
+        found.append([torch.zeros_like(x) if grad is None else grad for grad, x in pairs])
+        if number < order:
+            total = _total(found[-1])
+    return found
 
 
 def backward_calls(subject: Subject, case: Case, order: int) -> list[Seen]:
@@ -188,9 +193,7 @@ def _fake(trial: Trial, places: list[int]) -> None:
         with mode:
             results = derive(trial.subject, fakes, places, trial.settings.gradients)
     except Exception as error:  # a missing fake kernel has no class of its own
-        trial.tally.fail(
-            "on tensors without memory", refusal(error), "derivatives", _FAKE_CAUSE
-        )
+        trial.tally.fail("on tensors without memory", refusal(error), "derivatives", _FAKE_CAUSE)
         return
     trial.tally.ran += 1
     tensors = trial.case.tensors

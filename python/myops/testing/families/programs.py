@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental import _config as symbolic_settings
 from torch.utils import _pytree as pytree
 
 from myops.testing import variations
@@ -57,11 +58,16 @@ def opcheck(trial: Trial) -> None:
 
 
 def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
-    args = [
+    args = tuple(
         copy_of(item).requires_grad_(id(item) in asked) if isinstance(item, torch.Tensor) else item
         for item in seen.args
-    ]
-    found = torch.library.opcheck(seen.overload, args, seen.kwargs, raise_exception=False)
+    )
+    utils = ["test_schema", "test_faketensor"]
+    if not label:  # the others take long, and once is enough
+        utils += ["test_autograd_registration", "test_aot_dispatch_dynamic"]
+    found = torch.library.opcheck(
+        seen.overload, args, seen.kwargs, test_utils=tuple(utils), raise_exception=False
+    )
     for name, verdict in found.items():
         trial.tally.ran += 1
         if verdict != "SUCCESS":
@@ -87,7 +93,7 @@ class Module(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
-def module_of(trial: Trial) -> torch.nn.Module:
+def module_of(trial: Trial) -> Module:
     """Its forward has one named parameter for each tensor: exporters name inputs by them."""
     names = input_names(trial)
     text = f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n"
@@ -124,7 +130,7 @@ def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
 
 
 def compiled(trial: Trial) -> None:
-    """torch.compile(fullgraph=True, dynamic=True): eager's bits, its gradients, no recompilation."""
+    """torch.compile(fullgraph=True, dynamic=True): eager's bits and gradients, compiled once."""
     torch._dynamo.reset()
     module = module_of(trial)
     program = torch.compile(
@@ -135,7 +141,7 @@ def compiled(trial: Trial) -> None:
         ran, leaves = leaves_of(case, places)
         try:
             # Lengths that are equal by chance are no reason to compile again.
-            apart = torch.fx.experimental._config.patch(use_duck_shape=False)
+            apart = symbolic_settings.patch(use_duck_shape=False)  # type: ignore[attr-defined]
             with apart, torch._dynamo.config.patch(error_on_recompile=bool(label)):
                 result = program(ran.tensors)
         except Exception as error:  # of dynamo, of the compiler, of the op
@@ -179,7 +185,7 @@ def exported(trial: Trial) -> None:
     axes = dynamic_axes(trial)
     module = module_of(trial)
     shapes = {
-        name: {axis: torch.export.Dim.DYNAMIC for axis in axes.get(place, {})} or None
+        name: dict.fromkeys(axes.get(place, {}), torch.export.Dim.DYNAMIC) or None
         for place, name in enumerate(input_names(trial))
     }
     if not axes:
@@ -198,14 +204,33 @@ def exported(trial: Trial) -> None:
             "the function does not call the dispatcher op while torch traces it, so the exporter "
             "has no node to write",
         )
+    _expected_sizes(trial, program)
     run = program.module()
     for label, case in [("", trial.case), *other_lengths(trial)]:
-        expected = Outcome(arrays_of(module.call(case.tensors)))  # type: ignore[operator]
+        expected = Outcome(arrays_of(module.call(case.tensors)))
         try:
             outcome = Outcome(arrays_of(run(*case.tensors)))
         except Exception as error:  # of a guard, or of the op
             outcome = Outcome([], _head(refusal(error)))
         trial.compare_bits(label, "the exported program", outcome, expected, _COMPILE_CAUSE)
+
+
+def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None:
+    """What the program expects of its results, at the lengths of the example."""
+    real = trial.run().result.outputs
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    for node, array in zip(output.args[0], real, strict=True):
+        expected = [
+            length if isinstance(length, int) else length.node.hint
+            for length in node.meta["val"].shape
+        ]
+        if any(n is not None and n != m for n, m in zip(expected, array.shape, strict=True)):
+            trial.tally.fail(
+                "",
+                f"the fake kernel with symbolic lengths: shape {expected} at the example's",
+                f"{list(array.shape)}, as the kernel gives",
+                "the rule for symbolic lengths (`shape=` of define) is another than the kernel's",
+            )
 
 
 def _head(text: str, lines: int = 12) -> str:

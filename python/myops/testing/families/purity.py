@@ -36,13 +36,13 @@ def _inputs_stay(trial: Trial) -> None:
     call = trial.call()
     kept = [None if array is None else array.copy() for array in call.inputs]
     trial.runtimes.numpy(call)
-    for item, old, new in zip(trial.subject.info.inputs, kept, call.inputs, strict=True):
-        if old is not None and new is not None:
+    for item, array, after in zip(trial.subject.info.inputs, kept, call.inputs, strict=True):
+        if array is not None and after is not None:
             trial.compare_bits(
                 "",
                 f"{item.name} after the call in NumPy",
-                Outcome([new]),
-                Outcome([old]),
+                Outcome([after]),
+                Outcome([array]),
                 "the kernel writes into an input",
             )
 

@@ -69,9 +69,10 @@ def shapes(trial: Trial) -> None:
     varied = [("", trial.case), *variations.layouts(trial.case)]
     varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.subject, trial.case)]
     varied += list(variations.lengths(trial.case, trial.axes))
+    known: dict[Any, Any] = {}
     for label, case in varied:
         _fake(trial, label, case)
-        _inferred(trial, label, case)
+        _inferred(trial, label, case, known)
     _meta(trial)
 
 
@@ -126,8 +127,11 @@ def _meta(trial: Trial) -> None:
             trial.tally.fail("on the meta device", str(one), str(other), _FAKE_CAUSE)
 
 
-def _inferred(trial: Trial, label: str, case: Case) -> None:
-    """onnx and ONNX Runtime, with lengths as numbers and as names."""
+def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> None:
+    """onnx and ONNX Runtime, with lengths as numbers and as names.
+
+    `known` has what they inferred before: lengths as names make one model of many cases.
+    """
     run = trial.run(case)
     if run.call is None or run.inner.refused:
         return
@@ -141,14 +145,20 @@ def _inferred(trial: Trial, label: str, case: Case) -> None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    found = infer(trial, model)
+                    key = (tool, model.SerializeToString())
+                    found = known[key] if key in known else infer(trial, model)
+                    known[key] = found
             except Exception as error:  # of either tool
                 trial.tally.fail(label, f"{tool} {who}: {refusal(error)}", "shapes", _ONNX_CAUSE)
                 continue
             trial.tally.ran += 1
             dtypes = output_dtypes(trial.subject, run.call)
             for (_, shape), inferred, dtype in zip(real, found, dtypes, strict=True):
-                complete = kind == "numbers" and tool.startswith("onnx") and not trial.subject.info.has_values
+                complete = (
+                    kind == "numbers"
+                    and tool.startswith("onnx")
+                    and not trial.subject.info.has_values
+                )
                 if not _agrees(inferred, shape, bound, complete):
                     trial.tally.fail(
                         label,

@@ -76,9 +76,7 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
         inputs, attributes = call_arrays(seen)
         first: Outcome | None = None
         for count in COUNTS:
-            outcome = Outcome(
-                call_kernel(trial.subject, seen.name, inputs, attributes, count)
-            )
+            outcome = Outcome(call_kernel(trial.subject, seen.name, inputs, attributes, count))
             first = first or outcome
             where = f"{label}, {seen.name}, {count} threads".lstrip(", ")
             trial.compare_bits(where, "NumPy", outcome, first, _CAUSE)

@@ -101,7 +101,9 @@ def bodies(trial: Trial) -> None:
             text = refusal(error)
             dtype = run.inner.outputs[0].dtype
             if any(words in text for words in _NO_KERNEL):
-                trial.tally.note(f"ONNX Runtime has no kernel for the body at {dtype}: not compared")
+                trial.tally.note(
+                    f"ONNX Runtime has no kernel for the body at {dtype}: not compared"
+                )
                 trial.tally.refused.append(text)
                 continue
             trial.tally.fail(
