@@ -5,6 +5,7 @@
     myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
+    myops.testing                                    the battery for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
 """
@@ -48,4 +49,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "nn", "onnx", "ort", *_public()})
+    return sorted({*globals(), "nn", "onnx", "ort", "testing", *_public()})

@@ -26,8 +26,11 @@ def build(tree: Path, names: list[str]) -> None:
     ignored = shutil.ignore_patterns("*.so", "*.dylib", "__pycache__", "*.egg-info")
     for name in ("cmake", "python", "csrc/core", "csrc/adapters", "csrc/include"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
+    script = (ROOT / "setup.py").read_text()
+    assert '"-O3"' in script
+    (tree / "setup.py").write_text(script.replace('"-O3"', '"-O0"'))  # compiled in half the time
     room = tree / "csrc" / "ops" / "faulty"
     room.mkdir(parents=True)
     shutil.copy(FAULTY / "faulty_ops.cpp", room)

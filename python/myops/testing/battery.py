@@ -118,10 +118,12 @@ def checks(
 
     Nothing of the op runs until a check is called.
 
+    Give them to `pytest.mark.parametrize("check", ...)`, and call `check()` in the test.
+
     Example:
-        >>> @pytest.mark.parametrize("check", myops.testing.checks(my_op, CASES, reference=slow))
-        ... def test_my_op(check):
-        ...     check()
+        >>> found = checks(myops.my_add, [Case((torch.randn(3, 4), torch.randn(4)))])
+        >>> str(found[0])
+        'values-3x4,4'
     """
     settings = Settings(
         reference, dict(tolerance or {}), dict(body_tolerance or {}), gradients, backend
