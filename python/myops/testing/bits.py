@@ -130,9 +130,10 @@ def _largest_error(
     if not error.max() > limit * scale + floor:
         return None
     place = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
+    share = error.max() / max(scale, floor)
     return (
-        f"{wide[place]!r} at {list(place)}, off by {error.max() / max(scale, floor):.3g} of the "
+        f"{float(wide[place])!r} at {list(place)}, off by {share:.3g} of the "
         f"largest element ({int((error > limit * scale + floor).sum())} of {one.size} elements "
         "are too far)",
-        f"{other[place]!r}, within {limit:g} of the largest element",
+        f"{float(other[place])!r}, within {limit:g} of the largest element",
     )
