@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from myops import _description
-from myops._description import Dim, OpInfo
+from myops._description import OpInfo
 from myops.testing.cases import Case
 
 _TORCHS_OWN = frozenset({"aten", "prim", "prims", "profiler", "inductor"})
@@ -51,15 +51,6 @@ class Subject:
         self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
     ) -> list[np.ndarray]:
         return call_kernel(self, self.info.name, inputs, attributes, threads)
-
-    def infer(
-        self,
-        shapes: Sequence[Sequence[Dim] | None],
-        dtypes: Sequence[str | None],
-        attributes: dict[str, Any],
-    ) -> list[tuple[str, list[Dim] | None]]:
-        """dtype and shape of each output, by the op's own rule."""
-        return _description.infer(self.info.name, shapes, dtypes, attributes)
 
     def with_bodies(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """The model with a function body of standard operators for the op."""
