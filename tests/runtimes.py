@@ -13,16 +13,9 @@ from onnx import TensorProto, helper
 
 import myops.ort
 from myops import _description
-
-ONNX_TYPES = {
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "uint8": TensorProto.UINT8,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-}
+from myops.onnx.schema import ELEMENT_TYPES as ONNX_TYPES
+from myops.testing import bits
+from myops.testing.bits import to_numpy as to_numpy
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -38,18 +31,7 @@ def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
 
 
 def to_torch(array: np.ndarray | None) -> torch.Tensor | None:
-    if array is None:
-        return None
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+    return None if array is None else bits.to_torch(array)
 
 
 def run_torch(
@@ -147,17 +129,8 @@ def run_ort(
 
 def assert_equal_bits(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
     """Same dtype, shape and bits; NaNs are equal when both are NaN."""
-    assert actual.dtype == expected.dtype, f"{what}: dtype {actual.dtype}, not {expected.dtype}"
-    assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, not {expected.shape}"
-    width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[actual.dtype.itemsize]
-    left = np.ascontiguousarray(actual).view(width)
-    right = np.ascontiguousarray(expected).view(width)
-    different = left != right
-    if actual.dtype.kind in "fV":
-        wide = (np.asarray(actual, np.float64), np.asarray(expected, np.float64))
-        different &= ~(np.isnan(wide[0]) & np.isnan(wide[1]))
-    count = int(different.sum())
-    assert count == 0, f"{what}: {count} of {actual.size} elements differ"
+    got, wanted = bits.different_bits([actual], [expected])
+    assert not got, f"{what}: {got}, not {wanted}"
 
 
 def assert_parity(

@@ -14,6 +14,8 @@ import torch
 import myops
 import myops.nn
 import myops.onnx
+import myops.testing.battery
+import myops.testing.cases
 from myops import _description
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +37,27 @@ def test_blocks_run(
     assert (tmp_path / written).exists()
 
 
-@pytest.mark.parametrize("module", [*myops.ops.modules(), myops.nn, _description])
+def test_testing_page_blocks_run() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "testing.md", "exec"), names)
+    assert names["report"].failures == [] == list(names["report"].idle)
+    assert names["failure"].expected.startswith("reference: ")
+    families = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(families)) == list(myops.testing.FAMILIES)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *myops.ops.modules(),
+        myops.nn,
+        _description,
+        myops.testing.battery,
+        myops.testing.cases,
+    ],
+)
 def test_docstring_examples(module: Any) -> None:
     names = {"torch": torch, "myops": myops, "np": np, **vars(module)}
     results = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -20,13 +20,16 @@ std::string names(const std::vector<DType>& dtypes) {
 
 using DTypes = std::vector<std::optional<DType>>;
 
-// Required inputs are there, each has a declared dtype, and inputs that share a type parameter
-// agree.
+// Required inputs are there, lists are lists, each has a declared dtype, and inputs that share a
+// type parameter agree.
 void check_inputs(const Op& op, const ShapeContext& context) {
   const DTypes& inputs = context.dtypes_;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const Input& input = op.inputs[i];
     if (!context.has(i) && !input.is_optional) fail(op.name, input.name, "nothing", "a tensor");
+    if (context.has(i) && input.has_values && context.dims(i).size() > 1) {
+      fail(op.name, input.name, str("rank ", context.dims(i).size()), "a list (rank 1)");
+    }
     if (!inputs[i]) continue;  // left out, or not known while a graph is being inferred
     const std::vector<DType>& legal = op.dtypes(input.type);
     if (std::find(legal.begin(), legal.end(), *inputs[i]) == legal.end()) {
@@ -123,10 +126,11 @@ void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& a
     const Tensor& tensor = inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
-    const bool read = tensor.present && op.inputs[i].has_values;
-    if (read && (tensor.rank() > 1 || tensor.elements() > kMaxValues)) {
-      fail(op.name, op.inputs[i].name, str("shape ", tensor.shape),
-           str("a list of at most ", kMaxValues, " numbers"));
+    // What is no list is refused by infer() below, in the words that shape inference has too.
+    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
+    if (read && tensor.elements() > kMaxValues) {
+      fail(op.name, op.inputs[i].name, str(tensor.elements(), " numbers"),
+           str("a list of at most ", kMaxValues));
     }
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }

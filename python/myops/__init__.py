@@ -7,6 +7,7 @@
     myops.op_library, myops.build                    ops of your own: in NumPy, in C++
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
+    myops.testing                                    the battery for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
 """
@@ -66,4 +67,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "build", "nn", "onnx", "ort", *_TORCH_FREE, *_public()})
+    return sorted({*globals(), "build", "nn", "onnx", "ort", "testing", *_TORCH_FREE, *_public()})

@@ -126,11 +126,14 @@ class TorchOp:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
-        """The kernel's own shape rule, with its checks, where every number is known."""
+        """The kernel's own shape rule, with its checks, where every length is known.
+
+        None where a length is symbolic, or where the result depends on numbers in a tensor.
+        """
         values: list[Any] = []
-        for item, info in zip(inputs, self.info.inputs, strict=True):
+        for item in inputs:
             if isinstance(item, torch.Tensor):
-                if info.values or any(not isinstance(dim, int) for dim in item.shape):
+                if any(not isinstance(dim, int) for dim in item.shape):
                     return None
                 values.append(None)
             else:
@@ -149,7 +152,8 @@ class TorchOp:
             results = _description.infer(self.info, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
-        return [dims for _, dims in results if dims is not None]
+        found: list[Shape] = [d for _, d in results if d is not None and None not in d]
+        return found if len(found) == len(results) else None
 
     def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:
         like = inputs[0]

@@ -166,6 +166,10 @@ def test_compile(dynamic: bool) -> None:
         torch.testing.assert_close(gradients, expected)
 
 
+def doubled(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return myops.my_add(a, b)
+
+
 def test_export_and_script(tmp_path: object) -> None:
     class Model(torch.nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -178,7 +182,7 @@ def test_export_and_script(tmp_path: object) -> None:
     assert torch.ops.myops.my_add.default in targets
     wide = torch.randn(7, 4)
     torch.testing.assert_close(program.module()(wide, b), 3 * (2 * wide + b))
-    scripted = torch.jit.script(myops.my_add)
+    scripted = torch.jit.script(doubled)
     torch.testing.assert_close(scripted(a, b), 2 * a + b)
     scripted.save(f"{tmp_path}/my_add.pt")
     torch.testing.assert_close(torch.jit.load(f"{tmp_path}/my_add.pt")(a, b), 2 * a + b)

@@ -117,7 +117,7 @@ def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
     """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
     assert tensors[0] is not None  # the input
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return [

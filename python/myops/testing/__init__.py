@@ -1,0 +1,28 @@
+"""The battery for any op: one list of cases buys every check, in every runtime.
+
+    Case(args, kwargs)           a call of the op
+    check_op(op, cases, ...)     all checks; raises CheckError with every failure
+    checks(op, cases, ...)       the same in pieces, for pytest.mark.parametrize
+
+    Report, Failure, Tally       what ran and what was found
+    FAMILIES                     the names of the checks
+
+docs/testing.md says what each family of checks compares.
+"""
+
+from myops.testing.battery import Check, check_op, checks
+from myops.testing.cases import Case
+from myops.testing.families import FAMILIES
+from myops.testing.report import CheckError, Failure, Report, Tally
+
+__all__ = [
+    "FAMILIES",
+    "Case",
+    "Check",
+    "CheckError",
+    "Failure",
+    "Report",
+    "Tally",
+    "check_op",
+    "checks",
+]

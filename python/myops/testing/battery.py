@@ -1,0 +1,224 @@
+"""`check_op` and `checks`: every family on every case."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from myops._names import choose
+from myops.testing.cases import Case, identifiers
+from myops.testing.families import FAMILIES, REFUSED
+from myops.testing.report import CheckError, Report, Tally
+from myops.testing.runtimes import Runtimes
+from myops.testing.subject import Subject, subject_of
+from myops.testing.trial import Settings, Trial
+
+_SEED = 20240229
+
+
+class Battery:
+    """An op with its cases; nothing runs before it is asked."""
+
+    def __init__(
+        self, op: Any, cases: Sequence[Case], settings: Settings, libraries: Sequence[Any]
+    ) -> None:
+        self.op, self.settings, self.libraries = op, settings, tuple(libraries)
+        self.cases = dict(zip(identifiers(cases), cases, strict=True))
+
+    @cached_property
+    def subject(self) -> Subject:
+        for case in self.cases.values():
+            for tensor in case.tensors:
+                if tensor.device.type != "cpu":
+                    raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
+        return subject_of(self.op, list(self.cases.values()), self.libraries)
+
+    @cached_property
+    def runtimes(self) -> Runtimes:
+        return Runtimes(self.subject)
+
+    def run(self, family: str, case: str) -> Tally:
+        """One check on one case."""
+        tally = Tally(self.subject.name, family, case)
+        function = REFUSED if self.cases[case].refused else FAMILIES[family]
+        trial = Trial(self.subject, self.cases[case], self.runtimes, self.settings, tally)
+        torch.manual_seed(_SEED)
+        start = time.perf_counter()
+        try:
+            function(trial)
+        except Exception as error:  # neither op nor battery was ready for it: report, go on
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            tally.fail(
+                "",
+                f"{type(error).__name__}: {error}",
+                "a result, or a refusal before this check",
+                f"raised in {where.filename}:{where.lineno}; see `error.__cause__`, or run the "
+                "case by hand",
+            )
+        tally.seconds = time.perf_counter() - start
+        return tally
+
+
+class Check:
+    """One check on one case, to be called; for `pytest.mark.parametrize`.
+
+    `str(check)` and `check.__name__` are its id, such as "layouts-3x4,4".
+    """
+
+    def __init__(self, battery: Battery, family: str, case: str) -> None:
+        self.family, self.case = family, case
+        self._battery = battery
+        self.__name__ = f"{family}-{case}"
+
+    def __call__(self) -> Tally:
+        """Runs it.
+
+        Returns:
+            What ran.
+
+        Raises:
+            CheckError: The op failed.
+            unittest.SkipTest: Nothing ran; its text says why. pytest reports a skipped test.
+        """
+        tally = self._battery.run(self.family, self.case)
+        report = Report(tally.op, [tally], {})
+        if tally.failures:
+            raise CheckError(report)
+        if not tally.ran:
+            raise unittest.SkipTest(f"{self}: nothing ran: {report.idle[self.family]}")
+        return tally
+
+    def __str__(self) -> str:
+        return self.__name__
+
+    def __repr__(self) -> str:
+        return f"<check {self}>"
+
+
+def checks(
+    op: Any,
+    cases: Sequence[Case],
+    *,
+    reference: Callable[..., Any] | None = None,
+    only: Sequence[str] = (),
+    skip: Mapping[str, str] | None = None,
+    gradients: int = 2,
+    tolerance: Mapping[str, float] | None = None,
+    body_tolerance: Mapping[str, float] | None = None,
+    backend: str = "aot_eager",
+    libraries: Sequence[Any] = (),
+) -> list[Check]:
+    """The battery in pieces: one check for each family and case. Arguments as for `check_op`.
+
+    Nothing of the op runs until a check is called.
+
+    Give them to `pytest.mark.parametrize("check", ...)`, and call `check()` in the test.
+
+    Example:
+        >>> found = checks(myops.my_add, [Case((torch.randn(3, 4), torch.randn(4)))])
+        >>> str(found[0])
+        'values-3x4,4'
+    """
+    settings = Settings(
+        reference, dict(tolerance or {}), dict(body_tolerance or {}), gradients, backend
+    )
+    if gradients not in (0, 1, 2):
+        raise ValueError(f"check_op: gradients: got {gradients!r}, expected 0, 1 or 2")
+    if not cases or not all(isinstance(case, Case) for case in cases):
+        raise ValueError("check_op: cases: expected a list of Case, with at least one")
+    for name in (*only, *(skip or {})):
+        choose(name, FAMILIES, "check_op: only, skip: there is")
+    battery = Battery(op, cases, settings, libraries)
+    chosen = [name for name in FAMILIES if name not in (skip or {}) and name in (only or FAMILIES)]
+    found = []
+    for family in chosen:
+        for title, case in battery.cases.items():
+            if not case.refused:
+                found.append(Check(battery, family, title))
+    found += [
+        Check(battery, "errors", title)
+        for title, case in battery.cases.items()
+        if case.refused and "errors" in chosen
+    ]
+    return found
+
+
+def check_op(
+    op: Any,
+    cases: Sequence[Case],
+    *,
+    reference: Callable[..., Any] | None = None,
+    only: Sequence[str] = (),
+    skip: Mapping[str, str] | None = None,
+    gradients: int = 2,
+    tolerance: Mapping[str, float] | None = None,
+    body_tolerance: Mapping[str, float] | None = None,
+    backend: str = "aot_eager",
+    libraries: Sequence[Any] = (),
+) -> Report:
+    """Runs the whole battery on an op, in every runtime, on every case.
+
+    From each case it derives others by itself: other lengths where the op lets them change (0, 1,
+    odd ones), other memory layouts, every dtype that the op declares, NaN, Inf and extreme
+    numbers, and calls that are wrong. A derived call that the op refuses counts as agreement when
+    every runtime refuses it with the same text. docs/testing.md says what each family compares.
+
+    Args:
+        op: A public function around one op, such as `myops.resize`, or the torch op itself, such
+            as `torch.ops.myops.resize`.
+        cases: Calls of it. Also calls that must be refused: `Case(..., refused=text)`.
+        reference: The meaning of the op, slow and obvious: called as the op is, with torch
+            tensors, floats as float64; returns tensors or arrays. Without it, runtimes are
+            compared with each other only.
+        only: Names of the families to run. Default: all.
+        skip: {name: reason} of families to leave out; the report repeats the reason.
+        gradients: How often the op is differentiable: 2, 1, or 0 for not at all (asking for a
+            gradient must then be an error).
+        tolerance: {dtype name: largest error against the reference, relative to its largest
+            element}. Default: 1e-12 for float64, 1e-5 for float32, 2e-3 for float16, 2e-2 for
+            bfloat16. For integers the largest difference, default 0; an op that rounds may need 1.
+        body_tolerance: The same for the function body against the kernel. Default: 1e-7, 1e-4,
+            4e-3, 4e-2.
+        backend: Of torch.compile; "aot_eager" follows all of it but the code generation, which
+            "inductor" adds for seconds a case.
+        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside our own.
+
+    Returns:
+        A report; print it to see what ran, what was refused and what did not run.
+
+    Raises:
+        CheckError: An AssertionError with all failures; `error.report` has them one by one.
+        ValueError: An argument makes no sense.
+
+    Example:
+        >>> cases = [Case((torch.randn(3, 4), torch.randn(4)))]
+        >>> def slow(a, b):
+        ...     return 2 * a + b
+        >>> report = check_op(myops.my_add, cases, reference=slow, only=["values", "lengths"])
+        >>> report.failures
+        []
+    """
+    found = checks(
+        op,
+        cases,
+        reference=reference,
+        only=only,
+        skip=skip,
+        gradients=gradients,
+        tolerance=tolerance,
+        body_tolerance=body_tolerance,
+        backend=backend,
+        libraries=libraries,
+    )
+    battery = found[0]._battery
+    tallies = [battery.run(check.family, check.case) for check in found]
+    report = Report(battery.subject.name, tallies, dict(skip or {}))
+    if report.failures:
+        raise CheckError(report)
+    return report

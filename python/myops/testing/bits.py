@@ -1,0 +1,139 @@
+"""Arrays and tensors of every dtype, and how two of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+# Largest error against a reference in float64, relative to the largest element.
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+# A function body is another runtime's arithmetic.
+BODY_TOLERANCE = {"float64": 1e-7, "float32": 1e-4, "float16": 4e-3, "bfloat16": 4e-2}
+
+_WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def to_torch(array: np.ndarray) -> torch.Tensor:
+    """A tensor of its own memory."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor's memory as an array where NumPy can read it, else a copy."""
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def arrays_of(result: Any) -> list[np.ndarray]:
+    """The outputs of a function, torch's or NumPy's, as arrays of their own memory."""
+    items = result if isinstance(result, (tuple, list)) else (result,)
+    return [np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item) for item in items]
+
+
+def is_float(array: np.ndarray) -> bool:
+    return array.dtype.kind in "fV"  # V is bfloat16
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Floats as float64."""
+    return array.astype(np.float64) if is_float(array) else array
+
+
+def different_bits(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> tuple[str, str]:
+    """(got, expected) of the first difference in number, dtype, shape or bits; or empty texts.
+
+    NaNs are equal whatever their payload.
+    """
+    if len(actual) != len(expected):
+        return f"{len(actual)} outputs", f"{len(expected)}"
+    for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
+        which = f"output {number}: " if len(expected) > 1 else ""
+        for trait in ("dtype", "shape"):
+            if getattr(one, trait) != getattr(other, trait):
+                return (f"{which}{trait} {getattr(one, trait)}", f"{getattr(other, trait)}")
+        width = _WIDTHS[one.dtype.itemsize]
+        left = np.ascontiguousarray(one).view(width).reshape(one.shape)
+        right = np.ascontiguousarray(other).view(width).reshape(one.shape)
+        unequal = left != right
+        if is_float(one):
+            unequal &= ~(np.isnan(widened(one)) & np.isnan(widened(other)))
+        if unequal.any():
+            place = tuple(int(i) for i in np.argwhere(unequal)[0])
+            got = f"{which}{int(unequal.sum())} of {one.size} elements differ; at {list(place)}: "
+            return got + repr(one[place].item()), f"{other[place].item()!r} there"
+    return "", ""
+
+
+def too_far(
+    actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float | None = None
+) -> tuple[str, str]:
+    """(got, expected) of the first output that is too far away, or empty texts.
+
+    Args:
+        actual: What is judged; its dtype decides the tolerance.
+        expected: The judge's result, of any dtype.
+        tolerance: Largest error, relative to the largest finite element of `expected`; for
+            integers the largest difference. Default: `TOLERANCE` by dtype; integers are equal.
+    """
+    if len(actual) != len(expected):
+        return f"{len(actual)} outputs", f"{len(expected)}"
+    for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
+        which = f"output {number}: " if len(expected) > 1 else ""
+        if one.shape != other.shape:
+            return f"{which}shape {one.shape}", f"{other.shape}"
+        if one.dtype.kind in "iub" and other.dtype.kind in "iub":
+            apart = np.abs(one.astype(object) - other.astype(object)) > (tolerance or 0)
+            if apart.any():
+                place = tuple(int(i) for i in np.argwhere(apart)[0])
+                return (f"{which}{one[place].item()} at {list(place)}", f"{other[place].item()}")
+            continue
+        found = _largest_error(one, other.astype(np.float64), tolerance)
+        if found:
+            return which + found[0], found[1]
+    return "", ""
+
+
+def _largest_error(
+    one: np.ndarray, other: np.ndarray, tolerance: float | None
+) -> tuple[str, str] | None:
+    limit = TOLERANCE.get(str(one.dtype), 0.0) if tolerance is None else tolerance
+    with np.errstate(all="ignore"):
+        narrow = other.astype(one.dtype).astype(np.float64) if is_float(one) else other
+    wide = one.astype(np.float64)
+    for name, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+        unequal = test(wide) != test(narrow)
+        if unequal.any():
+            place = tuple(int(i) for i in np.argwhere(unequal)[0])
+            return (
+                f"{wide[place]} at {list(place)} ({int(unequal.sum())} of {one.size} elements)",
+                f"{other[place]}: what is {name} must be so in both",
+            )
+    flipped = np.isinf(wide) & (wide != narrow)
+    if flipped.any():
+        place = tuple(int(i) for i in np.argwhere(flipped)[0])
+        return f"{wide[place]} at {list(place)}", f"{other[place]}"
+    finite = np.isfinite(wide)
+    if not finite.any():
+        return None
+    scale = float(np.abs(other[finite]).max())
+    error = np.where(finite, np.abs(np.where(finite, wide, 0) - np.where(finite, other, 0)), 0)
+    # Below the smallest normal number nothing is precise to more than that number.
+    floor = float(ml_dtypes.finfo(one.dtype).tiny) if is_float(one) else 0.0
+    if not error.max() > limit * scale + floor:
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
+    share = error.max() / max(scale, floor)
+    return (
+        f"{float(wide[place])!r} at {list(place)}, off by {share:.3g} of the "
+        f"largest element ({int((error > limit * scale + floor).sum())} of {one.size} elements "
+        "are too far)",
+        f"{float(other[place])!r}, within {limit:g} of the largest element",
+    )

@@ -1,0 +1,48 @@
+"""The families of checks: name, what it is, and whether a case must be one that the op takes.
+
+A family is a function of a `Trial`; it compares, counts and reports, and raises nothing for a
+fault of the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from myops.testing.families import (
+    errors,
+    exporters,
+    gradients,
+    layouts,
+    programs,
+    purity,
+    shapes,
+    threads,
+    values,
+)
+from myops.testing.trial import Trial
+
+Family = Callable[[Trial], None]
+
+# In the order in which they run: what explains the others comes first.
+FAMILIES: dict[str, Family] = {
+    "values": values.values,
+    "purity": purity.purity,
+    "lengths": values.lengths,
+    "layouts": layouts.layouts,
+    "dtypes": values.dtypes,
+    "specials": values.specials,
+    "errors": errors.errors,
+    "shapes": shapes.shapes,
+    "bodies": values.bodies,
+    "threads": threads.threads,
+    "sessions": threads.sessions,
+    "gradients": gradients.gradients,
+    "opcheck": programs.opcheck,
+    "compile": programs.compiled,
+    "export": programs.exported,
+    "dynamo": exporters.dynamo,
+    "torchscript": exporters.torchscript,
+}
+
+# For `Case(..., refused=text)`, in place of all others.
+REFUSED: Family = errors.refused

@@ -1,0 +1,112 @@
+"""Errors: a call that is refused is refused everywhere, with the same text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from myops.testing import variations
+from myops.testing.cases import Case, copy_of
+from myops.testing.families.shapes import run_fake
+from myops.testing.runtimes import Outcome
+from myops.testing.trial import Trial
+
+_FAKE_CAUSE = (
+    "the fake kernel does not check what the kernel checks. Let it run the op's own shape rule "
+    "where all lengths are known, as myops._torch.define does"
+)
+
+
+def refused(trial: Trial) -> None:
+    """A call that the op must refuse: `Case(..., refused=text)`."""
+    run = trial.run()
+    if not run.result.refused:
+        trial.tally.ran += 1
+        trial.tally.fail(
+            "", "torch: no refusal, a result", f"a refusal with the text: {trial.case.refused}",
+            "the shape rule lacks a check",
+        )  # fmt: skip
+        return
+    trial.tally.ran += 1
+    if trial.case.refused not in run.result.refusal:
+        trial.tally.fail(
+            "",
+            f"torch refuses with: {run.result.refusal}",
+            f"a text that contains: {trial.case.refused}",
+            "another check comes first, or its text has changed",
+        )
+    if not run.result.refusal.startswith(f"{trial.subject.name}: "):
+        trial.tally.fail(
+            "",
+            f"torch refuses with: {run.result.refusal}",
+            f"a text of the form '{trial.subject.name}: argument: got ..., expected ...'",
+            "the op did not check, and something else broke. Check with MYOPS_EXPECT in the shape "
+            "rule, where every runtime meets it",
+        )
+    trial.agree("", trial.case)
+    _compare_fake(trial, "", trial.case, run.result)
+
+
+def errors(trial: Trial) -> None:
+    """Calls made wrong on purpose: each is refused by all with one text, or taken by all."""
+    for label, case in _wrong_calls(trial):
+        run = trial.agree(label, case)
+        _compare_fake(trial, label, case, run.result)
+
+
+def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> None:
+    """What torch.compile and torch.export see of a refusal."""
+    fake = run_fake(trial.subject, case)
+    if not expected.refused:
+        if fake.refusal:
+            trial.tally.fail(
+                label,
+                f"the fake kernel: refused: {fake.refusal}",
+                "what the kernel gives, a result",
+                _FAKE_CAUSE,
+            )
+        return
+    trial.tally.ran += 1
+    if expected.refusal not in fake.refusal:
+        got = f"refused: {fake.refusal}" if fake.refusal else "no refusal, a result"
+        trial.tally.fail(
+            label,
+            f"the fake kernel: {got}",
+            f"a refusal with the text of torch: {expected.refusal}",
+            _FAKE_CAUSE,
+        )
+
+
+def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
+    """A rank, a length, a dtype, a word: one wrong at a time."""
+    case, labels = trial.case, trial.case.labels()
+    for place, tensor in enumerate(case.tensors):
+        yield f"{labels[place]} of rank {tensor.dim() + 1}", case.changed(place, tensor[None])
+        if tensor.dim() and tensor.shape[0]:
+            yield f"{labels[place]} of rank {tensor.dim() - 1}", case.changed(place, tensor[0])
+        for axis in range(tensor.dim()):
+            alone = variations.Axes(((place, axis),), tensor.shape[axis], "")
+            longer = alone.at(case, tensor.shape[axis] + 1)
+            yield f"axis {axis} of {labels[place]} one longer", longer
+        other = torch.float32 if tensor.dtype == torch.float64 else torch.float64
+        if tensor.is_floating_point():
+            changed = copy_of(tensor).to(other)
+            yield f"{labels[place]} of dtype {str(other)[6:]}", case.changed(place, changed)
+    yield from _wrong_settings(case)
+
+
+def _wrong_settings(case: Case) -> Iterator[tuple[str, Case]]:
+    for name, value in case.kwargs.items():
+        wrong: Any = None
+        if isinstance(value, str):
+            wrong = f"no_{value}"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            wrong = -7
+        elif isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value):
+            wrong = pytree.tree_map(lambda item: -7, value)
+        if wrong is not None:
+            varied = Case(case.args, {**case.kwargs, name: wrong}, case.name)
+            yield f"{name}={wrong!r}", varied

@@ -1,0 +1,174 @@
+"""Exporters: both write the op's node with its attributes, and ONNX Runtime computes torch's bits
+from the file at other lengths too: natively, as a PyOp, and through the function body."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops.onnx.schema import attribute_value
+from myops.testing.bits import BODY_TOLERANCE, too_far
+from myops.testing.cases import Case
+from myops.testing.families.programs import (
+    dynamic_axes,
+    input_names,
+    module_of,
+    other_lengths,
+)
+from myops.testing.runtimes import (
+    NO_PYOPS,
+    OPSET,
+    Call,
+    Outcome,
+    has_pyops,
+    refusal,
+    session_options,
+)
+from myops.testing.trial import Trial
+
+_NODE_CAUSE = {
+    "dynamo": "the translation for the exporter of torch.export is missing or wrong",
+    "torchscript": "the symbolic function of the torch.autograd.Function is missing or wrong: the "
+    "order of inputs, the name or the suffix (_i, _f, _s) of an attribute",
+}
+_NUMBERS_CAUSE = (
+    "the node's inputs or attributes are not those of the call in torch, or the exporter wrote a "
+    "length of the example into the graph"
+)
+
+
+def dynamo(trial: Trial) -> None:
+    """torch.onnx.export(dynamo=True)."""
+    _export(trial, "dynamo")
+
+
+def torchscript(trial: Trial) -> None:
+    """torch.onnx.export(dynamo=False)."""
+    _export(trial, "torchscript")
+
+
+def _export(trial: Trial, exporter: str) -> None:
+    call, names, axes = trial.call(), input_names(trial), dynamic_axes(trial)
+    if any(str(a.dtype) == "bfloat16" for a in call.inputs if a is not None):
+        trial.tally.note("ONNX Runtime's Python API has no bfloat16 arrays: not exported")
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporters about themselves
+        try:
+            model = trial.subject.export(
+                module_of(trial),
+                tuple(trial.case.tensors),
+                input_names=names,
+                dynamic_axes={names[place]: known for place, known in axes.items()} or None,
+                exporter=exporter,
+                opset_version=OPSET,
+            )
+        except Exception as error:  # of torch's exporters
+            trial.tally.fail("", refusal(error)[:2000], "a model", _NODE_CAUSE[exporter])
+            return
+    if _node_is_right(trial, exporter, model, call):
+        _sessions_agree(trial, model)
+
+
+def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Call) -> bool:
+    """The graph has the op's node, with the attributes of the call in torch."""
+    info = trial.subject.info
+    nodes = [
+        node
+        for node in model.graph.node
+        if (node.domain, node.op_type) == (trial.subject.domain, info.onnx_type)
+    ]
+    wanted = f"one node {trial.subject.domain}::{info.onnx_type}"
+    if len(nodes) != 1:
+        found = ", ".join(f"{n.domain or 'ai.onnx'}::{n.op_type}" for n in model.graph.node)
+        trial.tally.fail("", f"nodes {found or 'none'}", wanted, _NODE_CAUSE[exporter])
+        return False
+    trial.tally.ran += 1
+    protos = {item.name: item for item in nodes[0].attribute}
+    for item in info.attributes:
+        given = item.default
+        if item.name in protos:
+            given = attribute_value(item, protos[item.name])
+        expected = call.attributes[item.name]
+        same = np.float32(given) == np.float32(expected) if item.type == "float" else None
+        if item.type == "floats":
+            same = np.array_equal(np.float32(given), np.float32(expected))
+        if not (same if same is not None else _plain(given) == _plain(expected)):
+            trial.tally.fail(
+                "",
+                f"attribute {item.name} = {_plain(given)!r} in the file",
+                f"{_plain(expected)!r}, as in the call in torch",
+                _NODE_CAUSE[exporter],
+            )
+    return True
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
+    """The file gives torch's bits; and without the library the same within rounding."""
+    import onnxruntime
+
+    subject = trial.subject
+    has_body = any(
+        (item.domain, item.name) == (subject.domain, subject.info.onnx_type)
+        for item in model.functions
+    )
+    trial.tally.ran += 1
+    if not has_body:
+        trial.tally.fail(
+            "", "no function body in the file", "one, so that any runtime can run the file",
+            "standard(g) of the op refuses, see the check 'bodies'",
+        )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.onnx")
+        onnx.save(model, path)  # what users load is a file
+        loaders = {"ONNX Runtime": lambda: subject.native_session(onnx.load(path), options())}
+        if has_pyops():
+            loaders["PyOp"] = lambda: subject.pyop_session(onnx.load(path), options())
+        else:
+            trial.tally.note(NO_PYOPS)
+        if has_body:
+            loaders["function body"] = lambda: onnxruntime.InferenceSession(path, options())
+        for who, load in loaders.items():
+            try:
+                session = load()
+            except Exception as error:  # of ONNX Runtime
+                trial.tally.fail("", f"{who}: {refusal(error)}", "a session", _NUMBERS_CAUSE)
+                continue
+            for label, case in [("", trial.case), *other_lengths(trial)]:
+                _compare(trial, label, who, session, case)
+
+
+def options() -> Any:
+    return session_options()
+
+
+def _compare(trial: Trial, label: str, who: str, session: Any, case: Case) -> None:
+    expected = trial.run(case).result
+    given = {item.name for item in session.get_inputs()}
+    feeds = {
+        name: tensor.detach().contiguous().numpy()
+        for name, tensor in zip(input_names(trial), case.tensors, strict=True)
+        if name in given
+    }
+    try:
+        outcome = Outcome(session.run(None, feeds))
+    except Exception as error:  # of ONNX Runtime
+        outcome = Outcome([], refusal(error))
+    if who != "function body" or outcome.refused:
+        trial.compare_bits(label, who, outcome, expected, _NUMBERS_CAUSE)
+        return
+    trial.tally.ran += 1
+    limits = {**BODY_TOLERANCE, **trial.settings.body_tolerance}
+    limit = limits.get(str(expected.outputs[0].dtype))
+    got, wanted = too_far(outcome.outputs, expected.outputs, limit)
+    if got:
+        trial.tally.fail(label, f"{who}: {got}", f"torch: {wanted}", _NUMBERS_CAUSE)

@@ -1,0 +1,230 @@
+"""Gradients: against differences, to the order that the op promises, and on tensors without
+memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+
+from myops.testing import variations
+from myops.testing.cases import Case
+from myops.testing.runtimes import refusal
+from myops.testing.subject import DispatcherCalls, Seen, Subject
+from myops.testing.trial import Trial
+
+_MOST_ELEMENTS = 300  # above, one random direction instead of the whole matrix
+_CAUSE = {
+    1: "backward is wrong, or returns None for an input that has a gradient. If the op has none on "
+    "purpose: check_op(gradients=0)",
+    2: "backward is not differentiable: it detaches, or its own op has no backward. If the op "
+    "promises first derivatives only: check_op(gradients=1)",
+}
+_FAKE_CAUSE = (
+    "an op that is called backwards lacks a fake kernel, or its shapes are wrong there; "
+    "torch.compile of a training step fails on it"
+)
+
+
+def differentiable(subject: Subject, case: Case) -> list[int]:
+    """The places of the tensors that have a gradient: floats, but not lists like scales."""
+    numbers = variations.input_of_tensors(subject, case)
+    return [
+        place
+        for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
+        if tensor.is_floating_point()
+        and number is not None
+        and not subject.info.inputs[number].values
+    ]
+
+
+def doubled(subject: Subject, case: Case) -> Case:
+    """The case in float64, where differences are precise."""
+    tensors = case.tensors
+    for place in differentiable(subject, case):
+        tensors[place] = tensors[place].double()
+    return case.having(tensors)
+
+
+def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
+    """The case with leaves of autograd at these places, and the leaves."""
+    tensors = case.tensors
+    leaves = []
+    for place in places:
+        tensors[place] = tensors[place].detach().clone().requires_grad_()
+        leaves.append(tensors[place])
+    return case.having(tensors), leaves
+
+
+def gradients(trial: Trial) -> None:
+    """gradcheck and gradgradcheck of the public function and of the torch op below it."""
+    subject, order = trial.subject, trial.settings.gradients
+    case = doubled(subject, trial.case)
+    places = differentiable(subject, case)
+    if not places:
+        trial.tally.note("no tensor of the case has a gradient")
+        return
+    if not variations.accepts(subject.function, case):
+        trial.tally.note("the op does not take float64, in which gradients are checked")
+        return
+    if order == 0:
+        _none_promised(trial, case, places)
+        return
+    varied, leaves = leaves_of(case, places)
+    with DispatcherCalls() as seen:
+        subject.function(*case.args, **case.kwargs)
+    inner = next(item for item in seen if subject.is_mine(item.overload))
+    ways: dict[str, Callable[..., Any]] = {
+        "the public function": _of_tensors(subject.function, varied, places),
+        f"torch.ops.{subject.namespace}.{subject.name}": _below(inner, case, places),
+    }
+    for who, function in ways.items():
+        _check(trial, who, function, leaves, order)
+    _fake(trial, places)
+    _dtype(trial, places)
+
+
+def _of_tensors(function: Callable[..., Any], case: Case, places: list[int]) -> Callable[..., Any]:
+    def call(*leaves: torch.Tensor) -> Any:
+        tensors = case.tensors
+        for place, leaf in zip(places, leaves, strict=True):
+            tensors[place] = leaf
+        varied = case.having(tensors)
+        return function(*varied.args, **varied.kwargs)
+
+    return call
+
+
+def _below(seen: Seen, case: Case, places: list[int]) -> Callable[..., Any]:
+    """The dispatcher op with what the function gave it, as a function of the leaves."""
+    given = {id(tensor): place for place, tensor in enumerate(case.tensors)}
+
+    def call(*leaves: torch.Tensor) -> Any:
+        by_place = dict(zip(places, leaves, strict=True))
+        args = [by_place.get(given.get(id(item), -1), item) for item in seen.args]
+        return seen.overload(*args, **seen.kwargs)
+
+    return call
+
+
+def _check(
+    trial: Trial, who: str, function: Callable[..., Any], leaves: list[torch.Tensor], order: int
+) -> None:
+    small = sum(leaf.numel() for leaf in leaves) <= _MOST_ELEMENTS
+    checks: dict[int, Callable[..., bool]] = {
+        1: torch.autograd.gradcheck,
+        2: torch.autograd.gradgradcheck,
+    }
+    for number in range(1, order + 1):
+        try:
+            # Of second derivatives one random direction: the whole matrix takes minutes.
+            checks[number](function, leaves, fast_mode=number == 2 or not small)
+        except Exception as error:  # of autograd or of a backward
+            derivative = {1: "first derivatives", 2: "second derivatives"}[number]
+            trial.tally.fail(
+                "", f"{who}: {refusal(error)}", f"{derivative} that differences confirm",
+                _CAUSE[number],
+            )  # fmt: skip
+            return
+        trial.tally.ran += 1
+
+
+def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
+    """An op without gradients must say so: silence would train nothing."""
+    varied, leaves = leaves_of(case, places)
+    try:
+        result = trial.subject.function(*varied.args, **varied.kwargs)
+        torch.autograd.grad(_total(result), leaves)
+    except RuntimeError:
+        trial.tally.ran += 1
+        return
+    trial.tally.fail(
+        "", "a gradient", "an error: check_op was called with gradients=0",
+        "the op has gradients after all; check them with gradients=1 or 2",
+    )  # fmt: skip
+
+
+def _total(result: Any) -> torch.Tensor:
+    """One number that depends on every element of every output."""
+    items = result if isinstance(result, (tuple, list)) else (result,)
+    squares = [item.square().sum() for item in items if item.is_floating_point()]
+    return torch.stack(squares).sum()
+
+
+def derive(subject: Subject, case: Case, places: list[int], order: int) -> list[list[torch.Tensor]]:
+    """First and second derivatives of the sum of squares, with respect to the leaves."""
+    varied, leaves = leaves_of(case, places)
+    total = _total(subject.function(*varied.args, **varied.kwargs))
+    found = []
+    for number in range(1, order + 1):
+        grads = torch.autograd.grad(total, leaves, create_graph=number < order, allow_unused=True)
+        pairs = zip(grads, leaves, strict=True)
+        found.append([torch.zeros_like(x) if grad is None else grad for grad, x in pairs])
+        if number < order:
+            total = _total(found[-1])
+    return found
+
+
+def backward_calls(subject: Subject, case: Case, order: int) -> list[Seen]:
+    """The calls of other ops of the package that autograd makes, one for each op."""
+    places = differentiable(subject, case)
+    if not places:
+        return []
+    with DispatcherCalls() as seen:
+        derive(subject, case, places, order)
+    found = {
+        item.name: item
+        for item in seen
+        if item.overload.namespace == subject.namespace and item.name != subject.name
+    }
+    return list(found.values())
+
+
+def _fake(trial: Trial, places: list[int]) -> None:
+    """The same derivatives on tensors without memory have the shapes and dtypes of the leaves."""
+    mode = FakeTensorMode()
+    if variations.value_tensors(trial.subject, trial.case):
+        trial.tally.note("numbers in a tensor decide the shape: derivatives were not run as fakes")
+        return
+    try:
+        fakes = trial.case.having([mode.from_tensor(item.detach()) for item in trial.case.tensors])
+        with mode:
+            results = derive(trial.subject, fakes, places, trial.settings.gradients)
+    except Exception as error:  # a missing fake kernel has no class of its own
+        trial.tally.fail("on tensors without memory", refusal(error), "derivatives", _FAKE_CAUSE)
+        return
+    trial.tally.ran += 1
+    tensors = trial.case.tensors
+    for order, grads in enumerate(results, 1):
+        for place, grad in zip(places, grads, strict=True):
+            wanted = (tensors[place].shape, tensors[place].dtype)
+            if (grad.shape, grad.dtype) != wanted:
+                trial.tally.fail(
+                    "on tensors without memory",
+                    f"derivative {order} of {trial.case.labels()[place]}: {tuple(grad.shape)}, "
+                    f"{grad.dtype}",
+                    f"{tuple(wanted[0])}, {wanted[1]}",
+                    _FAKE_CAUSE,
+                )
+
+
+def _dtype(trial: Trial, places: list[int]) -> None:
+    """In the case's own dtype, too, a gradient has the dtype and shape of its input."""
+    try:
+        results = derive(trial.subject, trial.case, places, trial.settings.gradients)
+    except Exception as error:  # a kernel that float64 did not need
+        trial.tally.fail("in the case's own dtype", refusal(error), "derivatives", _CAUSE[1])
+        return
+    tensors = trial.case.tensors
+    trial.tally.ran += 1
+    for grads in results:
+        for place, grad in zip(places, grads, strict=True):
+            if (grad.shape, grad.dtype) != (tensors[place].shape, tensors[place].dtype):
+                trial.tally.fail(
+                    "",
+                    f"a gradient of shape {tuple(grad.shape)}, {grad.dtype}",
+                    f"{tuple(tensors[place].shape)}, {tensors[place].dtype}",
+                    _CAUSE[1],
+                )

@@ -1,0 +1,51 @@
+"""Layouts: strides, channels_last, memory that is not aligned: only the numbers decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from myops.testing import variations
+from myops.testing.runtimes import Call
+from myops.testing.trial import Trial
+
+_CAUSE = (
+    "the kernel reads memory as if it were contiguous. Declare how it wants it "
+    "(Input::access(Access::Contiguous) is copied for you), or walk tensor.strides; a torch "
+    "function of your own calls .contiguous()"
+)
+
+
+def layouts(trial: Trial) -> None:
+    """Other strides for the same numbers give the same bits, in torch and in NumPy."""
+    for label, case in variations.layouts(trial.case):
+        plain = case.having([tensor.contiguous().clone() for tensor in case.tensors])
+        expected, actual = trial.run(plain), trial.run(case)
+        if expected.result.refused and actual.result.refusal == expected.result.refusal:
+            trial.tally.refused.append(actual.result.refusal)
+        else:
+            trial.compare_bits(label, "torch", actual.result, expected.result, _CAUSE)
+    call = trial.call()
+    expected_numpy = trial.runtimes.numpy(call)
+    for label, change in _NUMPY_LAYOUTS.items():
+        changed = Call([None if a is None else change(a) for a in call.inputs], call.attributes)
+        trial.compare_bits(label, "NumPy", trial.runtimes.numpy(changed), expected_numpy, _CAUSE)
+
+
+def _backwards(array: np.ndarray) -> np.ndarray:
+    if array.ndim == 0:
+        return array
+    return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+
+
+def _swapped(array: np.ndarray) -> np.ndarray:
+    """In the other byte order, where the dtype has one."""
+    return array.astype(array.dtype.newbyteorder()) if array.dtype.kind in "iuf" else array
+
+
+_NUMPY_LAYOUTS: dict[str, Any] = {
+    "Fortran order": np.asfortranarray,
+    "negative strides": _backwards,
+    "foreign byte order": _swapped,
+}

@@ -1,0 +1,239 @@
+"""Programs: opcheck, torch.compile and torch.export, with lengths that change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental import _config as symbolic_settings
+from torch.utils import _pytree as pytree
+
+from myops.testing import variations
+from myops.testing.bits import arrays_of
+from myops.testing.cases import Case, copy_of
+from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
+from myops.testing.runtimes import Outcome, refusal
+from myops.testing.subject import DispatcherCalls, Seen
+from myops.testing.trial import Trial
+
+_OPCHECK_CAUSE = (
+    "torch.library.opcheck looks at the schema (no input may change or be returned), at how "
+    "autograd is registered, at the fake kernel, and at all of it under torch.compile; its text "
+    "names the one"
+)
+_COMPILE_CAUSE = (
+    "the fake kernel turns a symbolic length into a number (int(), a branch on it, a shape rule "
+    "that needs numbers), or expects other sizes or strides than the kernel gives"
+)
+_EAGER_CAUSE = "the compiled program calls the op with other arguments than eager does"
+
+
+def opcheck(trial: Trial) -> None:
+    """torch.library.opcheck of the op and of what is called backwards, in several layouts."""
+    places = differentiable(trial.subject, trial.case) if trial.settings.gradients else []
+    varied = {
+        "": trial.case,
+        "channels_last": trial.case.having(
+            [variations.channels_last(item) for item in trial.case.tensors]
+        ),
+        "strided": trial.case.having([variations.strided(item) for item in trial.case.tensors]),
+    }
+    if not any(item.dim() in (4, 5) for item in trial.case.tensors):
+        del varied["channels_last"]
+    for label, case in varied.items():
+        with DispatcherCalls() as seen:
+            trial.subject.function(*case.args, **case.kwargs)
+        inner = next(item for item in seen if trial.subject.is_mine(item.overload))
+        asked = {id(case.tensors[place]) for place in places} if not label else set()
+        _opcheck(trial, label, inner, asked)
+    if trial.settings.gradients:
+        try:
+            below = backward_calls(trial.subject, trial.case, trial.settings.gradients)
+        except Exception as error:  # "gradients" has the details
+            trial.tally.note(f"no gradient to look at: {refusal(error)}")
+            below = []
+        for seen_backward in below:
+            _opcheck(trial, seen_backward.name, seen_backward, set())
+
+
+def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
+    args = tuple(
+        copy_of(item).requires_grad_(id(item) in asked) if isinstance(item, torch.Tensor) else item
+        for item in seen.args
+    )
+    utils = ["test_schema", "test_faketensor"]
+    if not label:  # the others take long, and once is enough
+        utils += ["test_autograd_registration", "test_aot_dispatch_dynamic"]
+    found = torch.library.opcheck(
+        seen.overload, args, seen.kwargs, test_utils=tuple(utils), raise_exception=False
+    )
+    for name, verdict in found.items():
+        trial.tally.ran += 1
+        if verdict != "SUCCESS":
+            trial.tally.fail(label, f"{name}: {verdict}", "SUCCESS", _OPCHECK_CAUSE)
+
+
+class Module(torch.nn.Module):
+    """The public function as a module whose inputs are the tensors of a case."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__()
+        case, self.function = trial.case, trial.subject.function
+        leaves, self.spec = pytree.tree_flatten((tuple(case.args), dict(case.kwargs)))
+        # Everything but the tensors: torch.compile would take those for inputs too.
+        self.leaves = [None if isinstance(item, torch.Tensor) else item for item in leaves]
+        self.places = [n for n, item in enumerate(leaves) if isinstance(item, torch.Tensor)]
+
+    def call(self, tensors: Sequence[torch.Tensor]) -> Any:
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.function(*args, **kwargs)
+
+
+def module_of(trial: Trial) -> Module:
+    """Its forward has one named parameter for each tensor: exporters name inputs by them."""
+    names = input_names(trial)
+    text = f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n"
+    scope: dict[str, Any] = {}
+    exec(text, scope)  # a signature cannot be made otherwise in a way that torch reads
+    return type("Module", (Module,), {"forward": scope["forward"]})(trial).eval()
+
+
+def input_names(trial: Trial) -> list[str]:
+    return [f"tensor_{place}" for place in range(len(trial.case.tensors))]
+
+
+def dynamic_axes(trial: Trial) -> dict[int, dict[int, str]]:
+    """{tensor: {axis: name}} of the lengths that can change; 0 and 1 are constants for torch."""
+    found: dict[int, dict[int, str]] = {}
+    for number, axes in enumerate(trial.axes):
+        for place, axis in axes.places:
+            if axes.length >= 2:
+                found.setdefault(place, {})[axis] = f"n{number}"
+    return found
+
+
+def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
+    """The case with other lengths on its dynamic axes."""
+    found = []
+    for step in (1, 4):
+        case = trial.case
+        for number, axes in enumerate(trial.axes):
+            if axes.length >= 2:
+                case = axes.at(case, axes.length + step + number)
+        if case is not trial.case and variations.accepts(trial.subject.function, case):
+            found.append((f"every dynamic length {step} or more larger", case))
+    return found
+
+
+def compiled(trial: Trial) -> None:
+    """torch.compile(fullgraph=True, dynamic=True): eager's bits and gradients, compiled once."""
+    torch._dynamo.reset()
+    module = module_of(trial)
+    program = torch.compile(
+        module.call, fullgraph=True, dynamic=True, backend=trial.settings.backend
+    )
+    places = differentiable(trial.subject, trial.case) if trial.settings.gradients else []
+    for label, case in [("", trial.case), *other_lengths(trial)]:
+        ran, leaves = leaves_of(case, places)
+        try:
+            # Lengths that are equal by chance are no reason to compile again.
+            apart = symbolic_settings.patch(use_duck_shape=False)  # type: ignore[attr-defined]
+            with apart, torch._dynamo.config.patch(error_on_recompile=bool(label)):
+                result = program(ran.tensors)
+        except Exception as error:  # of dynamo, of the compiler, of the op
+            trial.tally.fail(label, _head(refusal(error)), "a compiled program", _COMPILE_CAUSE)
+            break
+        expected_case, expected_leaves = leaves_of(case, places)
+        expected = module.call(expected_case.tensors)
+        outcome, wanted = Outcome(arrays_of(result)), Outcome(arrays_of(expected))
+        trial.compare_bits(label, "torch.compile", outcome, wanted, _EAGER_CAUSE)
+        _compare_gradients(trial, label, result, leaves, expected, expected_leaves)
+    torch._dynamo.reset()
+
+
+def _compare_gradients(
+    trial: Trial, label: str, result: Any, leaves: Any, expected: Any, expected_leaves: Any
+) -> None:
+    if not leaves:
+        return
+    grads = []
+    for output, given in ((result, leaves), (expected, expected_leaves)):
+        items = output if isinstance(output, (tuple, list)) else (output,)
+        loss = sum(item.sum() for item in items if item.is_floating_point())
+        try:
+            found = torch.autograd.grad(loss, given, allow_unused=True)
+        except Exception as error:  # "gradients" has the details
+            trial.tally.fail(label, _head(refusal(error)), "gradients", _COMPILE_CAUSE)
+            return
+        grads.append([torch.zeros(()) if item is None else item for item in found])
+    trial.tally.ran += 1
+    for one, other in zip(*grads, strict=True):
+        try:
+            torch.testing.assert_close(one, other)
+        except AssertionError as error:
+            trial.tally.fail(
+                label, f"gradient in torch.compile: {error}", "eager's gradient", _EAGER_CAUSE
+            )
+
+
+def exported(trial: Trial) -> None:
+    """torch.export with every free length dynamic, run at other lengths."""
+    axes = dynamic_axes(trial)
+    module = module_of(trial)
+    shapes = {
+        name: dict.fromkeys(axes.get(place, {}), torch.export.Dim.DYNAMIC) or None
+        for place, name in enumerate(input_names(trial))
+    }
+    if not axes:
+        trial.tally.note("the op lets no length of this case change: exported with fixed lengths")
+    try:
+        program = torch.export.export(module, tuple(trial.case.tensors), dynamic_shapes=shapes)
+    except Exception as error:  # of torch.export, of the op
+        trial.tally.fail("", _head(refusal(error)), "an exported program", _COMPILE_CAUSE)
+        return
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    if not any(getattr(t, "_schema", None) and trial.subject.is_mine(t) for t in targets):
+        trial.tally.fail(
+            "",
+            f"a program of {', '.join(map(str, targets))}",
+            f"torch.ops.{trial.subject.namespace}.{trial.subject.name} in it",
+            "the function does not call the dispatcher op while torch traces it, so the exporter "
+            "has no node to write",
+        )
+    _expected_sizes(trial, program)
+    run = program.module()
+    for label, case in [("", trial.case), *other_lengths(trial)]:
+        expected = Outcome(arrays_of(module.call(case.tensors)))
+        try:
+            outcome = Outcome(arrays_of(run(*case.tensors)))
+        except Exception as error:  # of a guard, or of the op
+            outcome = Outcome([], _head(refusal(error)))
+        trial.compare_bits(label, "the exported program", outcome, expected, _COMPILE_CAUSE)
+
+
+def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None:
+    """What the program expects of its results, at the lengths of the example."""
+    real = trial.run().result.outputs
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    for node, array in zip(output.args[0], real, strict=True):
+        expected = [
+            length if isinstance(length, int) else length.node.hint
+            for length in node.meta["val"].shape
+        ]
+        if any(n is not None and n != m for n, m in zip(expected, array.shape, strict=True)):
+            trial.tally.fail(
+                "",
+                f"the fake kernel with symbolic lengths: shape {expected} at the example's",
+                f"{list(array.shape)}, as the kernel gives",
+                "the rule for symbolic lengths (`shape=` of define) is another than the kernel's",
+            )
+
+
+def _head(text: str, lines: int = 12) -> str:
+    """torch's errors without the page of advice behind them."""
+    kept = [line for line in text.strip().splitlines() if line.strip()]
+    return "\n".join(kept[:lines])

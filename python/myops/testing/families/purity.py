@@ -1,0 +1,144 @@
+"""Purity: a call changes no input, depends on no other call, and returns memory of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from myops.testing import variations
+from myops.testing.bits import arrays_of
+from myops.testing.cases import copy_of
+from myops.testing.runtimes import Outcome, refusal
+from myops.testing.trial import Trial
+
+_LONGER = 67  # of small blocks the allocator itself writes the first bytes
+
+
+def purity(trial: Trial) -> None:
+    """A call changes no input, depends on no other call, and returns memory of its own."""
+    _inputs_stay(trial)
+    if _repeats(trial):  # else every comparison fails
+        _calls_are_alone(trial)
+        _own_memory(trial)
+
+
+def _inputs_stay(trial: Trial) -> None:
+    given = trial.case.copied()
+    before = [copy_of(item) for item in given.tensors]
+    trial.subject.function(*given.args, **given.kwargs)
+    for label, old, new in zip(given.labels(), before, given.tensors, strict=True):
+        trial.compare_bits(
+            "",
+            f"{label} after the call",
+            Outcome(arrays_of(new)),
+            Outcome(arrays_of(old)),
+            "the kernel writes into an input. An op changes nothing but its outputs: copy first",
+        )
+    call = trial.call()
+    kept = [None if array is None else array.copy() for array in call.inputs]
+    trial.runtimes.numpy(call)
+    for item, array, after in zip(trial.subject.info.inputs, kept, call.inputs, strict=True):
+        if array is not None and after is not None:
+            trial.compare_bits(
+                "",
+                f"{item.name} after the call in NumPy",
+                Outcome([after]),
+                Outcome([array]),
+                "the kernel writes into an input",
+            )
+
+
+def _others(trial: Trial) -> list[Any]:
+    """Calls of other numbers and, where the op lets them change, other lengths."""
+    case = trial.case
+    changed = [t * 0.75 if t.is_floating_point() else t.flip(0) if t.dim() else t
+               for t in case.tensors]  # fmt: skip
+    other = case.having(changed)
+    found = [other] if variations.accepts(trial.subject.function, other) else []
+    for axes in trial.axes[:1]:
+        found.append(axes.at(case, axes.length + 3))
+    return found
+
+
+def _calls_are_alone(trial: Trial) -> None:
+    call, others = trial.call(), [trial.run(case).call for case in _others(trial)]
+    runtimes = {"torch": lambda c: None, **trial.runtimes.bit_for_bit()}
+    if trial.settings.reference is not None:
+        for case in _others(trial):
+            trial.judge("other numbers after the case", case, trial.run(case))
+    for who, runtime in runtimes.items():
+
+        def run(call: Any, case: Any, who: str = who, runtime: Any = runtime) -> Outcome:
+            return trial.run(case).inner if who == "torch" else runtime(call)
+
+        first = run(call, trial.case)
+        for other, case in zip(others, _others(trial), strict=True):
+            if other is not None:
+                run(other, case)
+        trial.compare_bits(
+            "the call, others, the call again",
+            who,
+            run(call, trial.case),
+            first,
+            "the kernel keeps something from call to call: a static or global variable, a cache "
+            "whose key is too small, scratch memory that is not cleared",
+        )
+
+
+def _repeats(trial: Trial) -> bool:
+    """The same call on memory that held something else before gives the same bits."""
+    alike = True
+    longer = [(axes.label, axes.at(trial.case, _LONGER)) for axes in trial.axes]
+    for label, case in [("", trial.case), *[(f"{x} = {_LONGER}, ", case) for x, case in longer]]:
+        first = trial.run(case)
+        for fill in (0x00, 0xFF, 0x7F):
+            stale = [
+                torch.full((array.nbytes,), fill, dtype=torch.uint8)
+                for array in first.inner.outputs
+                for _ in range(8)
+            ]
+            del stale  # the next allocations of this size get this memory
+            alike &= trial.compare_bits(
+                f"{label}called again after memory was filled with {fill:#04x}",
+                "torch",
+                trial.run(case).result,
+                first.result,
+                "the result is not deterministic: elements of the output or of scratch memory that "
+                "are never written, random numbers, the clock, or an order of additions that "
+                "threads decide",
+            )
+    return alike
+
+
+def _own_memory(trial: Trial) -> None:
+    given = trial.case.copied()
+    results = trial.subject.function(*given.args, **given.kwargs)
+    tensors = results if isinstance(results, (tuple, list)) else (results,)
+    kept = arrays_of(results)
+    inputs = {
+        item.untyped_storage().data_ptr(): label
+        for item, label in zip(given.tensors, given.labels(), strict=True)
+        if item.numel()
+    }
+    for tensor in tensors:
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in inputs:
+            trial.tally.fail(
+                "",
+                f"a result in the memory of {inputs[tensor.untyped_storage().data_ptr()]}",
+                "memory of its own",
+                "the function returns an input; torch's compilers take it for a new tensor, and "
+                "an in-place operation on the one changes the other",
+            )
+    for case in _others(trial):
+        try:
+            trial.subject.function(*case.args, **case.kwargs)
+        except Exception as error:  # a call that worked before
+            trial.tally.note(f"another call was refused: {refusal(error)}")
+    trial.compare_bits(
+        "the first result, after other calls",
+        "torch",
+        Outcome(arrays_of(results)),
+        Outcome(kept),
+        "two calls write into the same memory: a static buffer that is returned",
+    )

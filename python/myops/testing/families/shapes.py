@@ -1,0 +1,226 @@
+"""Shapes: what torch's fake kernel, the meta device, onnx and ONNX Runtime expect is what comes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from myops.testing import variations
+from myops.testing.cases import Case
+from myops.testing.runtimes import Call, node_model, output_dtypes, refusal, session_options
+from myops.testing.subject import Subject
+from myops.testing.trial import Trial
+
+_FAKE_CAUSE = (
+    "the fake kernel (for ops of this library `shape=` of define, or the shape rule in C++) and "
+    "the kernel disagree; torch.compile and torch.export allocate what the fake kernel says"
+)
+_ONNX_CAUSE = (
+    "the shape rule is wrong where lengths are names: a Dim that is not known() has no value, and "
+    "only an equal symbol means an equal length"
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a fake run expects of one output; None for a length or stride not known yet."""
+
+    dtype: str
+    shape: list[int | None]
+    strides: list[int | None]
+
+
+@dataclass(frozen=True)
+class FakeRun:
+    outputs: list[Expected]
+    refusal: str = ""
+
+
+def run_fake(subject: Subject, case: Case) -> FakeRun:
+    """The public function on tensors without memory, as torch.compile and torch.export call it."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    try:
+        fakes = [mode.from_tensor(item.detach(), static_shapes=True) for item in case.tensors]
+        with mode:
+            varied = case.having(fakes)
+            return FakeRun(_expected(subject.function(*varied.args, **varied.kwargs)))
+    except Exception as error:  # whatever a fake kernel raises is compared
+        return FakeRun([], refusal(error))
+
+
+def _expected(result: Any) -> list[Expected]:
+    def numbers(items: Any) -> list[int | None]:
+        return [item if isinstance(item, int) else None for item in items]
+
+    items = result if isinstance(result, (tuple, list)) else (result,)
+    return [Expected(str(t.dtype)[6:], numbers(t.shape), numbers(t.stride())) for t in items]
+
+
+def shapes(trial: Trial) -> None:
+    """Inferred = fake = real, for the case, its dtypes, layouts and lengths."""
+    trial.call()
+    varied = [("", trial.case), *variations.layouts(trial.case)]
+    varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.subject, trial.case)]
+    varied += list(variations.lengths(trial.case, trial.axes))
+    known: dict[Any, Any] = {}
+    for label, case in varied:
+        _fake(trial, label, case)
+        _inferred(trial, label, case, known)
+    _meta(trial)
+
+
+def _fake(trial: Trial, label: str, case: Case) -> None:
+    try:
+        real = trial.subject.function(*case.args, **case.kwargs)
+    except Exception:  # refusals are compared in "errors" and "lengths"
+        return
+    fake = run_fake(trial.subject, case)
+    trial.tally.ran += 1
+    if fake.refusal:
+        trial.tally.fail(label, f"the fake kernel: {fake.refusal}", "a result", _FAKE_CAUSE)
+        return
+    for one, other in zip(fake.outputs, _expected(real), strict=True):
+        for trait in ("dtype", "shape", "strides"):
+            mine, true = getattr(one, trait), getattr(other, trait)
+            if trait == "strides" and 0 in other.shape:
+                continue  # strides of nothing mean nothing
+            if not _fits(mine, true):
+                trial.tally.fail(
+                    label,
+                    f"the fake kernel: {trait} {mine}",
+                    f"{true}, as the kernel gives",
+                    _FAKE_CAUSE,
+                )
+                return
+
+
+def _fits(fake: Any, real: Any) -> bool:
+    if isinstance(fake, str):
+        return fake == real
+    return len(fake) == len(real) and all(
+        one is None or one == other for one, other in zip(fake, real, strict=True)
+    )
+
+
+def _meta(trial: Trial) -> None:
+    """The meta device, where no number decides the shape."""
+    if variations.value_tensors(trial.subject, trial.case):
+        return
+    tensors = [item.to("meta") for item in trial.case.tensors]
+    real = trial.subject.function(*trial.case.args, **trial.case.kwargs)
+    case = trial.case.having(tensors)
+    try:
+        result = trial.subject.function(*case.args, **case.kwargs)
+    except Exception as error:  # a missing kernel is what is looked for
+        trial.tally.fail("on the meta device", refusal(error), "a result", _FAKE_CAUSE)
+        return
+    trial.tally.ran += 1
+    for one, other in zip(_expected(result), _expected(real), strict=True):
+        if one != other:
+            trial.tally.fail("on the meta device", str(one), str(other), _FAKE_CAUSE)
+
+
+def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> None:
+    """onnx and ONNX Runtime, with lengths as numbers and as names.
+
+    `known` has what they inferred before: lengths as names make one model of many cases.
+    """
+    run = trial.run(case)
+    if run.call is None or run.inner.refused:
+        return
+    real = [(str(array.dtype), list(array.shape)) for array in run.inner.outputs]
+    named = _names(trial, case, run.call)
+    for kind, dims in (("numbers", run.call.shapes), ("names", named)):
+        model = node_model(trial.subject, run.call, dims)
+        bound = _bound(dims, run.call)
+        who = f"with lengths as {kind}"
+        for tool, infer in (("onnx.shape_inference", _by_onnx), ("ONNX Runtime", _by_ort)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    key = (tool, model.SerializeToString())
+                    found = known[key] if key in known else infer(trial, model)
+                    known[key] = found
+            except Exception as error:  # of either tool
+                trial.tally.fail(label, f"{tool} {who}: {refusal(error)}", "shapes", _ONNX_CAUSE)
+                continue
+            trial.tally.ran += 1
+            dtypes = output_dtypes(trial.subject, run.call)
+            for (_, shape), inferred, dtype in zip(real, found, dtypes, strict=True):
+                complete = (
+                    kind == "numbers"
+                    and tool.startswith("onnx")
+                    and not trial.subject.info.has_values
+                )
+                if not _agrees(inferred, shape, bound, complete):
+                    trial.tally.fail(
+                        label,
+                        f"{tool} {who}: shape {inferred}",
+                        f"{shape} ({dtype}), as the kernel gives",
+                        _ONNX_CAUSE,
+                    )
+
+
+def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
+    """One name for each set of axes that change together, numbers elsewhere."""
+    numbers = variations.input_of_tensors(trial.subject, case)
+    dims: list[list[Any] | None] = list(call.shapes)
+    for index, axes in enumerate(trial.axes):
+        for place, axis in axes.places:
+            number = numbers[place]
+            if number is not None and dims[number] is not None:
+                dims[number][axis] = f"n{index}"  # type: ignore[index]
+    return dims
+
+
+def _bound(dims: Sequence[list[Any] | None], call: Call) -> dict[str, int]:
+    """The length behind each name."""
+    found: dict[str, int] = {}
+    for lengths, array in zip(dims, call.inputs, strict=True):
+        if lengths is not None and array is not None:
+            pairs = zip(lengths, array.shape, strict=True)
+            found.update({name: n for name, n in pairs if isinstance(name, str)})
+    return found
+
+
+def _agrees(
+    inferred: list[Any] | None, real: list[int], bound: dict[str, int], complete: bool
+) -> bool:
+    if inferred is None:
+        return not complete
+    if len(inferred) != len(real):
+        return False
+    for one, other in zip(inferred, real, strict=True):
+        known = bound.get(one) if isinstance(one, str) else one
+        if known is None and complete:
+            return False
+        if known is not None and known != other:
+            return False
+    return True
+
+
+def _by_onnx(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
+    from myops.onnx.schema import dims_of
+
+    inferred = trial.subject.infer_model(model)
+    return [dims_of(item.type.tensor_type) for item in inferred.graph.output]
+
+
+def _by_ort(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
+    session = trial.subject.native_session(model, session_options())
+    return [
+        None if item.shape is None else [_length(n) for n in item.shape]
+        for item in session.get_outputs()
+    ]
+
+
+def _length(dim: Any) -> Any:
+    """A number, a name, or None for what ONNX Runtime does not know."""
+    return int(dim) if isinstance(dim, (int, np.integer)) else dim

@@ -1,0 +1,130 @@
+"""Threads: 1, 2 and 7 of them, and two sessions at once, give the same bits."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from myops.testing import variations
+from myops.testing.cases import Case
+from myops.testing.families.gradients import backward_calls
+from myops.testing.runtimes import Call, Outcome, call_arrays, refusal, run_torch
+from myops.testing.subject import call_kernel, describe
+from myops.testing.trial import Trial
+
+COUNTS = (1, 2, 7)
+_ELEMENTS = 1 << 17  # more than one piece of work for any usual grain
+_RUNS = 8  # of each of two callers at once
+_CAUSE = (
+    "the result depends on the number of threads: sums that are split by threads, or by a grain "
+    "that depends on their number. Cut the work by parallel_for(count, grain), whose pieces depend "
+    "on nothing else, and add up partial results in the order of the pieces"
+)
+_TWO_CAUSE = (
+    "two calls at once disturb each other: a static or global buffer, or scratch memory that is "
+    "kept in the op. Take scratch memory from the context, for each call"
+)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads(trial: Trial) -> None:
+    """The case, the case made large, and what is called backwards, with 1, 2 and 7 threads."""
+    for label, case in (("", trial.case), ("made large", _large(trial))):
+        with torch_threads(1):
+            run = trial.run(case)
+        if run.inner.refused or run.call is None:
+            trial.tally.note(f"{label or 'the case'}: refused: {run.inner.refusal}")
+            continue
+        for count in COUNTS:
+            with torch_threads(count):
+                results = {"torch": trial.run(case).inner}
+            results["NumPy"] = trial.runtimes.numpy(run.call, count)
+            results["ONNX Runtime"] = trial.runtimes.native(run.call, count)
+            for who, outcome in results.items():
+                where = f"{label}, {count} threads".lstrip(", ")
+                trial.compare_bits(where, who, outcome, run.inner, _CAUSE)
+        if trial.settings.gradients:
+            _backward(trial, label, case)
+
+
+def _large(trial: Trial) -> Case:
+    return variations.enlarged(trial.case, trial.axes, _ELEMENTS)
+
+
+def _backward(trial: Trial, label: str, case: Case) -> None:
+    try:
+        calls = backward_calls(trial.subject, case, trial.settings.gradients)
+    except Exception as error:  # "gradients" has the details
+        trial.tally.note(f"no gradient to look at: {refusal(error)}")
+        return
+    for seen in calls:
+        if describe(seen.overload.namespace, seen.name) is None:
+            continue  # not a kernel of ours, so there is no second host for it
+        inputs, attributes = call_arrays(seen)
+        first: Outcome | None = None
+        for count in COUNTS:
+            outcome = Outcome(call_kernel(trial.subject, seen.name, inputs, attributes, count))
+            first = first or outcome
+            where = f"{label}, {seen.name}, {count} threads".lstrip(", ")
+            trial.compare_bits(where, "NumPy", outcome, first, _CAUSE)
+
+
+def sessions(trial: Trial) -> None:
+    """Two callers at once: in two sessions, in one session, in torch."""
+    cases = [trial.case, *_other_numbers(trial)]
+    runs = [trial.run(case) for case in cases]
+    calls = [run.call for run in runs if run.call is not None and not run.inner.refused]
+    expected = [run.inner for run in runs if run.call is not None and not run.inner.refused]
+    if not calls:
+        trial.tally.note("the op refused the case")
+        return
+    two = [trial.runtimes.new_session(calls[0], "native") for _ in range(2)]
+
+    def in_sessions(number: int, call: Call, case: Case) -> Outcome:
+        return Outcome(trial.runtimes.run(two[number], call))
+
+    def in_one_session(number: int, call: Call, case: Case) -> Outcome:
+        return Outcome(trial.runtimes.run(two[0], call))
+
+    def in_torch(number: int, call: Call, case: Case) -> Outcome:
+        return run_torch(trial.subject, case).inner
+
+    ways: dict[str, Callable[[int, Call, Case], Outcome]] = {
+        "two sessions at once": in_sessions,
+        "one session, two threads": in_one_session,
+        "torch in two threads": in_torch,
+    }
+    for label, run in ways.items():
+
+        def caller(number: int, run: Any = run) -> list[tuple[Outcome, Outcome]]:
+            found = []
+            for step in range(_RUNS):
+                place = (number + step) % len(calls)
+                found.append((run(number, calls[place], cases[place]), expected[place]))
+            return found
+
+        with ThreadPoolExecutor(2) as pool:
+            results = [pair for pairs in pool.map(caller, range(2)) for pair in pairs]
+        for outcome, wanted in results:
+            who = "torch" if "torch" in label else "ONNX Runtime"
+            if not trial.compare_bits(label, who, outcome, wanted, _TWO_CAUSE):
+                break
+
+
+def _other_numbers(trial: Trial) -> list[Case]:
+    case = trial.case
+    other = case.having([t * 0.75 if t.is_floating_point() else t for t in case.tensors])
+    return [other] if variations.accepts(trial.subject.function, other) else []

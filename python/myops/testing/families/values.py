@@ -1,0 +1,128 @@
+"""Values: against the reference, at every length, in every dtype, with numbers at the edge; the
+same bits in torch, NumPy, ONNX Runtime and as a PyOp."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from myops.testing import variations
+from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
+from myops.testing.runtimes import TorchRun, refusal
+from myops.testing.trial import Trial, reference_outputs
+
+_NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered")
+
+
+def values(trial: Trial) -> None:
+    """The case as given: the reference, and equal bits in every runtime."""
+    trial.call()  # a case that is refused is an error in the list of cases
+    trial.judge("", trial.case, trial.agree("", trial.case))
+
+
+def lengths(trial: Trial) -> None:
+    """Empty tensors, length 1, odd lengths, wherever the op lets a length change."""
+    if not trial.axes:
+        trial.tally.note("the op lets no length change")
+    for label, case in variations.lengths(trial.case, trial.axes):
+        trial.judge(label, case, trial.agree(label, case))
+
+
+def dtypes(trial: Trial) -> None:
+    """Every declared dtype, and one that is not declared."""
+    info = trial.subject.info
+    for parameter, name, case in variations.dtypes(trial.subject, trial.case):
+        label = f"{parameter} = {name}"
+        run = trial.agree(label, case)
+        trial.judge(label, case, run)
+        for output, array in zip(info.outputs, run.inner.outputs, strict=False):
+            wanted = name if output.type == parameter else str(array.dtype)
+            if str(array.dtype) != wanted:
+                trial.tally.fail(
+                    label,
+                    f"{output.name} of dtype {array.dtype}",
+                    f"{wanted}, as the description says",
+                    "the op's description gives the output another type parameter",
+                )
+
+
+def specials(trial: Trial) -> None:
+    """NaN, Inf, the largest and the smallest numbers."""
+    for kind, label, case in variations.specials(trial.case):
+        run = trial.agree(label, case)
+        if run.result.refused or trial.settings.reference is None:
+            continue
+        if kind == "NaN and Inf":
+            _same_kind(trial, label, case, run)
+
+
+def _same_kind(trial: Trial, label: str, case: object, run: TorchRun) -> None:
+    """NaN, Inf and finite numbers are where the reference has them."""
+    expected = reference_outputs(trial.settings.reference, case)  # type: ignore[arg-type]
+    trial.tally.ran += 1
+    for one, other in zip(run.result.outputs, expected, strict=True):
+        if not is_float(one) or one.shape != other.shape:
+            continue
+        with np.errstate(all="ignore"):
+            wide, judge = widened(one), widened(other.astype(one.dtype))
+        unequal = np.isfinite(wide) != np.isfinite(judge)
+        unequal |= np.isnan(judge) & ~np.isnan(wide)
+        if unequal.any():
+            place = tuple(int(i) for i in np.argwhere(unequal)[0])
+            trial.tally.fail(
+                label,
+                f"torch: {wide[place]} at {list(place)}",
+                f"reference: {judge[place]}",
+                "NaN or Inf is swallowed, or made. Comparisons with NaN are false, and std::max, "
+                "std::min and clamps drop it. Write the rule into the op's documentation, and let "
+                "kernel and reference follow it",
+            )
+        elif (np.isnan(wide) != np.isnan(judge)).any():
+            # 0 * Inf is NaN, and the reference may skip the product: seldom worth a rule.
+            trial.tally.note(f"{label}: NaN where the reference has Inf")
+
+
+def bodies(trial: Trial) -> None:
+    """The function body: the same numbers within rounding, from an ONNX Runtime without the op."""
+    trial.call()
+    cases = [("", trial.case)]
+    cases += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.subject, trial.case)]
+    cases += [
+        (label, case)
+        for label, case in variations.lengths(trial.case, trial.axes)
+        if all(tensor.numel() for tensor in case.tensors)
+    ]
+    for label, case in cases:
+        run = trial.run(case)
+        if run.inner.refused or run.call is None:
+            continue
+        try:
+            outcome = trial.runtimes.run(trial.runtimes.session(run.call, "body"), run.call)
+        except Exception as error:  # ONNX Runtime's own, or a warning that there is no body
+            text = refusal(error)
+            dtype = run.inner.outputs[0].dtype
+            if any(words in text for words in _NO_KERNEL):
+                trial.tally.note(
+                    f"ONNX Runtime has no kernel for the body at {dtype}: not compared"
+                )
+                trial.tally.refused.append(text)
+                continue
+            trial.tally.fail(
+                label,
+                f"the function body: {text}",
+                "a result",
+                "standard(g) of the op refuses or writes nodes that ONNX Runtime does not take; "
+                "without a body, only a runtime with the library can run an exported model",
+            )
+            continue
+        trial.tally.ran += 1
+        name = str(run.inner.outputs[0].dtype)
+        limits = {**BODY_TOLERANCE, **trial.settings.body_tolerance}
+        got, wanted = too_far(outcome, run.inner.outputs, limits.get(name))
+        if got:
+            trial.tally.fail(
+                label,
+                f"the function body: {got}",
+                f"the kernel: {wanted}",
+                "standard(g) of the op computes something else than the kernel: a constant, an "
+                "attribute or an input's order is wrong",
+            )

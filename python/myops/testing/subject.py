@@ -1,0 +1,213 @@
+"""The op under test, with all its faces. The only place that knows where each comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from myops import _description
+from myops._description import OpInfo
+from myops.testing.cases import Case
+
+_TORCHS_OWN = frozenset({"aten", "prim", "prims", "profiler", "inductor"})
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An op under test.
+
+    Attributes:
+        info: Its description.
+        function: What users call, and what the cases are arguments of.
+        namespace: Of the torch op, as in torch.ops.<namespace>.
+        domain: Of the ONNX node.
+        opset_version: Of that domain.
+        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside myops' own.
+    """
+
+    info: OpInfo
+    function: Callable[..., Any]
+    namespace: str = _description.DOMAIN
+    domain: str = _description.DOMAIN
+    opset_version: int = _description.OPSET_VERSION
+    libraries: tuple[str | os.PathLike[str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    def is_mine(self, overload: Any) -> bool:
+        """Whether a dispatcher op is this one."""
+        return overload.namespace == self.namespace and _title(overload) == self.info.name
+
+    def call_numpy(
+        self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
+    ) -> list[np.ndarray]:
+        return call_kernel(self, self.info.name, inputs, attributes, threads)
+
+    def with_bodies(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """The model with a function body of standard operators for the op."""
+        from myops.onnx import bodies
+
+        return bodies.add_function_bodies(model)
+
+    def infer_model(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """What onnx.shape_inference makes of a model with the op."""
+        from myops.onnx import schema
+
+        schema.register_schemas()
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+
+    def native_session(self, model: onnx.ModelProto, options: Any) -> Any:
+        """An ONNX Runtime session with the op's kernel."""
+        import myops.ort
+
+        return myops.ort.session(model, session_options=options, libraries=self.libraries)
+
+    def pyop_session(self, model: onnx.ModelProto, options: Any) -> Any:
+        """An ONNX Runtime session that runs the op as a PyOp."""
+        import myops.ort
+
+        return myops.ort.pyop_session(model, session_options=options)
+
+    def export(self, module: torch.nn.Module, args: tuple[Any, ...], **settings: Any) -> Any:
+        """The module as an ONNX model, with function bodies and without checks."""
+        import myops.onnx
+
+        return myops.onnx.export(
+            module, args, skip_checks="all", libraries=self.libraries, **settings
+        )
+
+
+def call_kernel(
+    subject: Subject,
+    name: str,
+    inputs: Sequence[np.ndarray | None],
+    attributes: dict[str, Any],
+    threads: int,
+) -> list[np.ndarray]:
+    """The kernel `name` of the subject's package (the op or its backward) on NumPy arrays."""
+    return _description.call(name, inputs, attributes, threads)
+
+
+def describe(namespace: str, name: str) -> OpInfo | None:
+    """The description of a dispatcher op, or None for an op of others."""
+    if namespace != _description.DOMAIN:
+        return None
+    return _description.OPS.get(name)
+
+
+def subject_of(
+    op: Any, cases: Sequence[Case], libraries: Sequence[str | os.PathLike[str]] = ()
+) -> Subject:
+    """The op that `op` is, or that it calls.
+
+    Args:
+        op: A public function, such as `myops.resize`, or a torch op, such as
+            `torch.ops.myops.resize`.
+        cases: Calls of it; the first one that is not to be refused is made.
+        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside myops' own.
+
+    Raises:
+        ValueError: It calls no op that has a description and a node, or several.
+    """
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        return _of_name(op.default.namespace, op.__name__, op, libraries)
+    if isinstance(op, torch._ops.OpOverload):
+        return _of_name(op.namespace, _title(op), op, libraries)
+    if not callable(op):
+        raise TypeError(f"check_op: op: got {op!r}, expected a function or a torch op")
+    good = [case for case in cases if not case.refused]
+    if not good:
+        raise ValueError("check_op: cases: got none that the op accepts, expected at least one")
+    title = getattr(op, "__name__", repr(op))
+    with DispatcherCalls() as seen:
+        op(*good[0].args, **good[0].kwargs)
+    names = list(dict.fromkeys((item.overload.namespace, _title(item.overload)) for item in seen))
+    described = [(space, name) for space, name in names if describe(space, name) is not None]
+    if len(described) != 1:
+        found = ", ".join(f"{space}::{name}" for space, name in described or names) or "none"
+        raise ValueError(
+            f"check_op: op: {title} calls {found}, expected exactly one op with a description. "
+            "Give the torch op itself, such as torch.ops.myops.my_add, or a function around one op."
+        )
+    return _of_name(*described[0], op, libraries)
+
+
+def _of_name(
+    namespace: str, name: str, function: Callable[..., Any], libraries: Sequence[Any]
+) -> Subject:
+    info = describe(namespace, name)
+    if info is None:
+        raise ValueError(
+            f"check_op: op: got {namespace}::{name}, which has no description, expected an op made "
+            "by MYOPS_OP"
+        )
+    if not info.onnx_type:
+        raise ValueError(
+            f"check_op: op: got {namespace}::{name}, which has no ONNX node, expected the op that "
+            "users call; what it calls backwards is checked with it"
+        )
+    return Subject(info, function, namespace, libraries=tuple(libraries))
+
+
+def _title(overload: Any) -> str:
+    return overload._schema.name.partition("::")[2]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call of a dispatcher op: its arguments in the order of the schema, and what came."""
+
+    overload: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any  # None when the op refused
+
+    @property
+    def name(self) -> str:
+        return _title(self.overload)
+
+    def settled(self) -> tuple[list[Any], dict[str, Any]]:
+        """(inputs, attributes) with the defaults that the dispatcher leaves out."""
+        inputs, attributes = [], {}
+        for number, item in enumerate(self.overload._schema.arguments):
+            default = item.default_value if item.has_default_value() else None
+            if item.kwarg_only:
+                attributes[item.name] = self.kwargs.get(item.name, default)
+            else:
+                inputs.append(self.args[number] if number < len(self.args) else default)
+        return inputs, attributes
+
+
+class DispatcherCalls(TorchDispatchMode):
+    """Records the calls of ops that are not torch's own.
+
+    Iterate over it, or ask `calls`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Seen] = []
+
+    def __iter__(self) -> Any:
+        return iter(self.calls)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func.namespace in _TORCHS_OWN:
+            return func(*args, **kwargs)
+        place = len(self.calls)
+        self.calls.append(Seen(func, args, kwargs, None))
+        result = func(*args, **kwargs)
+        self.calls[place] = Seen(func, args, kwargs, result)
+        return result

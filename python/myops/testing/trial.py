@@ -1,0 +1,162 @@
+"""One check on one case: what it works with, and the comparisons that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from myops.testing import variations
+from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
+from myops.testing.cases import Case
+from myops.testing.report import Tally
+from myops.testing.runtimes import NO_PYOPS, Call, Outcome, Runtimes, TorchRun, has_pyops, run_torch
+from myops.testing.subject import Subject
+
+_RUNTIME_CAUSE = (
+    "one kernel gives equal bits everywhere when its work is cut by parallel_for(count, grain), "
+    "memory is read through the strides that it declared (Op::input().access), and all of its "
+    "output is written"
+)
+_REFERENCE_CAUSE = (
+    "the kernel or the reference is wrong here. At lengths that no power of two divides: an "
+    "unrolled loop that reads past its end or counts the rest twice. At 0 and 1: a division by "
+    "the length or by length - 1, or a missing branch. At one dtype only: the kernel computes in "
+    "a type that is too narrow"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `check_op` was given beside op and cases; see there."""
+
+    reference: Callable[..., Any] | None = None
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    body_tolerance: Mapping[str, float] = field(default_factory=dict)
+    gradients: int = 2
+    backend: str = "aot_eager"
+
+
+@dataclass
+class Trial:
+    """One check on one case."""
+
+    subject: Subject
+    case: Case
+    runtimes: Runtimes
+    settings: Settings
+    tally: Tally
+
+    @cached_property
+    def axes(self) -> list[variations.Axes]:
+        return variations.free_axes(self.subject, self.case)
+
+    def run(self, case: Case | None = None) -> TorchRun:
+        """The public function in torch, and the op's call inside it."""
+        return run_torch(self.subject, self.case if case is None else case)
+
+    def call(self) -> Call:
+        """The op's call in the case as it was given."""
+        run = self.run()
+        if run.result.refused or run.call is None:
+            raise ValueError(
+                f"{self.subject.name}: case {self.tally.case}: the op refused it: "
+                f"{run.result.refusal}. Give Case(..., refused=...) for a call that it must refuse."
+            )
+        return run.call
+
+    def compare_bits(
+        self, variation: str, who: str, actual: Outcome, expected: Outcome, cause: str
+    ) -> bool:
+        """Whether two runtimes agree, in bits or in the text of a refusal; a failure if not."""
+        if actual.refused or expected.refused:
+            return self._compare_refusals(variation, who, actual, expected)
+        self.tally.ran += 1
+        got, wanted = different_bits(actual.outputs, expected.outputs)
+        if got:
+            self.tally.fail(variation, f"{who}: {got}", wanted, cause)
+        return not got
+
+    def _compare_refusals(
+        self, variation: str, who: str, actual: Outcome, expected: Outcome
+    ) -> bool:
+        # ONNX Runtime compares the types of inputs itself, before it asks the op.
+        types = "dtype" in expected.refusal and who == "ONNX Runtime"
+        both = actual.refused and expected.refused
+        if both and (types or expected.refusal in actual.refusal):
+            return True
+        got = f"refused: {actual.refusal}" if actual.refused else "no refusal, a result"
+        wanted = f"a refusal with the text of torch: {expected.refusal}"
+        if not expected.refused:
+            wanted = "the result that torch gives"
+        self.tally.fail(
+            variation,
+            f"{who}: {got}",
+            wanted,
+            "a check outside of the op's shape rule and kernel, or one that depends on more than "
+            "the arguments. Checks that decide meaning belong into the op's room in C++: then "
+            "every runtime has them, with the same text",
+        )
+        return False
+
+    def agree(self, variation: str, case: Case) -> TorchRun:
+        """Runs the case in torch and in every runtime that must give the same bits or text."""
+        run = self.run(case)
+        if run.call is None:  # the public function refused before it called the op
+            if run.result.refused:
+                self.tally.refused.append(run.result.refusal)
+            return run
+        alike = True
+        for who, runtime in self.runtimes.bit_for_bit(exact=run.inner.refused).items():
+            if who == "PyOp" and run.inner.refused and "dtype" in run.inner.refusal:
+                continue  # the kind of PyOp that it would be is not registered
+            alike &= self.compare_bits(variation, who, runtime(run.call), run.inner, _RUNTIME_CAUSE)
+        if not has_pyops():
+            self.tally.note(NO_PYOPS)
+        if run.inner.refused and alike:
+            self.tally.refused.append(run.inner.refusal)
+        return run
+
+    def judge(self, variation: str, case: Case, run: TorchRun) -> None:
+        """Compares torch's result with the reference, where there is one."""
+        if self.settings.reference is None:
+            self.tally.note("no reference= was given, so no value was compared with one")
+            return
+        if run.result.refused:
+            return
+        self.tally.ran += 1
+        try:
+            expected = reference_outputs(self.settings.reference, case)
+        except Exception as error:  # whatever a reference raises, it refuses
+            self.tally.fail(
+                variation,
+                "torch: a result",
+                f"a refusal, as of the reference: {type(error).__name__}: {error}",
+                "the shape rule lacks a check, or the reference has one too many",
+            )
+            return
+        tolerance = self.tolerance(str(run.result.outputs[0].dtype))
+        got, wanted = too_far(run.result.outputs, expected, tolerance)
+        if got:
+            self.tally.fail(variation, f"torch: {got}", f"reference: {wanted}", _REFERENCE_CAUSE)
+
+    def tolerance(self, dtype: str) -> float:
+        for given in (self.case.tolerance, self.settings.tolerance, TOLERANCE):
+            if dtype in given:
+                return given[dtype]
+        return 0.0
+
+
+def reference_outputs(reference: Callable[..., Any], case: Case) -> list[Any]:
+    """The reference's outputs; floats come to it as float64."""
+
+    def wide(item: Any) -> Any:
+        is_float = isinstance(item, torch.Tensor) and item.is_floating_point()
+        return item.detach().contiguous().double() if is_float else item
+
+    args, kwargs = pytree.tree_map(wide, (tuple(case.args), dict(case.kwargs)))
+    return arrays_of(reference(*args, **kwargs))

@@ -1,0 +1,260 @@
+"""Other calls that follow from a case: lengths, layouts, dtypes, numbers at the edge."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from myops.testing.cases import Case, copy_of
+from myops.testing.subject import DispatcherCalls, Subject
+
+# 0 and 1, then what no power of two divides: a loop that is unrolled has a rest.
+LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
+_MOST_SETS = 400  # calls that may be spent to find out which axes go together
+_SEED = 20240229
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Axes that can only change together, such as the batch of all inputs.
+
+    Attributes:
+        places: (tensor, axis) pairs.
+        length: What they have in the case.
+        label: For messages.
+    """
+
+    places: tuple[tuple[int, int], ...]
+    length: int
+    label: str
+
+    def at(self, case: Case, length: int) -> Case:
+        """The case with that length: cut off, or repeated with other numbers."""
+        tensors = case.tensors
+        for place, axis in self.places:
+            tensors[place] = _with_length(tensors[place], axis, length)
+        return case.having(tensors)
+
+
+def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
+    index = torch.arange(length) % max(tensor.shape[axis], 1)
+    result = tensor.index_select(axis, index)
+    if length > tensor.shape[axis] and tensor.is_floating_point():
+        # A repetition that is no copy: elements that are read twice, or not at all, show.
+        generator = torch.Generator().manual_seed(_SEED)
+        factor = torch.rand(result.shape, generator=generator, dtype=torch.float64) * 0.2 + 0.9
+        old = result.narrow(axis, 0, tensor.shape[axis]).clone()
+        result = (result.double() * factor).to(tensor.dtype)
+        result.narrow(axis, 0, tensor.shape[axis]).copy_(old)
+    return result
+
+
+def accepts(function: Callable[..., Any], case: Case) -> bool:
+    """Whether the op takes the call."""
+    try:
+        function(*case.args, **case.kwargs)
+    except Exception:  # whatever it raises, it refuses
+        return False
+    return True
+
+
+def free_axes(subject: Subject, case: Case) -> list[Axes]:
+    """The axes whose lengths the op lets change, those together that must be.
+
+    They are found by asking the op: a set of axes of equal length is one when the op takes the
+    call with that length one larger, and twice as large.
+    """
+    tensors, labels = case.tensors, case.labels()
+    every = [
+        (place, axis)
+        for place, tensor in enumerate(tensors)
+        for axis in range(tensor.dim())
+        if tensor.shape[axis] > 0
+    ]
+    found: list[Axes] = []
+    taken: set[tuple[int, int]] = set()
+    budget = _MOST_SETS
+    for first in every:
+        if first in taken:
+            continue
+        length = tensors[first[0]].shape[first[1]]
+        others = [
+            place
+            for place in every
+            if place != first and place not in taken and tensors[place[0]].shape[place[1]] == length
+        ]
+        for places in _sets(first, others):
+            if budget == 0:
+                break
+            budget -= 1
+            label = ", ".join(f"axis {axis} of {labels[place]}" for place, axis in places)
+            axes = Axes(places, length, label)
+            if all(accepts(subject.function, axes.at(case, n)) for n in (length + 1, 2 * length)):
+                found.append(axes)
+                taken.update(places)
+                break
+    return found
+
+
+def _sets(first: Any, others: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Sets with `first`, small ones first; of equal size those on one axis number first."""
+    for size in range(len(others) + 1):
+        chosen = itertools.combinations(others, size)
+        for rest in sorted(chosen, key=lambda rest: len({first[1], *(axis for _, axis in rest)})):
+            yield (first, *rest)
+
+
+def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
+    """Each set of axes at each length, then all at once at lengths that differ."""
+    for item in axes:
+        for length in LENGTHS:
+            if length != item.length:
+                yield f"{item.label} = {length}", item.at(case, length)
+    if len(axes) > 1:
+        for start, title in ((None, "every free axis = 1"), (2, "odd lengths everywhere")):
+            varied = case
+            for number, item in enumerate(axes):
+                length = 1 if start is None else LENGTHS[start + 1 :][number % 5]
+                varied = item.at(varied, length)
+            yield title, varied
+
+
+def enlarged(case: Case, axes: Sequence[Axes], elements: int) -> Case:
+    """The case with one set of axes so long that some tensor has about `elements` elements."""
+    usable = [item for item in axes if item.length > 0]
+    if not usable:
+        return case
+    item = max(usable, key=lambda item: (len(item.places), -item.length))
+    largest = max(tensor.numel() for tensor in case.tensors)
+    factor = max(1, -(-elements // max(largest, 1)))
+    return item.at(case, item.length * factor + 1)
+
+
+def strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, every second one of a larger tensor whose axes run in another order."""
+    order = list(reversed(range(tensor.dim())))
+    larger = torch.zeros([2 * n for n in reversed(tensor.shape)], dtype=tensor.dtype)
+    view = larger.permute(order)[tuple(slice(None, None, 2) for _ in order)]
+    return view.copy_(tensor)
+
+
+def shifted(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers behind one element of other memory: not aligned for vectors."""
+    memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
+    return memory[1:].view(tensor.shape).copy_(tensor)
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if tensor.dim() not in formats:
+        return copy_of(tensor)
+    return tensor.contiguous(memory_format=formats[tensor.dim()]).clone(
+        memory_format=torch.preserve_format
+    )
+
+
+def repeated(tensor: torch.Tensor) -> torch.Tensor:
+    """The first slice of axis 0 in every place, without memory of its own (stride 0)."""
+    if tensor.dim() == 0 or tensor.shape[0] == 0:
+        return tensor
+    return tensor[:1].expand_as(tensor)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "strided, axes reversed": strided,
+    "not aligned": shifted,
+    "channels_last": channels_last,
+    "expanded along axis 0": repeated,
+}
+
+
+def layouts(case: Case) -> Iterator[tuple[str, Case]]:
+    """The numbers in other memory: all tensors at once, then each alone."""
+    tensors, labels = case.tensors, case.labels()
+    for title, change in LAYOUTS.items():
+        if title == "channels_last" and not any(item.dim() in (4, 5) for item in tensors):
+            continue
+        yield title, case.having([change(item) for item in tensors])
+    if len(tensors) > 1:
+        for place, tensor in enumerate(tensors):
+            yield f"{labels[place]} strided", case.changed(place, strided(tensor))
+
+
+def input_of_tensors(subject: Subject, case: Case) -> list[int | None]:
+    """For each tensor of the case the number of the op's input that it becomes, if any."""
+    with DispatcherCalls() as seen:
+        subject.function(*case.args, **case.kwargs)
+    inputs = next(item for item in seen if subject.is_mine(item.overload)).settled()[0]
+    places = {id(item): number for number, item in enumerate(inputs) if item is not None}
+    return [places.get(id(tensor)) for tensor in case.tensors]
+
+
+def value_tensors(subject: Subject, case: Case) -> list[torch.Tensor]:
+    """The tensors whose numbers decide the output's shape, such as scales."""
+    return [
+        tensor
+        for tensor, number in zip(case.tensors, input_of_tensors(subject, case), strict=True)
+        if number is not None and subject.info.inputs[number].values
+    ]
+
+
+def dtypes(subject: Subject, case: Case) -> Iterator[tuple[str, str, Case]]:
+    """(type parameter, dtype, case) for every dtype that the op declares."""
+    numbers = input_of_tensors(subject, case)
+    for parameter, names in subject.info.types.items():
+        places = [
+            place
+            for place, number in enumerate(numbers)
+            if number is not None and subject.info.inputs[number].type == parameter
+        ]
+        for name in names if places else ():
+            yield parameter, name, _cast(case, places, getattr(torch, name))
+
+
+def _cast(case: Case, places: Sequence[int], dtype: torch.dtype) -> Case:
+    tensors = case.tensors
+    for place in places:
+        tensors[place] = cast(tensors[place], dtype)
+    return case.having(tensors)
+
+
+def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers in another dtype; floats become integers that need most of their bits."""
+    if dtype == tensor.dtype:
+        return copy_of(tensor)
+    if dtype.is_floating_point or not tensor.is_floating_point():
+        return tensor.to(dtype)
+    limits = torch.iinfo(dtype)
+    scale = (
+        min(limits.max, 2**40) / (8 * max(float(tensor.abs().max()), 1)) if tensor.numel() else 1
+    )
+    numbers = (tensor.double() * scale).round()
+    return (numbers.abs() if limits.min == 0 else numbers).to(dtype)
+
+
+def edges(dtype: torch.dtype) -> dict[str, list[float]]:
+    """Numbers at the edge of a float dtype, by kind."""
+    info = torch.finfo(dtype)
+    return {
+        "NaN and Inf": [float("nan"), float("inf"), -float("inf")],
+        "extreme numbers": [info.max, info.min, info.tiny, info.smallest_normal / 4, -0.0],
+    }
+
+
+def specials(case: Case) -> Iterator[tuple[str, str, Case]]:
+    """(kind, label, case): each float tensor with such numbers spread over it."""
+    labels = case.labels()
+    for place, tensor in enumerate(case.tensors):
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        for kind, numbers in edges(tensor.dtype).items():
+            changed = tensor.contiguous().clone()
+            flat = changed.view(-1)
+            step = max(1, flat.numel() // (2 * len(numbers)))
+            for number, value in enumerate(numbers):
+                flat[number * step % flat.numel()] = value
+            yield kind, f"{kind} in {labels[place]}", case.changed(place, changed)

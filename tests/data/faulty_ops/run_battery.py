@@ -1,0 +1,46 @@
+"""Runs the battery on faulty ops, inside the tree that has them, and prints what it found.
+
+python run_battery.py '{"tail_twice": ["values", "lengths"], ...}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import torch
+
+import myops
+from myops.testing import Case, CheckError, check_op
+
+
+def cases() -> list[Case]:
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 8), torch.randn(8)
+    return [
+        Case((x, w), {"alpha": 1.5, "beta": -0.25}, name="rows"),
+        Case((w, w), name="vector", refused="x: got rank 1, expected rank 2"),
+        Case((x, torch.randn(9)), name="longer", refused="w: got length 9, expected 8"),
+    ]
+
+
+def main() -> None:
+    found = {}
+    for name, families in json.loads(sys.argv[1]).items():
+        try:
+            report = check_op(
+                getattr(myops, name),
+                cases(),
+                reference=lambda x, w, alpha=1.0, beta=0.0: alpha * (x @ w) + beta,
+                only=families,
+            )
+        except CheckError as error:
+            report = error.report
+        failures = [{**asdict(item), "text": str(item)} for item in report.failures]
+        found[name] = {"failures": failures, "idle": report.idle, "text": str(report)}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

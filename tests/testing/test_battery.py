@@ -1,0 +1,171 @@
+"""The battery itself: how it is called, what it derives from a case, what its report says."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import myops
+from myops.testing import FAMILIES, Case, CheckError, bits, check_op, checks, runtimes, variations
+from myops.testing.subject import subject_of
+
+A, B = torch.randn(3, 4), torch.randn(4)
+CASE = Case((A, B))
+
+
+def slow(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return 2 * a + b
+
+
+def test_a_case_says_what_it_lacks() -> None:
+    with pytest.raises(TypeError, match=r"expected a tuple .* Case\(\(x,\)\)"):
+        Case(A)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="got no tensor"):
+        Case((1, 2))
+    with pytest.raises(ValueError, match="expected the CPU"):
+        check_op(myops.my_add, [Case((A.to("meta"), B.to("meta")))])
+
+
+def twice(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return myops.my_add(a, b) + myops.resize(a, sizes=[3, 4])
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: check_op(torch.add, [CASE]), "add calls none, expected exactly one op"),
+        (lambda: check_op(twice, [CASE]), "calls myops::my_add, myops::resize, expected exactly"),
+        (lambda: check_op(torch.ops.aten.add, [CASE]), "aten::add, which has no description"),
+        (lambda: check_op(torch.ops.myops.resize_backward, [CASE]), "has no ONNX node"),
+        (lambda: check_op(myops.my_add, []), "expected a list of Case"),
+        (lambda: check_op(myops.my_add, [Case((A, B), refused="x")]), "got none that the op acc"),
+        (lambda: check_op(myops.my_add, [CASE], only=["layout"]), "Did you mean 'layouts'"),
+        (lambda: check_op(myops.my_add, [CASE], skip={"export_": ""}), "Did you mean 'export'"),
+        (lambda: check_op(myops.my_add, [CASE], gradients=3), "gradients: got 3"),
+    ],
+)
+def test_a_wrong_call_says_what_was_expected(call: Callable[[], Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        call()
+
+
+def test_torch_ops_are_taken_too() -> None:
+    for op in (torch.ops.myops.my_add, torch.ops.myops.my_add.default):
+        report = check_op(op, [CASE], reference=slow, only=["values"])
+        assert (report.op, report.tallies[0].ran) == ("my_add", 4)
+
+
+def test_one_check_for_each_family_and_case() -> None:
+    def never(*args: Any) -> None:
+        raise AssertionError("nothing may run while tests are collected")
+
+    cases = [CASE, Case((A, B)), Case((B, A), name="named"), Case((A, A[:2]), refused="no")]
+    found = checks(never, cases)
+    assert len(found) == 3 * len(FAMILIES) + 1
+    names = [check.__name__ for check in found]
+    assert len(set(names)) == len(names)
+    assert {"layouts-3x4,4", "layouts-3x4,4_2", "layouts-named", "errors-3x4,2x4"} <= set(names)
+
+
+def test_a_family_that_ran_nothing_says_so() -> None:
+    scalar = Case((torch.tensor(1.0), torch.tensor(2.0)), name="scalar")
+    report = check_op(myops.my_add, [scalar], only=["lengths", "values"])
+    assert report.idle == {"lengths": "the op lets no length change"}
+    assert "NOTHING RAN: the op lets no length change" in str(report)
+    assert "no reference= was given" in str(report)
+    (check,) = checks(myops.my_add, [scalar], only=["lengths"])
+    with pytest.raises(unittest.SkipTest, match="lets no length change"):
+        check()
+    skipped = check_op(myops.my_add, [CASE], only=["values", "export"], skip={"export": "slow"})
+    assert "LEFT OUT: slow" in str(skipped)
+    assert skipped.idle == {"export": "slow"}
+
+
+def test_missing_pyops_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("myops.testing.trial.has_pyops", lambda: False)
+    monkeypatch.setattr(runtimes, "has_pyops", lambda: False)
+    report = check_op(myops.my_add, [CASE], reference=slow, only=["values"])
+    assert report.tallies[0].ran == 3
+    assert "PyOps did not run: onnxruntime-extensions is missing" in str(report)
+
+
+def test_failures_say_all_there_is_to_say() -> None:
+    with pytest.raises(CheckError) as error:
+        check_op(myops.my_add, [CASE], reference=lambda a, b: a + b, only=["values", "dtypes"])
+    first = error.value.report.failures[0]
+    assert (first.op, first.check, first.case, first.variation) == ("my_add", "values", "3x4,4", "")
+    assert first.got.startswith("torch: ")
+    assert "12 of 12 elements" in first.got
+    assert "within 1e-05" in first.expected
+    assert "more of this check on this case" in str(error.value)  # six dtypes, four are shown
+
+
+def test_refused_cases() -> None:
+    good = Case((A, torch.randn(3)), refused="b: got length 3 on axis 1, expected 1 or 4")
+    assert check_op(myops.my_add, [CASE, good], only=["errors"]).failures == []
+    for case, text in (
+        (Case((A, torch.randn(3)), refused="something else"), "a text that contains: something"),
+        (Case((A, B), refused="anything"), "torch: no refusal, a result"),
+    ):
+        with pytest.raises(CheckError) as error:
+            check_op(myops.my_add, [CASE, case], only=["errors"])
+        assert text in str(error.value)
+
+
+def test_axes_that_change_together_are_found() -> None:
+    def places(function: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        case = Case(args, kwargs)
+        return [axes.places for axes in variations.free_axes(subject_of(function, [case]), case)]
+
+    assert places(myops.my_add, A, B) == [((0, 0),), ((0, 1), (1, 0))]
+    assert places(myops.my_add, A, A) == [((0, 0), (1, 0)), ((0, 1), (1, 1))]
+    assert places(myops.resize, torch.randn(2, 5), torch.tensor([2.0, 3.0])) == [
+        ((0, 0),),
+        ((0, 1),),
+    ]
+    offset, weight = torch.randn(2, 18, 5, 5), torch.randn(4, 3, 3, 3)
+    assert places(myops.deform_conv2d, torch.randn(2, 3, 7, 7), offset, weight) == [
+        ((0, 0), (1, 0)),  # the batch
+        ((0, 1), (2, 1)),  # the channels
+        ((2, 0),),  # those of the output
+    ]
+
+
+def test_variations_keep_the_numbers() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    for title, change in variations.LAYOUTS.items():
+        other = change(x)
+        wanted = x[:1].expand_as(x) if "expanded" in title else x
+        assert torch.equal(other, wanted), title
+        assert other.stride() != x.stride() or other.data_ptr() % 64, title
+    longer = variations.Axes(((0, 1),), 3, "").at(Case((x,)), 7).tensors[0]
+    assert torch.equal(longer[:, :3], x)
+    assert not torch.equal(longer[:, 3:6], x)  # or elements read twice would not show
+    whole = variations.cast(x, torch.int64)
+    assert whole.abs().max() > 2**32  # more than a float32 holds
+    assert variations.cast(x, torch.uint8).max() > 30
+
+
+def test_differences_are_seen() -> None:
+    one = np.float32([1, np.nan, -0.0])
+    assert bits.different_bits([one], [one.copy()]) == ("", "")
+    for other in (
+        np.float32([1, np.nan, 0.0]),
+        np.float32([1, 2, -0.0]),
+        one.astype("f8"),
+        one[:2],
+    ):
+        assert bits.different_bits([one], [other])[0]
+    assert bits.different_bits([one], [one, one]) == ("1 outputs", "2")
+    far = [(np.float32([1, 2]), np.float64([1, 2.1])), (np.float32([1]), np.float64([np.nan])),
+           (np.float32([np.inf]), np.float64([1])), (np.float32([np.inf]), np.float64([-np.inf])),
+           (np.int32([1]), np.int32([2]))]  # fmt: skip
+    for actual, expected in far:
+        assert bits.too_far([actual], [expected])[0]
+    assert not bits.too_far([np.uint8([1])], [np.uint8([2])], 1)[0]
+    assert not bits.too_far([np.float32([1, 2])], [np.float64([1, 2 + 1e-6])])[0]

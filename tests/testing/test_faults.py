@@ -1,0 +1,73 @@
+"""The battery finds what it is there to find: one deliberately broken op for each fault, compiled
+from tests/data/faulty_ops. The same op without a fault passes everything."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import faulty_tree
+import pytest
+
+# What each op must fail, what its message must say, and what it must pass all the same.
+FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
+    "tail_twice": (["lengths"], "unrolled loop", ["values", "threads", "gradients"]),
+    "fake_swapped": (["export"], "shape [8] at the example's", ["values", "shapes", "errors"]),
+    "no_gradient": (["gradients"], "not differentiable", ["values", "shapes"]),
+    "swapped_symbolic": (["torchscript"], "attribute alpha = -0.25 in the file", ["dynamo"]),
+    "thread_sums": (["threads"], "depends on the number of threads", ["values", "lengths"]),
+    "static_scratch": (["sessions"], "disturb each other", ["values", "purity", "threads"]),
+    "remembers": (["purity"], "other numbers after the case", ["values", "layouts"]),
+    "in_place": (["purity"], "after the call", []),
+    "noisy": (["purity"], "not deterministic", []),
+    "unwritten": (["purity"], "never written", []),
+    "one_buffer": (["purity"], "write into the same memory", ["values", "lengths"]),
+    "swallows_nan": (["specials"], "swallowed", ["values", "lengths", "dtypes"]),
+    "ignores_strides": (["layouts"], "as if it were contiguous", ["values", "lengths"]),
+    "length_one": (["lengths"], "= 1", ["values", "layouts"]),
+    "narrow": (["dtypes"], "too narrow", ["values", "lengths"]),
+    "shape_of_names": (["shapes"], "lengths as names", ["values", "lengths"]),
+    "text_varies": (["errors"], "refused: ", ["values", "lengths"]),
+    "unchecked": (["errors", "lengths"], "lacks a check", ["values"]),
+    "foreign_text": (["errors"], "bad input", ["values"]),
+    "fake_silent": (["errors"], "no refusal, a result", ["values"]),
+    "fake_dtype": (["shapes"], "dtype float32", ["values"]),
+    "fake_constant": (["export", "compile"], "turns a symbolic length into a number", ["shapes"]),
+    "half_gradient": (["gradients"], "backward is wrong", ["values"]),
+    "wrong_gradient": (["gradients"], "Jacobian mismatch", ["values"]),
+    "detached": (["gradients"], "second derivatives", ["values"]),
+    "no_backward_fake": (["gradients"], "lacks a fake kernel", ["values", "shapes"]),
+    "taken_apart": (["export"], "in it", ["values", "shapes"]),
+    "other_body": (["bodies"], "standard(g)", ["values", "lengths"]),
+    "no_body": (["bodies"], "nobody wrote it", ["values"]),
+}
+
+
+@pytest.fixture(scope="session")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    tree = tmp_path_factory.mktemp("faulty") / "tree"
+    faulty_tree.build(tree, ["sound", *FAULTS])
+    wanted = {name: [*fails, *passes] for name, (fails, _, passes) in FAULTS.items()}
+    return faulty_tree.ask(tree, {"sound": [], **wanted})
+
+
+def test_every_fault_is_in_the_table() -> None:
+    text = (faulty_tree.FAULTY / "faulty_ops.cpp").read_text()
+    assert sorted(re.findall(r"^FAULT\((\w+),", text, re.MULTILINE)) == sorted(["sound", *FAULTS])
+
+
+def test_the_sound_op_passes_every_family(found: dict[str, Any]) -> None:
+    assert found["sound"]["failures"] == [], found["sound"]["text"]
+    assert found["sound"]["idle"] == {}, found["sound"]["text"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_found(found: dict[str, Any], name: str) -> None:
+    fails, words, _ = FAULTS[name]
+    failures = found[name]["failures"]
+    assert {failure["check"] for failure in failures} == set(fails), found[name]["text"]
+    assert words in "\n".join(failure["text"] for failure in failures)
+    for failure in failures:
+        assert failure["op"] == name
+        for part in ("case", "got", "expected", "cause"):
+            assert failure[part], part
