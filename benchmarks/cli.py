@@ -95,8 +95,7 @@ def _measure(
 ) -> Document:
     """Measures `parts`; saves after each step, so that a run that is ended keeps what it has."""
     peers, absent = discover.peers()
-    command = " ".join(["python benchmarks/run.py", *sys.argv[1:]])
-    facts = {**system.describe(), "date": str(date.today()), "command": f"`{command}`"}
+    facts = {**system.describe(), "date": str(date.today()), "command": _command(sys.argv[1:])}
     document = Document(facts, absent)
     terminal.show_facts(console, facts, absent)
     start = time.perf_counter()
@@ -130,6 +129,18 @@ def _measure(
         terminal.show_scaling(console, document.scaling)
     document.facts["minutes"] = f"{(time.perf_counter() - start) / 60:.1f}"
     return document
+
+
+def _command(arguments: list[str]) -> str:
+    """What was asked for, without the options that say where to write."""
+    words = iter(arguments)
+    kept = []
+    for word in words:
+        if word in ("--json", "--markdown", "--plots"):
+            next(words, None)
+        else:
+            kept.append(f"'{word}'" if " " in word else word)
+    return f"`{' '.join(['python benchmarks/run.py', *kept])}`"
 
 
 def _fail_on_wrong(console: Console, document: Document) -> None:

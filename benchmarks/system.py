@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -65,10 +66,8 @@ def describe() -> dict[str, str]:
     facts["system"] = f"{platform.system()} {platform.release()}"
     facts["Python"] = platform.python_version()
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):  # the absent peers are listed elsewhere
             facts[package] = version(package)
-        except PackageNotFoundError:
-            facts[package] = "absent"
     return facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def roofline(
     a case whose data stay in the cache.
     """
     counts = sorted(count for count in limits if "fma" in limits[count])
+    colours = _colours(item.group for item in results if item.flops > 0)
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(
             1, len(counts), figsize=(6.2 * len(counts), 5), squeeze=False, sharey=True
@@ -53,7 +54,7 @@ def roofline(
         for count, axes in zip(counts, panels[0], strict=True):
             _roofs(axes, limits[count])
             here = [item for item in results if item.threads == count and item.flops > 0]
-            _points(axes, here)
+            _points(axes, here, colours)
             axes.set(
                 title=f"{count} thread{'s' * (count > 1)}",
                 xlabel="operations for a byte that must be moved",
@@ -61,7 +62,12 @@ def roofline(
                 yscale="log",
             )
         panels[0][0].set_ylabel("GFLOP/s")
-        panels[0][-1].legend(loc="lower right", fontsize=8)
+        for group, colour in colours.items():
+            panels[0][-1].plot([], [], "o", color=colour, label=group)
+        for side, mark in MARKS.items():
+            fill = "none" if side == "onnxruntime" else "grey"
+            panels[0][-1].plot([], [], mark, color="grey", mfc=fill, label=LABELS[side])
+        panels[0][-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
         _save(figure, path)
 
 
@@ -74,14 +80,22 @@ def _roofs(axes: Any, limits: dict[str, float]) -> None:
     ):
         axes.plot(x, np.minimum(x * bandwidth, peak), "k" + style, lw=1)
         axes.annotate(
-            f"{name} {bandwidth:.0f} GB/s", (x[2], x[2] * bandwidth * 1.15), fontsize=7, rotation=32
+            f"{name} {bandwidth:.0f} GB/s",
+            (x[4], x[4] * bandwidth),
+            xytext=(2, 12),
+            textcoords="offset points",
+            fontsize=7,
+            ha="center",
         )
     axes.annotate(f"multiply-add {peak:.0f} GFLOP/s", (x[-1], peak * 1.05), fontsize=7, ha="right")
 
 
-def _points(axes: Any, results: Sequence[Result]) -> None:
-    groups = list(dict.fromkeys(item.group for item in results))
-    colours = dict(zip(groups, plt.get_cmap("tab10").colors, strict=False))
+def _colours(groups: Iterable[str]) -> dict[str, Any]:
+    """One for each group, the same in every panel."""
+    return dict(zip(dict.fromkeys(groups), plt.get_cmap("tab10").colors, strict=False))
+
+
+def _points(axes: Any, results: Sequence[Result], colours: dict[str, Any]) -> None:
     for item in results:
         best = {
             "torch": item.best("torch", output="given") or item.best("torch"),
@@ -109,22 +123,18 @@ def _points(axes: Any, results: Sequence[Result]) -> None:
                 textcoords="offset points",
                 fontsize=6,
             )
-    for group, colour in colours.items():
-        axes.plot([], [], "o", color=colour, label=group)
-    for side, mark in MARKS.items():
-        axes.plot([], [], mark, color="grey", mfc="none", label=LABELS[side])
 
 
 def scaling(points: Sequence[Point], path: str | Path) -> None:
     """Cost for one unit along each axis, relative to the largest size: a flat line is linear."""
     axes_names = list(dict.fromkeys(point.axis for point in points))
-    groups = list(dict.fromkeys(point.group for point in points))
+    colours = _colours(point.group for point in points)
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(
             1, len(axes_names), figsize=(4.2 * len(axes_names), 3.6), squeeze=False, sharey=True
         )
         for name, axes in zip(axes_names, panels[0], strict=True):
-            for group in groups:
+            for group, colour in colours.items():
                 line = sorted(
                     (point for point in points if (point.group, point.axis) == (group, name)),
                     key=lambda point: point.size,
@@ -132,13 +142,15 @@ def scaling(points: Sequence[Point], path: str | Path) -> None:
                 if line:
                     last = line[-1].seconds / line[-1].size
                     costs = [point.seconds / point.size / last for point in line]
-                    axes.plot([point.size for point in line], costs, "o-", ms=3, label=group)
+                    sizes = [point.size for point in line]
+                    axes.plot(sizes, costs, "o-", ms=3, color=colour, label=group)
             axes.axhline(1, color="black", lw=0.8, ls=":")
             axes.set(xlabel=name, xscale="log", yscale="log")
             axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
             axes.minorticks_off()
         panels[0][0].set_ylabel("cost for one, relative to the largest size")
-        panels[0][0].legend(fontsize=7)
+        handles = panels[0][0].get_legend_handles_labels()
+        panels[0][-1].legend(*handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
         _save(figure, path)
 
 
