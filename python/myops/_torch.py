@@ -50,10 +50,11 @@ class TorchOp:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
         self.function = _make_function(self, save, backward, jvp, vmap)
-        if len(info.outputs) == 1:
-            for name in ("out", "values_out") if info.has_values else ("out",):
-                title = getattr(self.packet, name).name()
-                torch.library.register_fake(title, _no_result, allow_override=True)
+        written_overloads = {"out", "values_out"} & set(self.packet.overloads())
+        self._writes = bool(written_overloads)
+        for written in written_overloads:
+            title = getattr(self.packet, written).name()
+            torch.library.register_fake(title, _no_result, allow_override=True)
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self._fake, allow_override=True)
@@ -103,6 +104,11 @@ class TorchOp:
     ) -> Any:
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
+        if not self._writes:
+            raise RuntimeError(
+                f"{self.info.name}: out: got a tensor, expected none: only ops in C++ with one "
+                "output write into a given tensor"
+            )
         overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
         overload(*inputs, **attributes, out=out)
         return out

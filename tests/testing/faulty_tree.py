@@ -28,9 +28,10 @@ def build(tree: Path, names: list[str]) -> None:
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    script = (ROOT / "setup.py").read_text()
-    assert '"-O3"' in script
-    (tree / "setup.py").write_text(script.replace('"-O3"', '"-O0"'))  # compiled in half the time
+    shutil.copy(ROOT / "setup.py", tree)
+    script = tree / "python" / "myops" / "build.py"
+    assert '"-O3"' in script.read_text()
+    script.write_text(script.read_text().replace('"-O3"', '"-O0"'))  # compiled in half the time
     room = tree / "csrc" / "ops" / "faulty"
     room.mkdir(parents=True)
     shutil.copy(FAULTY / "faulty_ops.cpp", room)

@@ -70,7 +70,9 @@ class DataGradient {
   int64_t units() const { return problem_.batch * problem_.offset_groups; }
 
   int64_t tile_pixels() const {
-    const int64_t most = std::min(kPixels<A>, kEntries<A> / blocking_.taps);
+    // The double backward keeps more about each entry.
+    const int64_t entries = inputs_.changes() ? kEntries<A> / 2 : kEntries<A>;
+    const int64_t most = std::min(kPixels<A>, entries / blocking_.taps);
     if (parts_ == 1 || !(offset_ || mask_)) return most;
     return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
   }

@@ -70,6 +70,7 @@ def deform_conv2d(
     attributes: dict[str, Any] = {
         "dilations": _pair(dilation, "dilation"),
         "group": _groups(channels, depth, "weight", "channels of input"),
+        "kernel_shape": [],
         "offset_group": _groups(moves, 2 * rows * columns, "offset", "channels of offset"),
         "pads": _pads(padding),
         "strides": _pair(stride, "stride"),

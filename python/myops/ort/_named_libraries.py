@@ -149,7 +149,8 @@ def choose(model: str | bytes, given: Sequence[str], policy: Policy) -> list[str
             chosen.append(equal[0])
         elif policy == "trust":
             chosen.append(_beside(model, item))
-            known = {domain: path for domain, path in known.items() if domain not in item.domains}
+            replaced = {known[domain] for domain in item.domains if domain in known}
+            known = {domain: path for domain, path in known.items() if path not in replaced}
         else:
             raise ValueError(_not_at_hand(item, same_name + at_hand))
     mine = list(known.values())
