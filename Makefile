@@ -7,7 +7,7 @@
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-native   C++ tests without Python, through CMake: as they ship, and with sanitizers
-#   make fuzz          fuzzes for FUZZ_SECONDS (600) instead of a moment
+#   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
 #   make wheel         a wheel in dist/
@@ -19,6 +19,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_FLAGS ?=
 FUZZ_SECONDS ?= 600
+FUZZ_EXAMPLES ?= 1000
 LOAD_SECONDS ?= 60
 SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 LIBRARY := python/myops/lib/libmyops_torch.so
@@ -71,7 +72,7 @@ fuzz: build
 	mkdir -p build/fuzz-corpus
 	$(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
 	MYOPS_ISA=portable $(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
-	MYOPS_FUZZ_EXAMPLES=$(FUZZ_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
+	MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
 
 load: build
 	MYOPS_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ort/test_load.py
