@@ -10,7 +10,7 @@
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
 #   make bench         compare with other libraries: about 10 minutes, docs/performance.md
 #   make test-native   C++ tests without Python, through CMake: as they ship, and with sanitizers
-#   make fuzz          fuzzes for FUZZ_SECONDS (600) instead of a moment
+#   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
 #   make wheel         a wheel in dist/
@@ -28,6 +28,7 @@ LIBRARY := python/myops/lib/libmyops_torch.so
 .PHONY: demo test lint format build test-native test-cmake test-hosts bench fuzz load compat wheel clean
 
 FUZZ_SECONDS ?= 600
+FUZZ_EXAMPLES ?= 1000
 LOAD_SECONDS ?= 60
 
 $(READY): pyproject.toml constraints.txt setup.py
@@ -76,7 +77,7 @@ fuzz: build
 	mkdir -p build/fuzz-corpus
 	$(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
 	MYOPS_ISA=portable $(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
-	MYOPS_FUZZ_EXAMPLES=$(FUZZ_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
+	MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
 
 load: build
 	MYOPS_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ort/test_load.py

@@ -117,8 +117,9 @@ def test_without_a_setting_the_limit_is_the_memory_of_the_machine() -> None:
 import os
 assert _numpy.max_bytes() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 before = peak()
-sizes = np.int64([1, 1, 2**19, 2**20])  # 2 TiB
-assert_refused("resize", [x, None, None, sizes], {}, "(2199023255552 bytes), expected at most")
+sizes = np.int64([1, 1, 2**20, 2**20])  # 8 TiB
+inputs = [x.astype(np.float64), None, None, sizes]
+assert_refused("resize", inputs, {}, "(8796093022208 bytes), expected at most")
 assert peak() - before < 100 << 10
 """,
         None,
