@@ -60,16 +60,23 @@ T twice_plus(T a, T b) {
   }
 }
 
-// Loops of a fixed length vectorise without a test of what is left over. In large tensors each line
-// of the result is asked for before it is written.
+// Two operands without gaps. In large tensors each line of the result is asked for before it is
+// written.
 template <class T>
 void run_whole(const T* a, const T* b, T* c, int64_t count) {
-  constexpr int64_t kBlock = 64 / sizeof(T);
+  using Wide = Accumulate<T>;
+  constexpr int64_t L = kLanes<Wide>;
+  const bool large = count >= 4096;
   int64_t i = 0;
-  if (count >= 4096) {
-    for (; i + kBlock <= count; i += kBlock) {
-      expect_store(c + i);
-      for (int64_t j = i; j < i + kBlock; ++j) c[j] = twice_plus(a[j], b[j]);
+  for (; i + L <= count; i += L) {
+    if (large) expect_store(c + i);
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
+      const auto x = load_as<Unsigned>(a + i);
+      store(c + i, x + x + load_as<Unsigned>(b + i));
+    } else {
+      const Vector<Wide> x = load_wide<Wide>(a + i);
+      store_narrow<Wide>(c + i, x + x + load_wide<Wide>(b + i));
     }
   }
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
