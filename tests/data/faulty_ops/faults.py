@@ -141,7 +141,7 @@ def _public(name: str, op: TorchOp) -> Callable[..., Tensor]:
 
 def _make(name: str) -> Fault:
     rules = {"shape": shape, "save": save, "backward": backward, **RULES.get(name, {})}
-    op = define(name, **rules)
+    op = define(name, **rules, standard=BODIES.get(name, standard))
     if name == "swapped_symbolic":
         _swap_symbolic(op)
     if name == "fake_dtype":
