@@ -32,7 +32,7 @@ struct Overload {
 bool may_be_none(const Attribute& attribute);
 std::vector<Overload> overloads(const Op& op);
 std::string overload_name(const Op& op, Overload overload);  // "resize.values_out"
-bool integer_values(const Op& op, const Input& input);  // SymInt[] rather than float[]
+bool integer_values(const Op& op, const Input& input);       // SymInt[] rather than float[]
 std::string dispatcher_schema(const Op& op, Overload overload);
 
 }  // namespace myops
