@@ -7,7 +7,7 @@ set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 function(myops_compile_options target)
   target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
   if(MYOPS_SANITIZE) # the code as it is written, and seconds instead of minutes to compile
-    target_compile_options(${target} PRIVATE -O0 -g1 -fno-omit-frame-pointer
+    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer
                                              -fsanitize=${MYOPS_SANITIZE}
                                              -fno-sanitize-recover=all)
   endif()

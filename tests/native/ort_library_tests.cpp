@@ -155,7 +155,7 @@ void test_lengths_that_lie() {
                  "expected at most 64000000 bytes; MYOPS_MAX_BYTES sets the limit");
   expect_refusal(resize_node({INT64_MAX, INT64_MAX}), "sizes: got 9.22337204e+18 on axis 2");
   expect_refusal(resize_node({int64_t{1} << 40, int64_t{1} << 40}), "at most 2^40 elements");
-  expect_refusal(resize_node(Ints(5000, 1)), "a list of at most 4096 numbers");
+  expect_refusal(resize_node(Ints(5000, 1)), "a list of at most 4096");
   // Empty, with a product of lengths near 2^63 and beyond.
   const int64_t large = int64_t{1} << 33;
   Node empty{"MyAdd", {}, {floats({large, 1, 0}), floats({0})}};
