@@ -3,7 +3,7 @@ built here, and writes what it found to docs/compatibility.md and docs/compatibi
 
     python scripts/compat.py [VERSION...] [--keep-docs]
 
-A version is one of PyPI, "1.17" stands for its last patch. Each gets a small environment in
+"1.17" stands for the last patch of that release. Each gets a small environment in
 build/compat. The exit status is 1 when a model gives a wrong result anywhere, or is refused by an
 ONNX Runtime that is not too old for it.
 """

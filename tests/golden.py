@@ -81,7 +81,8 @@ def verdict(name: str, facts: dict[str, Any], library: str | None) -> dict[str, 
         kind = "too new" if TOO_NEW.search(str(error)) else "wrong"
         if library is None and LACKS.search(str(error)):
             kind = "lacks an operator"
-        return {"verdict": kind, "reason": str(error).strip()[:300]}
+        reason = str(error).replace(f"{FOLDER}/", "").strip()
+        return {"verdict": kind, "reason": reason[:300]}
     try:
         check(name, outputs, facts["tolerance"])
     except AssertionError as error:
