@@ -143,7 +143,7 @@ class Library:
         info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
         self.load_torch()
         self._standards[name] = standard
-        return TorchOp(info, shape, save, backward, jvp, vmap)
+        return TorchOp(info, self._file("torch", ImportError), shape, save, backward, jvp, vmap)
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""

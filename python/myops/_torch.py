@@ -8,11 +8,12 @@ attributes, node) comes from the description in C++.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from myops import _description, _libraries
+from myops import _description, _direct, _libraries
 from myops._description import OpInfo
 
 _libraries.OURS.load_torch()
@@ -34,6 +35,7 @@ class TorchOp:
     def __init__(
         self,
         info: OpInfo,
+        library: Path | None,
         shape: Callable[[Inputs, dict[str, Any]], list[Shape]],
         save: Callable[..., None] | None,
         backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
@@ -44,6 +46,7 @@ class TorchOp:
         self.symbolic_shape = shape
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = self.packet.default._op  # what its __call__ calls
+        self._direct = _direct.caller(info, library) or _never
         self._lists = info.has_values
         self.overloads = [self.packet.default]
         if info.has_values:
@@ -75,13 +78,16 @@ class TorchOp:
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
         needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
         torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
-        nothing asks for a gradient, the op is called below autograd, in which the dispatcher would
-        come back to Python and cost more than a small op.
+        nothing asks for a gradient, plain tensors go past the dispatcher (see _direct.py), and
+        others below its autograd, in which it would come back to Python.
 
         `out` takes the result, for ops with one output.
         """
         if torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
+        result = self._direct(inputs, attributes, out)
+        if result is not NotImplemented:
+            return result
         if (
             _functorch()
             or _forward_ad._current_level >= 0
@@ -211,6 +217,11 @@ _tracing = torch._C._get_tracing_state
 _functorch = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled
 _forward_ad = torch.autograd.forward_ad
+
+
+def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
+    """In place of a direct call where there is none."""
+    return NotImplemented
 
 
 def _any_requires_grad(inputs: Inputs) -> bool:

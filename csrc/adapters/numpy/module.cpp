@@ -5,6 +5,7 @@
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
 #include "convert.h"
+#include "direct.h"
 #include "myops/isa.h"
 #include "thread_pool.h"
 
@@ -100,7 +101,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 1;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 2;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = MYOPS_DOMAIN;
   module.attr("NAMESPACE") = MYOPS_NAMESPACE;
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
@@ -116,6 +117,7 @@ PYBIND11_MODULE(_numpy, module) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
       .def("call", &numpy::call)
+      .def("direct", &numpy::direct)
       .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);
   py::list ops;

@@ -13,7 +13,17 @@
 #include <variant>
 
 #include "../../core/dispatcher_schema.h"
+#include "../../core/given_output.h"
 #include "../../core/library_names.h"
+
+// torch's threads, for calls from Python that do not come through the dispatcher (see direct.h).
+extern "C" __attribute__((visibility("default"))) void myops_run_tasks(int64_t count,
+                                                                       myops::Runtime::Task task,
+                                                                       void* argument) {
+  torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) task(argument, i);
+  });
+}
 
 namespace myops::torch_adapter {
 namespace {
@@ -43,17 +53,6 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
   refuse_dtype(op, input, code < names.size() ? names[code] : str("number ", code, " of torch"));
 }
 
-// The bytes from the first element to behind the last.
-std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
-  const auto begin = reinterpret_cast<uintptr_t>(tensor.data);
-  if (tensor.elements() == 0) return {begin, begin};
-  int64_t last = 0;
-  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
-  }
-  return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(tensor.dtype)};
-}
-
 class TorchRuntime final : public Runtime {
  public:
   // `out`: where the result goes, or null.
@@ -77,39 +76,21 @@ class TorchRuntime final : public Runtime {
   }
 
   void run(int64_t count, Task task, void* argument) override {
-    torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) task(argument, i);
-    });
+    myops_run_tasks(count, task, argument);
   }
 
   std::vector<TorchTensor> outputs;
 
  private:
   Tensor given(DType dtype, const Shape& shape, Layout layout) const {
-    const Shape got(out_->sizes().begin(), out_->sizes().end());
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
-    if (known(out_->scalar_type()) != dtype) {
+    const std::optional<DType> got = known(out_->scalar_type());
+    if (!got) {
       fail(op_.name, "out", "another dtype", str(dtype_name(dtype), ", that of the result"));
     }
-    if (got != shape) fail(op_.name, "out", str("shape ", got), str("shape ", shape));
-    Tensor out(out_->mutable_data_ptr(), dtype, shape,
+    Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    if (!out.is(layout)) {
-      fail(op_.name, "out", str("strides ", out.strides),
-           layout == Layout::ChannelsLast ? "channels_last memory, as that of the input"
-                                          : "contiguous memory");
-    }
-    const auto [begin, end] = extent(out);
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (!inputs_[i].present) continue;
-      const auto [first, last] = extent(inputs_[i]);
-      if (first < end && begin < last) {
-        fail(op_.name, "out", str("memory that it shares with ", op_.inputs[i].name),
-             "memory of its own");
-      }
-    }
-    out.strides = strides_for(shape, layout);
-    return out;
+    return accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
   }
 
   const Op& op_;

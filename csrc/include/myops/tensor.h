@@ -22,22 +22,31 @@ inline int64_t element_count(const Shape& shape) {
   return count;
 }
 
-// Strides in elements. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape. Those of
-// an empty tensor may wrap around; nobody walks them.
+// Calls visit(axis, stride in elements) from the fastest axis in memory on, until it returns false;
+// whether it never did. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
+template <class Visit>
+bool walk(const Shape& shape, Layout layout, const Visit& visit) {
+  uint64_t step = 1;
+  const auto next = [&](size_t axis) {
+    if (!visit(axis, step)) return false;
+    step *= shape[axis] > 1 ? static_cast<uint64_t>(shape[axis]) : 1;
+    return true;
+  };
+  const bool last = layout == Layout::ChannelsLast;
+  if (last && !next(1)) return false;
+  for (size_t axis = shape.size(); axis-- > (last ? 2 : 0);) {
+    if (!next(axis)) return false;
+  }
+  return !last || next(0);
+}
+
+// Those of an empty tensor may wrap around; nobody walks them.
 inline Shape strides_for(const Shape& shape, Layout layout) {
   Shape strides(shape.size());
-  uint64_t step = 1;
-  auto place = [&](size_t axis) {
+  walk(shape, layout, [&](size_t axis, uint64_t step) {
     strides[axis] = static_cast<int64_t>(step);
-    step *= shape[axis] > 1 ? static_cast<uint64_t>(shape[axis]) : 1;
-  };
-  if (layout == Layout::ChannelsLast) {
-    place(1);
-    for (size_t axis = shape.size(); axis-- > 2;) place(axis);
-    place(0);
-  } else {
-    for (size_t axis = shape.size(); axis-- > 0;) place(axis);
-  }
+    return true;
+  });
   return strides;
 }
 
@@ -73,11 +82,9 @@ struct Tensor {
   bool is(Layout layout) const {
     if (layout == Layout::ChannelsLast && rank() != 4 && rank() != 5) return false;
     if (elements() == 0) return layout == Layout::Contiguous;
-    const Shape expected = strides_for(shape, layout);
-    for (size_t axis = 0; axis < shape.size(); ++axis) {
-      if (shape[axis] > 1 && strides[axis] != expected[axis]) return false;
-    }
-    return true;
+    return walk(shape, layout, [&](size_t axis, uint64_t step) {
+      return shape[axis] == 1 || strides[axis] == static_cast<int64_t>(step);
+    });
   }
   // Contiguous wins where both fit.
   bool channels_last() const { return !is(Layout::Contiguous) && is(Layout::ChannelsLast); }

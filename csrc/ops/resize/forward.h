@@ -29,6 +29,7 @@ class Nearest {
     const Taps<Wide>& taps = level.taps;
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
+    if (row == nullptr && gathers_rows(depth)) return fill_rows(begin, end, source, target);
     // A row that is repeated is made once, in cache, and streamed from there.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
@@ -41,19 +42,6 @@ class Nearest {
         copy_past_caches(row, level.out_volume, target);
       } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
-      } else if (rows_at_once(depth)) {
-        int64_t rows = 1;
-        while (o + rows < end && taps.count(o + rows) > 0 &&
-               taps.index[taps.first[o + rows]] == index) {
-          ++rows;
-        }
-        const Level<Wide>& next = plan_.levels[depth + 1];
-        if constexpr (std::is_same_v<T, Wide>) {
-          gather_->copy(0, next.taps.output * next.in_volume, source + index * level.in_volume,
-                        true, rows, level.out_volume, target);
-        }
-        o += rows - 1;
-        target += (rows - 1) * level.out_volume;
       } else {
         copy_slab(depth, source + index * level.in_volume, target, row);
       }
@@ -64,9 +52,36 @@ class Nearest {
   int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
 
  private:
-  // Whether a slab of the level is one row that gather() makes, so that equal rows are one pass.
-  bool rows_at_once(size_t depth) const {
-    return gather_ && depth + 2 == plan_.levels.size() && plan_.levels[depth].blocks == 1;
+  static constexpr int64_t kBytes = sizeof(T);
+  static constexpr int64_t kMostRows = 16, kRowsBytes = 8 << 10;  // that are made at once
+
+  // Whether a slab of the level is one row that gather() makes.
+  bool gathers_rows(size_t depth) const {
+    const Level<Wide>& level = plan_.levels[depth];
+    return gather_ && depth + 2 == plan_.levels.size() && level.blocks == 1 &&
+           !level.taps.has_empty;
+  }
+
+  // Rows of the level before the last. Equal rows are made again: reading them back would cost as
+  // much.
+  void fill_rows(int64_t begin, int64_t end, const T* source, T* target) const {
+    if constexpr (std::is_same_v<T, Wide>) {
+      const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
+      const int64_t size = level.out_volume, input = level.in_volume;
+      const int64_t bytes = size * kBytes;
+      const int64_t together = bytes <= 1024 ? std::min(kRowsBytes / bytes, kMostRows) : 1;
+      // The caches foresee a row that follows the one before, but not one behind a gap.
+      const int64_t gap = level.taps.input / level.taps.output;
+      const T* sources[kMostRows];
+      for (int64_t o = begin; o < end; o += together, target += together * size) {
+        const int64_t count = std::min(together, end - o);
+        for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
+        const int64_t ahead = std::max(count > 1 ? count * size : 0, kAhead<T>);
+        Upcoming next;
+        if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
+        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, ahead, next});
+      }
+    }
   }
 
   void copy_slab(size_t depth, const T* from, T* to, T* row) const {
@@ -87,7 +102,8 @@ class Nearest {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
       if (gather_) {
-        gather_->copy(begin * level.in_volume, end * level.in_volume, source, true, 1, 0, target);
+        gather_->copy(begin * level.in_volume, end * level.in_volume,
+                      Rows<Wide, Wide>{&source, 1, target, 0, kAhead<T>, {}});
         return true;
       }
     }

@@ -1,285 +1,160 @@
-// Weighted sums along the fastest axis in memory, kLanes elements of the result at a time.
-//
-// A block of kLanes elements takes one of several roads, decided once a call from its taps:
-//   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
-//   Far       the same with two vectors; for shrinking by up to 2
-//   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
-//   Spread    far apart: four neighbours of each element are loaded and turned over
-//   Chains    more than four neighbours each: as in weighted(), four chains an element
-//   OneByOne  anything else
-// An element is one of the row: output * step + channel, where channels are innermost.
+// Weighted sums along the fastest axis in memory, kLanes elements of the result at a time, by the
+// roads of gather_table.h.
 #pragma once
 
-#include "rows.h"
+#include "gather_table.h"
 
 namespace myops::resize::MYOPS_ISA {
+
+// Memory that will be used soon. While the processor computes on what lies in its caches, memory
+// would have nothing to do: so the passes within caches ask for some of it at each step.
+struct Upcoming {
+  const void* begin = nullptr;
+  int64_t bytes = 0;  // for each element of a row
+
+  // For the elements [first, first + count) of the row.
+  MYOPS_INLINE void ask(int64_t first, int64_t count) const {
+    const char* at = static_cast<const char*>(begin) + first * bytes;
+    for (int64_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(at + i);
+  }
+};
+
+// Rows of a result, all made from the same columns of their own source rows. Short rows are made
+// several at once: what belongs to the columns is then loaded once.
+template <class Wide, class T>
+struct Rows {
+  const Wide* const* sources;  // element 0 of each source row, readable where reads() says
+  int64_t count;
+  T* target;      // the first row
+  int64_t step;   // from one row of the target to the next
+  int64_t ahead;  // how far behind each store memory is asked for; 0: not at all
+  Upcoming next;
+
+  MYOPS_INLINE void put(int64_t row, int64_t at, const Vector<Wide>& values) const {
+    T* to = target + row * step + at;
+    if (ahead > 0) __builtin_prefetch(to + ahead, 1);
+    store_narrow<Wide>(to, values);
+  }
+};
 
 template <class Wide>
 class Gather {
  public:
-  // Whether a few channels, innermost, are resampled together with the axis next to them.
-  static bool takes(int64_t channels) { return channels < 8; }
+  Gather(const Taps<Wide>& taps, int64_t step) : table_(taps, step) {}
 
-  // `step`: elements from one index of the axis to the next; what is not taken has reads() alone.
-  Gather(const Taps<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
-    if (!takes(step)) return;
-    const int64_t blocks = (elements() + L - 1) / L;
-    blocks_.reserve(static_cast<size_t>(blocks));
-    for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
-  }
-
-  int64_t elements() const { return taps_.output * step_; }
-
-  // The elements of the source that those of [begin, end) read, from the first to behind the last.
+  static bool takes(int64_t channels) { return GatherTable<Wide>::takes(channels); }
+  int64_t elements() const { return table_.elements(); }
   std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
-    std::pair<int64_t, int64_t> range{high(), low()};
-    if (begin == 0 && end == elements()) {
-      range = {low(), high()};
-    } else if (blocks_.empty()) {
-      for (int64_t k = taps_.first[begin / step_]; k < taps_.first[end / step_]; ++k) {
-        range.first = std::min(range.first, taps_.index[k] * step_);
-        range.second = std::max(range.second, (taps_.index[k] + 1) * step_);
-      }
-    } else {
-      for (int64_t block = begin / L; block * L < end; ++block) {
-        range.first = std::min(range.first, blocks_[block].low);
-        range.second = std::max(range.second, blocks_[block].high);
-      }
-    }
-    return {range.first, std::max(range.first, range.second)};
+    return table_.reads(begin, end);
   }
 
-  // target[e - begin] for e in [begin, end); `source` is that of element 0, readable where reads()
-  // says. `ahead`: the target is part of the result (see Write).
+  // Element e of [begin, end) of each row goes to target[e - begin].
   template <class T>
-  void sum(int64_t begin, int64_t end, const Wide* source, bool ahead, T* target) const {
-    const Rows<T> rows{target, 1, 0, ahead};
-    if (taps_.width == 4) return run<4>(begin, end, source, rows);
-    if (taps_.width == 2) return run<2>(begin, end, source, rows);
-    run<1>(begin, end, source, rows);
+  void sum(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const {
+    if (table_.width() == 4) return run<4>(begin, end, rows);
+    if (table_.width() == 2) return run<2>(begin, end, rows);
+    run<1>(begin, end, rows);
   }
-  // The same for one tap each, which is copied, into `rows` equal rows that are `step` apart.
-  void copy(int64_t begin, int64_t end, const Wide* source, bool ahead, int64_t rows, int64_t step,
-            Wide* target) const {
-    run<0>(begin, end, source, Rows<Wide>{target, rows, step, ahead});
+  // As sum(), for one tap each, which is copied.
+  void copy(int64_t begin, int64_t end, const Rows<Wide, Wide>& rows) const {
+    run<0>(begin, end, rows);
   }
+
+  using V = Vector<Wide>;
+  using Table = GatherTable<Wide>;
+  using Block = typename Table::Block;
+  using Road = typename Table::Road;
+
+  const Table& table() const { return table_; }
+  // A block of the elements from `first` on, on any road.
+  template <int kTaps>
+  MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
-  using V = Vector<Wide>;
-
-  template <class T>
-  struct Rows {
-    T* first;
-    int64_t count, step;
-    bool ahead;
-    MYOPS_INLINE void put(int64_t at, const V& values) const {
-      if (ahead) expect_store(first + at);
-      store_narrow<Wide>(first + at, values);
-      for (int64_t row = 1; row < count; ++row) {
-        if (ahead) expect_store(first + row * step + at);
-        store_narrow<Wide>(first + row * step + at, values);
-      }
-    }
-  };
-  enum class Road : uint8_t { Near, Far, Any, Spread, Chains, OneByOne };
-  struct Block {
-    int64_t low, high;      // what it reads
-    int64_t second;         // where the second vector begins, after `low`
-    int64_t index, weight;  // of its tables
-    int32_t fours;          // of each element, on the road Chains
-    Road road;
-  };
-
-  struct Element {
-    const int64_t* index;
-    const Wide* weight;
-    int64_t count, step, channel;
-    int64_t source(int64_t k) const { return index[k] * step + channel; }
-  };
-
-  int64_t low() const { return taps_.low * step_; }
-  int64_t high() const { return (taps_.high + 1) * step_; }
-  Element element(int64_t at) const {
-    const int64_t output = step_ == 1 ? at : at / step_, first = taps_.first[output];
-    return {taps_.index.data() + first, taps_.weight.data() + first, taps_.count(output), step_,
-            at - output * step_};
-  }
-
-  void add_block(int64_t begin);
-  void fill_tables(Block& block, const Element* elements);
-  template <class T>
-  static int64_t share(std::vector<T>& all, int64_t previous, const std::vector<T>& table);
 
   template <int kTaps, class T>
-  void run(int64_t begin, int64_t end, const Wide* source, const Rows<T>& target) const;
-  template <int kTaps, class T>
-  int64_t run_near(int64_t first, int64_t end, const Wide* source, const Rows<T>& target) const;
-  template <int kTaps>
-  MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
+  void run(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const;
+  template <int kTaps, int kVectors, bool kOneRow, class T>
+  int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
   V chains(const Block& block, const Wide* source) const;
   V one_by_one(int64_t first, const Wide* source, bool copy) const;
 
-  const Taps<Wide>& taps_;
-  int64_t step_;
-  std::vector<Block> blocks_;
-  std::vector<int32_t> index_;  // relative to `low`
-  std::vector<Wide> weight_;
-  std::vector<int32_t> new_index_;  // of one block
-  std::vector<Wide> new_weight_;
+  Table table_;
 };
 
 template <class Wide>
-void Gather<Wide>::add_block(int64_t begin) {
-  Element elements[L];  // behind the end of the row the last one again
-  for (int64_t i = 0; i < L; ++i) elements[i] = element(std::min(begin + i, this->elements() - 1));
-  const int64_t width = taps_.width;
-  int64_t least = high(), most = low(), fewest = elements[0].count, widest = 0;
-  bool neighbours = true;
-  for (const Element& element : elements) {
-    fewest = std::min(fewest, element.count);
-    widest = std::max(widest, element.count);
-    for (int64_t k = 0; k < element.count; ++k) {
-      const int64_t from = element.source(k);
-      least = std::min(least, from);
-      most = std::max(most, from);
-      neighbours = neighbours && element.index[k] == element.index[0] + k;
-    }
-  }
-  Block block{least, most + 1, 0, 0, 0, 0, Road::OneByOne};
-  const bool few = width == 1 || width == 2 || width == 4;
-  const int64_t reach = (width - 1) * step_, room = high() - low();
-  if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
-    block.road = Road::Near;
-    block.low = std::min(least, high() - L - reach);
-    block.high = block.low + reach + L;
-  } else if (kPermutes<Wide> && few && neighbours && most - reach - least < 2 * L &&
-             reach + 2 * L <= room) {
-    block.road = Road::Far;
-    block.low = std::min(least, high() - 2 * L - reach);
-    block.high = block.low + reach + 2 * L;
-  } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L) {
-    block.road = Road::Any;
-    block.low = std::max(low(), std::min(least, high() - 2 * L));
-    block.high = std::min(block.low + 2 * L, high());
-    block.second = block.high - L - block.low;
-  } else if (L >= 4 && step_ == 1 && neighbours && widest > 0) {
-    block.fours = static_cast<int32_t>((widest + 3) / 4);
-    bool inside = true;
-    for (const Element& element : elements) {
-      inside = inside && element.count > 0 && element.source(0) + 4 * block.fours <= high();
-    }
-    if (inside && few && width > 1) block.road = Road::Spread;
-    if (inside && fewest > 4 && (fewest + 3) / 4 == block.fours) block.road = Road::Chains;
-  }
-  fill_tables(block, elements);
-  blocks_.push_back(block);
-}
-
-// The tables of the block before are used again where they are equal: with a factor like 2 all are.
-template <class Wide>
-void Gather<Wide>::fill_tables(Block& block, const Element* elements) {
-  if (block.road == Road::OneByOne) return;
-  new_index_.clear();
-  new_weight_.clear();
-  const auto weight = [&](const Element& element, int64_t k) {
-    new_weight_.push_back(k < element.count ? element.weight[k] : Wide(0));
-  };
-  for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
-    for (int64_t i = 0; i < L; ++i) {
-      const int64_t at = elements[i].source(k) - block.low;
-      const bool second = block.road == Road::Any && at >= L;
-      new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
-    }
-  }
-  if (block.road == Road::Chains) {
-    // [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and its tap j. Then what is 1
-    // where the last four has a tap.
-    for (int64_t k = 0; k < 4 * block.fours; k += 4) {
-      for (int64_t v = 0; v < 4; ++v) {
-        for (int64_t i = 0; i < L; ++i) weight(elements[i / 4 * 4 + v], k + i % 4);
-      }
-    }
-    for (int64_t v = 0; v < 4; ++v) {
-      for (int64_t i = 0; i < L; ++i) {
-        const int64_t k = 4 * (block.fours - 1) + i % 4;
-        new_weight_.push_back(k < elements[i / 4 * 4 + v].count ? Wide(1) : Wide(0));
-      }
-    }
-  } else {
-    for (int64_t k = 0; k < taps_.width; ++k) {
-      for (int64_t i = 0; i < L; ++i) weight(elements[i], k);
-    }
-  }
-  const bool same = !blocks_.empty() && blocks_.back().road == block.road;
-  block.index = share(index_, same ? blocks_.back().index : -1, new_index_);
-  block.weight = share(weight_, same ? blocks_.back().weight : -1, new_weight_);
-}
-
-template <class Wide>
-template <class T>
-int64_t Gather<Wide>::share(std::vector<T>& all, int64_t previous, const std::vector<T>& table) {
-  const auto size = static_cast<int64_t>(table.size());
-  if (previous >= 0 && previous + size <= static_cast<int64_t>(all.size()) &&
-      std::equal(table.begin(), table.end(), all.begin() + previous)) {
-    return previous;
-  }
-  all.insert(all.end(), table.begin(), table.end());
-  return static_cast<int64_t>(all.size()) - size;
-}
-
-template <class Wide>
 template <int kTaps, class T>
-void Gather<Wide>::run(int64_t begin, int64_t end, const Wide* source,
-                       const Rows<T>& target) const {
-  const Rows<T> from_zero{target.first - begin, target.count, target.step, target.ahead};
+void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) const {
+  Rows<Wide, T> rows = given;
+  rows.target -= begin;
   for (int64_t first = begin / L * L; first < end;) {
-    const Block& block = blocks_[first / L];
+    const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
-      if (whole && block.road == Road::Near) {
-        first = run_near<kTaps>(first, end, source, from_zero);
+      if (whole && block.road <= Road::Far) {
+        const bool near = block.road == Road::Near;
+        if (rows.count == 1) {
+          first = near ? run_whole<kTaps, 1, true>(first, end, rows)
+                       : run_whole<kTaps, 2, true>(first, end, rows);
+        } else {
+          first = near ? run_whole<kTaps, 1, false>(first, end, rows)
+                       : run_whole<kTaps, 2, false>(first, end, rows);
+        }
         continue;
       }
     }
-    const V sums = block_of<kTaps>(block, first, source);
-    if (whole) {
-      from_zero.put(first, sums);
-    } else {
-      T part[L];
-      store_narrow<Wide>(part, sums);
-      const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-      for (int64_t row = 0; row < target.count; ++row) {
-        std::copy(part + (from - first), part + (to - first),
-                  from_zero.first + row * target.step + from);
+    const int64_t from = std::max(first, begin), to = std::min(first + L, end);
+    rows.next.ask(first, L);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      const V sums = block_of<kTaps>(block, first, rows.sources[row]);
+      if (whole) {
+        rows.put(row, first, sums);
+      } else {
+        T part[L];
+        store_narrow<Wide>(part, sums);
+        std::copy(part + (from - first), part + (to - first), rows.target + row * rows.step + from);
       }
     }
     first += L;
   }
 }
 
-// Whole blocks on the road Near, as many as follow one another; returns their end.
+// Whole blocks on the road Near (kVectors is 1) or Far (2), as many as follow one another; returns
+// their end.
 template <class Wide>
-template <int kTaps, class T>
-int64_t Gather<Wide>::run_near(int64_t first, int64_t end, const Wide* source,
-                               const Rows<T>& target) const {
-  const Block* block = &blocks_[first / L];
-  const int32_t* index = index_.data();
-  const Wide* weight = weight_.data();
-  const int64_t step = step_;
-  const Rows<T> to = target;
-  for (; first + L <= end && block->road == Road::Near; first += L, ++block) {
-    const Wide* from = source + block->low;
+template <int kTaps, int kVectors, bool kOneRow, class T>
+int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
+  constexpr int kValues = kTaps > 1 ? kTaps : 1;
+  constexpr Road kRoad = kVectors == 1 ? Road::Near : Road::Far;
+  const Rows<Wide, T> rows = given;
+  const int64_t step = table_.step();
+  const Block* block = table_.block(first);
+  const Wide* source = rows.sources[0];
+  const int32_t* index = table_.all_indices();
+  const Wide* weight = table_.all_weights();
+  for (; first + L <= end && block->road == kRoad; first += L, ++block) {
     const auto at = load_as<Index<Wide>>(index + block->index);
-    V total = permute(load(from), at);
-    if constexpr (kTaps > 0) {
-      const Wide* w = weight + block->weight;
-      total = load(w) * total;
-      for (int k = 1; k < kTaps; ++k) {
-        total = fma(load(w + k * L), permute(load(from + k * step), at), total);
+    V w[kValues];
+    for (int k = 0; k < kTaps; ++k) w[k] = load(weight + block->weight + k * L);
+    rows.next.ask(first, L);
+    const int64_t low = block->low;
+    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
+      const Wide* from = (kOneRow ? source : rows.sources[row]) + low;
+      const auto value = [&](int64_t k) {
+        if constexpr (kVectors == 1) {
+          return permute(load(from + k * step), at);
+        } else {
+          return permute(load(from + k * step), load(from + k * step + L), at);
+        }
+      };
+      V total = value(0);
+      if constexpr (kTaps > 0) {
+        total = w[0] * total;
+        for (int k = 1; k < kTaps; ++k) total = fma(w[k], value(k), total);
       }
+      rows.put(row, first, total);
     }
-    to.put(first, total);
   }
   return first;
 }
@@ -291,7 +166,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
                                                              const Wide* source) const {
   constexpr int kValues = kTaps > 1 ? kTaps : 1;
   const Wide* from = source + block.low;
-  const int32_t* index = index_.data() + block.index;
+  const int32_t* index = table_.index(block);
   V x[4] = {};
   if (block.road == Road::OneByOne) return one_by_one(first, source, kTaps == 0);
   if (block.road == Road::Chains) return chains(block, from);
@@ -304,10 +179,10 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
     if constexpr (kPermutes<Wide>) {
       const auto at = load_as<Index<Wide>>(index);
       if (block.road == Road::Near) {
-        for (int k = 0; k < kValues; ++k) x[k] = permute(load(from + k * step_), at);
+        for (int k = 0; k < kValues; ++k) x[k] = permute(load(from + k * table_.step()), at);
       } else if (block.road == Road::Far) {
         for (int k = 0; k < kValues; ++k) {
-          x[k] = permute(load(from + k * step_), load(from + k * step_ + L), at);
+          x[k] = permute(load(from + k * table_.step()), load(from + k * table_.step() + L), at);
         }
       } else {
         const V low = load(from), high = load(from + block.second);
@@ -318,7 +193,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
     }
   }
   if constexpr (kTaps == 0) return x[0];
-  const Wide* weight = weight_.data() + block.weight;
+  const Wide* weight = table_.weight(block);
   V total = load(weight) * x[0];
   for (int k = 1; k < kValues; ++k) total = fma(load(weight + k * L), x[k], total);
   return total;
@@ -328,8 +203,8 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
 template <class Wide>
 typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* from) const {
   if constexpr (L >= 4) {
-    const int32_t* index = index_.data() + block.index;
-    const Wide* weight = weight_.data() + block.weight;
+    const int32_t* index = table_.index(block);
+    const Wide* weight = table_.weight(block);
     const Wide* real = weight + 4 * L * block.fours;
     V x[4] = {};
     for (int four = 0; four < block.fours; ++four, from += 4, weight += 4 * L) {
@@ -351,7 +226,7 @@ typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* sou
                                                   bool copy) const {
   Wide parts[L] = {};
   for (int64_t i = 0; i < L && first + i < elements(); ++i) {
-    const Element at = element(first + i);
+    const auto at = table_.element(first + i);
     parts[i] = copy ? source[at.source(0)]
                     : weighted<Wide>(
                           at.count, [&](int64_t k) { return at.weight[k]; },

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "myops/simd.h"
 #include "taps.h"
 
 namespace myops::resize::MYOPS_ISA {
+
+using namespace ::myops::MYOPS_ISA;
 
 // A resampled axis, seen in memory order. The tensor that starts at this axis has taps.input
 // slabs of in_volume elements each before, and taps.output slabs of out_volume elements after.
@@ -27,6 +30,14 @@ struct Plan {
   bool rows_first(size_t depth) const {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.blocks == 1 && level.taps.output < level.taps.input;
+  }
+
+  // Whether each row of a level, linear in both axes, is made from two rows of the source in one
+  // pass: what lies between is not kept, and to make it again costs less than to fetch it.
+  bool in_pairs(size_t depth) const {
+    const Level<Weight>& level = levels[depth];
+    return kPermutes<Weight> && depth + 2 == levels.size() && level.blocks == 1 &&
+           level.taps.width == 2 && levels.back().taps.width == 2 && levels.back().in_volume < 8;
   }
 
   // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "gather.h"
+#include "pairs.h"
 #include "plan.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -40,79 +40,147 @@ class Resampler {
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
-      if (plan.rows_first(i)) {
+      Ring& ring = rings_[i];
+      if (plan.rows_first(i) || plan.in_pairs(i)) {
         row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
         result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
         if (std::is_same_v<T, Wide>) continue;  // rows are read where they are
+      } else if (i + 2 == plan.levels.size() && level.blocks == 1 &&
+                 Gather<Wide>::takes(stride())) {
+        while (ring.together < kMostRows && 2 * ring.together * row_bytes(level) <= kRowsBytes) {
+          ring.together *= 2;
+        }
       }
-      int64_t places = 1;  // a power of two: finding a place must not cost a division
-      while (places < level.taps.span) places *= 2;
-      rings_[i].owner.resize(static_cast<size_t>(places));
-      rings_[i].memory.emplace(
-          context.scratch(sizeof(Wide) * static_cast<size_t>(places * slab_size(i))));
+      ring.places = 1;  // powers of two: finding a place must not cost a division
+      while (ring.places < level.taps.span + ring.together - 1) ring.places *= 2;
+      ring.owner.resize(static_cast<size_t>(ring.places));
+      ring.memory.emplace(
+          context.scratch(sizeof(Wide) * static_cast<size_t>(ring.places * slab_size(i))));
     }
     for (const Level<Wide>& level : plan.levels) {
-      rows_.emplace_back(static_cast<size_t>(level.taps.widest));
+      slabs_.emplace_back(static_cast<size_t>(kTile * level.taps.widest));
     }
   }
 
   // Writes the slabs [begin, end) of a level's result to `target`.
   template <class Out>
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, Out* target) {
-    if (depth + 1 == plan_.levels.size()) {
-      fill_last(depth, begin, end, source, target, depth == 0 ? write_ : Write::Scratch);
-      return;
-    }
-    const Level<Wide>& level = plan_.levels[depth];
-    const bool rows_first = plan_.rows_first(depth);
     const Write write = depth == 0 ? write_ : Write::Scratch;
-    std::vector<const Wide*>& rows = rows_[depth];
+    if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, write, target);
+    const Level<Wide>& level = plan_.levels[depth];
+    if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
+      if (plan_.in_pairs(depth)) return fill_pairs(depth, begin, end, source, write, target);
+    }
     std::fill(rings_[depth].owner.begin(), rings_[depth].owner.end(), -1);
-    for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
-      const int64_t first = level.taps.first[o], count = level.taps.count(o);
-      const Wide* weights = level.taps.weight.data() + first;
-      for (int64_t k = 0; k < count; ++k) {
-        rows[k] = slab(depth, level.taps.index[first + k], source);
+    for (int64_t o = begin; o < end;) {
+      const Sums<Wide> sums = tile(depth, o, end, source);
+      if (plan_.rows_first(depth)) {
+        Wide* row = row_->template as<Wide>();
+        combine(level.taps.width, sums, level.in_volume, Write::Scratch, row);
+        resample_row(row, write, rows_after(level, o, source), target);
+      } else {
+        combine(level.taps.width, sums, level.out_volume, write, target);
       }
-      if (!rows_first) {
-        combine_rows(rows.data(), weights, count, level.out_volume, write, target);
-        continue;
-      }
-      Wide* row = row_->template as<Wide>();
-      combine_rows(rows.data(), weights, count, level.in_volume, Write::Scratch, row);
-      resample_row(row, write, target);
+      o += sums.count;
+      target += sums.count * level.out_volume;
     }
   }
 
  private:
+  static constexpr int64_t kBytes = sizeof(T);
+  static constexpr int64_t kTile = 16;  // slabs of the result that are combined in one go
+  // Rows that are resampled together: as many as stay in the first cache.
+  static constexpr int64_t kMostRows = 8, kRowsBytes = 16 << 10;
+
   struct Ring {
     std::vector<int64_t> owner;  // the index whose slab each place holds; -1: none
+    int64_t places = 0;
+    int64_t together = 1;  // slabs that are made at once; divides `places`
     std::optional<Scratch> memory;
   };
 
+  int64_t stride() const { return plan_.levels.back().in_volume; }
+  static int64_t row_bytes(const Level<Wide>& level) {
+    return level.out_volume * static_cast<int64_t>(sizeof(Wide));
+  }
   // Elements of a slab in a ring: of rows that are combined first, those of the source.
   int64_t slab_size(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
     return plan_.rows_first(depth) ? level.in_volume : level.out_volume;
   }
 
-  // The slab of one index, made unless the ring still has it. The indices of one output lie
-  // within the ring's size, so they never displace each other.
-  const Wide* slab(size_t depth, int64_t index, const T* source) {
+  // Each row from its two source rows at once (see Plan::in_pairs).
+  void fill_pairs(size_t depth, int64_t begin, int64_t end, const Wide* source, Write write,
+                  Wide* target) {
     const Level<Wide>& level = plan_.levels[depth];
-    const Level<Wide>& next = plan_.levels[depth + 1];
-    const T* at = source + index * level.in_volume;
-    if constexpr (std::is_same_v<T, Wide>) {
-      if (plan_.rows_first(depth)) return at;
+    const int64_t ahead = write == Write::Result ? kAhead<Wide> : 0, size = level.in_volume;
+    const int64_t next = level.taps.input / level.taps.output * size;
+    for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
+      const int64_t* index = level.taps.index.data() + level.taps.first[o];
+      const Wide* weight = level.taps.weight.data() + level.taps.first[o];
+      const Pair<Wide> pair{
+          {source + index[0] * size, source + index[1] * size}, {weight[0], weight[1]}, next};
+      Wide* to = write == Write::Streamed ? result_->template as<Wide>() : target;
+      if (plan_.rows_first(depth)) {
+        sum_pair<true>(gather_, pair, row_->template as<Wide>(), ahead, to);
+      } else {
+        sum_pair<false, Wide>(gather_, pair, nullptr, ahead, to);
+      }
+      if (to != target) stream_copy(to, level.out_volume, target);
     }
-    const int64_t place = index & (static_cast<int64_t>(rings_[depth].owner.size()) - 1);
-    Wide* memory = rings_[depth].memory->template as<Wide>() + place * slab_size(depth);
-    if (rings_[depth].owner[place] == index) return memory;
-    rings_[depth].owner[place] = index;
+  }
+
+  // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
+  // one needs is made. Rows that are combined before they are resampled come one at a time.
+  Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
+    const Level<Wide>& level = plan_.levels[depth];
+    const Taps<Wide>& taps = level.taps;
+    std::vector<const Wide*>& slabs = slabs_[depth];
+    const int64_t first = taps.first[begin];
+    const int64_t most = plan_.rows_first(depth) ? 1 : std::min(end - begin, kTile);
+    int64_t count = 0;
+    for (; count < most; ++count) {
+      bool complete = true;
+      for (int64_t k = taps.first[begin + count]; k < taps.first[begin + count + 1]; ++k) {
+        slabs[k - first] = slab(depth, taps.index[k], end, count == 0, source);
+        complete = complete && slabs[k - first] != nullptr;
+      }
+      if (!complete) break;
+    }
+    return {count, taps.first.data() + begin, slabs.data(), taps.weight.data() + first};
+  }
+
+  // The slab of one index. If the ring does not have it, it is made, or null comes back. The
+  // indices of one output lie within the ring's size, so they never displace each other.
+  const Wide* slab(size_t depth, int64_t index, int64_t end, bool make, const T* source) {
+    const Level<Wide>& level = plan_.levels[depth];
+    if constexpr (std::is_same_v<T, Wide>) {
+      if (plan_.rows_first(depth)) return source + index * level.in_volume;
+    }
+    Ring& ring = rings_[depth];
+    const int64_t place = index & (ring.places - 1), size = slab_size(depth);
+    Wide* memory = ring.memory->template as<Wide>() + place * size;
+    if (ring.owner[place] == index) return memory;
+    if (!make) return nullptr;
+    const T* at = source + index * level.in_volume;
+    if (ring.together > 1) {
+      // Those up to the next multiple of `together` that the outputs before `end` need.
+      const int64_t needed = level.taps.index[level.taps.first[end] - 1];
+      int64_t count = 0;
+      do {
+        ring.owner[place + count] = index + count;
+        ++count;
+      } while (index + count <= std::min(index | (ring.together - 1), needed) &&
+               ring.owner[place + count] != index + count);
+      make_rows(count, at, memory);
+      return memory;
+    }
+    ring.owner[place] = index;
     if (plan_.rows_first(depth)) {
       widen(at, level.in_volume, memory);
       return memory;
     }
+    const Level<Wide>& next = plan_.levels[depth + 1];
     for (int64_t block = 0; block < level.blocks; ++block) {
       fill(depth + 1, 0, next.taps.output, at + block * next.taps.input * next.in_volume,
            memory + block * next.taps.output * next.out_volume);
@@ -120,54 +188,85 @@ class Resampler {
     return memory;
   }
 
+  // The last level of several rows, for the ring of the level before.
+  void make_rows(int64_t count, const T* source, Wide* target) {
+    const Level<Wide>& last = plan_.levels.back();
+    const int64_t step = last.taps.input * last.in_volume;
+    const auto [low, high] = gather_.reads(0, gather_.elements());
+    const Wide* rows[kMostRows];
+    if constexpr (std::is_same_v<T, Wide>) {
+      for (int64_t row = 0; row < count; ++row) rows[row] = source + row * step;
+    } else {
+      const Wide* wide = widened(source + low, (count - 1) * step + high - low) - low;
+      for (int64_t row = 0; row < count; ++row) rows[row] = wide + row * step;
+    }
+    gather_.sum(0, gather_.elements(),
+                Rows<Wide, Wide>{rows, count, target, gather_.elements(), 0, {}});
+  }
+
+  // The rows that the output behind `o` is combined from, and that `o` itself is not.
+  static Upcoming rows_after(const Level<Wide>& level, int64_t o, const T* source) {
+    const Taps<Wide>& taps = level.taps;
+    if (taps.count(o) == 0) return {};
+    const int64_t rows = taps.input / taps.output, next = taps.index[taps.first[o + 1] - 1] + 1;
+    return {source + next * level.in_volume, kBytes * rows * level.in_volume / level.out_volume};
+  }
+
   // The last level of one row that has been combined.
   template <class Out>
-  void resample_row(const Wide* row, Write write, Out* target) {
+  void resample_row(const Wide* row, Write write, const Upcoming& next, Out* target) {
     const Level<Wide>& last = plan_.levels.back();
     if constexpr (std::is_same_v<Out, Wide>) {
       if (write == Write::Streamed) {
         Wide* result = result_->template as<Wide>();
-        fill_from(0, last.taps.output, row, Write::Scratch, result);
+        fill_from(0, last.taps.output, row, Write::Scratch, next, result);
         stream_copy(result, last.taps.output * last.out_volume, target);
         return;
       }
     }
-    fill_from(0, last.taps.output, row, write, target);
+    fill_from(0, last.taps.output, row, write, next, target);
   }
 
   template <class Out>
-  void fill_last(size_t depth, int64_t begin, int64_t end, const T* source, Out* target,
-                 Write write) {
+  void fill_last(int64_t begin, int64_t end, const T* source, Write write, Out* target) {
     if constexpr (std::is_same_v<T, Wide>) {
-      fill_from(begin, end, source, write, target);
+      fill_from(begin, end, source, write, {}, target);
     } else {
-      const Level<Wide>& level = plan_.levels[depth];
-      const int64_t run = level.in_volume;
-      const auto [low, high] = gather_.reads(begin * run, end * run);
-      if (high - low > wide_capacity_) {
-        wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(high - low)));
-        wide_capacity_ = high - low;
-      }
-      Wide* wide = wide_memory_->template as<Wide>();
-      widen(source + low, high - low, wide);
-      fill_from(begin, end, wide - low, write, target);
+      const auto [low, high] = gather_.reads(begin * stride(), end * stride());
+      fill_from(begin, end, widened(source + low, high - low) - low, write, {}, target);
     }
+  }
+
+  const Wide* widened(const T* source, int64_t count) {
+    if (count > wide_capacity_) {
+      wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(count)));
+      wide_capacity_ = count;
+    }
+    Wide* wide = wide_memory_->template as<Wide>();
+    widen(source, count, wide);
+    return wide;
   }
 
   // Outputs [begin, end) of the last level from its first source element on.
   template <class Out>
-  void fill_from(int64_t begin, int64_t end, const Wide* source, Write write, Out* target) {
-    const Level<Wide>& level = plan_.levels.back();
-    const Taps<Wide>& taps = level.taps;
-    const int64_t run = level.in_volume;
+  void fill_from(int64_t begin, int64_t end, const Wide* source, Write write, const Upcoming& next,
+                 Out* target) {
+    const Taps<Wide>& taps = plan_.levels.back().taps;
+    const int64_t run = stride();
     if (Gather<Wide>::takes(run)) {
-      return gather_.sum(begin * run, end * run, source, write != Write::Scratch, target);
+      const int64_t ahead = write == Write::Scratch ? 0 : kAhead<Out>;
+      return gather_.sum(begin * run, end * run,
+                         Rows<Wide, Out>{&source, 1, target, 0, ahead, next});
     }
-    std::vector<const Wide*>& rows = rows_.back();
-    for (int64_t o = begin; o < end; ++o, target += run) {
-      const int64_t first = taps.first[o], count = taps.count(o);
-      for (int64_t k = 0; k < count; ++k) rows[k] = source + taps.index[first + k] * run;
-      combine_rows(rows.data(), taps.weight.data() + first, count, run, write, target);
+    std::vector<const Wide*>& slabs = slabs_.back();
+    for (int64_t o = begin; o < end; o += kTile) {
+      const int64_t count = std::min(kTile, end - o), first = taps.first[o];
+      for (int64_t k = first; k < taps.first[o + count]; ++k) {
+        slabs[k - first] = source + taps.index[k] * run;
+      }
+      const Sums<Wide> sums{count, taps.first.data() + o, slabs.data(), taps.weight.data() + first};
+      combine(taps.width, sums, run, write, target);
+      target += count * run;
     }
   }
 
@@ -176,8 +275,8 @@ class Resampler {
   const Gather<Wide>& gather_;
   Write write_;
   std::vector<Ring> rings_;
-  std::vector<std::vector<const Wide*>> rows_;
-  std::optional<Scratch> row_, result_;  // for rows that are combined first
+  std::vector<std::vector<const Wide*>> slabs_;  // of a tile, for each level
+  std::optional<Scratch> row_, result_;          // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
 };

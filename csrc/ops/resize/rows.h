@@ -67,70 +67,76 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
 // that goes past the caches.
 enum class Write : uint8_t { Scratch, Result, Streamed };
 
-// target[i] = sum over k of weights[k] * rows[k][begin + i]; kTaps is their number, or -1: `taps`.
-template <int kTaps, class Wide>
-inline void combine(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
-                    int64_t count, Write write, Wide* __restrict target) {
+// Rows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j + 1]),
+// of which `rows` and `weights` hold those from first[0] on.
+template <class Wide>
+struct Sums {
+  int64_t count;
+  const int64_t* first;
+  const Wide* const* rows;
+  const Wide* weights;
+};
+
+// One row. kTaps is the number of taps, or -1: `taps`.
+template <int kTaps, class Wide, class T>
+MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int64_t taps,
+                              int64_t size, Write write, T* __restrict target) {
   constexpr int64_t L = kLanes<Wide>;
-  const int64_t size = kTaps < 0 ? taps : kTaps;
+  const int64_t count = kTaps < 0 ? taps : kTaps;
+  const Wide* from[kTaps < 0 ? 1 : kTaps];
+  Wide weight[kTaps < 0 ? 1 : kTaps];
+  for (int64_t k = 0; k < kTaps; ++k) from[k] = rows[k], weight[k] = weights[k];
+  const Wide* const* all_from = kTaps < 0 ? rows : from;
+  const Wide* all_weights = kTaps < 0 ? weights : weight;
   const auto one = [&](int64_t i) {
-    target[i] = weighted<Wide>(
-        size, [&](int64_t k) { return weights[k]; }, [&](int64_t k) { return rows[k][begin + i]; });
+    target[i] = to_element<T>(weighted<Wide>(
+        count, [&](int64_t k) { return all_weights[k]; },
+        [&](int64_t k) { return all_from[k][i]; }));
   };
   const auto several = [&](int64_t i) {
     return weighted<Vector<Wide>>(
-        size, [&](int64_t k) { return broadcast(weights[k]); },
-        [&](int64_t k) { return load(rows[k] + begin + i); });
+        count, [&](int64_t k) { return broadcast(all_weights[k]); },
+        [&](int64_t k) { return load(all_from[k] + i); });
   };
   int64_t i = 0;
-  if (write == Write::Streamed) {
-    const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(Wide) % L;
-    for (; i < count && (offset + i) % L != 0; ++i) one(i);
-    for (; i + L <= count; i += L) stream(target + i, several(i));
-  } else if (write == Write::Result) {
-    for (; i + L <= count; i += L) {
-      expect_store(target + i);
-      store(target + i, several(i));
-    }
-  } else {
-    for (; i + L <= count; i += L) store(target + i, several(i));
-  }
-  for (; i < count; ++i) one(i);
-}
-
-template <class Wide>
-inline void combine_any(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t begin,
-                        int64_t count, Write write, Wide* target) {
-  switch (taps) {
-    case 1:
-      return combine<1>(rows, weights, taps, begin, count, write, target);
-    case 2:
-      return combine<2>(rows, weights, taps, begin, count, write, target);
-    case 4:
-      return combine<4>(rows, weights, taps, begin, count, write, target);
-    default:
-      return combine<-1>(rows, weights, taps, begin, count, write, target);
-  }
-}
-
-// target[i] = sum over k of weights[k] * rows[k][i].
-template <class Wide, class T>
-void combine_rows(const Wide* const* rows, const Wide* weights, int64_t taps, int64_t count,
-                  Write write, T* target) {
   if constexpr (std::is_same_v<Wide, T>) {
-    combine_any(rows, weights, taps, 0, count, write, target);
-  } else {
-    constexpr int64_t kChunk = 512;
-    Wide sums[kChunk];
-    for (int64_t begin = 0; begin < count; begin += kChunk) {
-      const int64_t size = std::min(kChunk, count - begin);
-      combine_any(rows, weights, taps, begin, size, Write::Scratch, sums);
-      int64_t i = 0;
-      for (; i + kLanes<Wide> <= size; i += kLanes<Wide>) {
-        store_narrow<Wide>(target + begin + i, load(sums + i));
-      }
-      for (; i < size; ++i) target[begin + i] = to_element<T>(sums[i]);
+    if (write == Write::Streamed) {
+      const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
+      for (; i < size && (offset + i) % L != 0; ++i) one(i);
+      for (; i + L <= size; i += L) stream(target + i, several(i));
     }
+  }
+  if (write == Write::Result) {
+    for (; i + L <= size; i += L) {
+      expect_store(target + i);
+      store_narrow<Wide>(target + i, several(i));
+    }
+  }
+  for (; i + L <= size; i += L) store_narrow<Wide>(target + i, several(i));
+  for (; i < size; ++i) one(i);
+}
+
+template <int kTaps, class Wide, class T>
+void combine_as(const Sums<Wide>& sums, int64_t size, Write write, T* target) {
+  for (int64_t row = 0; row < sums.count; ++row, target += size) {
+    const int64_t at = kTaps < 0 ? sums.first[row] - sums.first[0] : row * kTaps;
+    combine_row<kTaps>(sums.rows + at, sums.weights + at, sums.first[row + 1] - sums.first[row],
+                       size, write, target);
+  }
+}
+
+// `width`: the taps of every row, or 0 where they differ. Rows of the target follow one another.
+template <class Wide, class T>
+void combine(int64_t width, const Sums<Wide>& sums, int64_t size, Write write, T* target) {
+  switch (width) {
+    case 1:
+      return combine_as<1>(sums, size, write, target);
+    case 2:
+      return combine_as<2>(sums, size, write, target);
+    case 4:
+      return combine_as<4>(sums, size, write, target);
+    default:
+      return combine_as<-1>(sums, size, write, target);
   }
 }
 

@@ -7,8 +7,8 @@
 #define MYOPS_VECTOR_BYTES 32
 #define MYOPS_REGISTERS 16
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,prfchw"))), apply_to = function)
 #else
-#pragma GCC target("avx2,fma,f16c")
+#pragma GCC target("avx2,fma,f16c,prfchw")
 #endif
 #endif

@@ -1,0 +1,200 @@
+// What a row of the result reads: the tables behind gather.h, made once a call.
+//
+// A block of kLanes elements takes one of several roads, decided from its taps:
+//   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
+//   Far       the same with two vectors; for shrinking by up to 2
+//   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
+//   Spread    far apart: four neighbours of each element are loaded and turned over
+//   Chains    more than four neighbours each: as in weighted(), four chains an element
+//   OneByOne  anything else
+// An element is one of the row: output * step + channel, where channels are innermost.
+#pragma once
+
+#include "rows.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class Wide>
+class GatherTable {
+ public:
+  enum class Road : uint8_t { Near, Far, Any, Spread, Chains, OneByOne };
+  struct Block {
+    int64_t low, high;      // what it reads
+    int64_t second;         // where the second vector begins, after `low`
+    int64_t index, weight;  // of its tables
+    int32_t fours;          // of each element, on the road Chains
+    Road road;
+  };
+  struct Element {
+    const int64_t* index;
+    const Wide* weight;
+    int64_t count, step, channel;
+    int64_t source(int64_t k) const { return index[k] * step + channel; }
+  };
+
+  // Whether a few channels, innermost, are resampled together with the axis next to them.
+  static bool takes(int64_t channels) { return channels < 8; }
+
+  // `step`: elements from one index of the axis to the next; what is not taken has reads() alone.
+  GatherTable(const Taps<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
+    if (!takes(step)) return;
+    const int64_t blocks = (elements() + L - 1) / L;
+    blocks_.reserve(static_cast<size_t>(blocks));
+    for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
+  }
+
+  int64_t elements() const { return taps_.output * step_; }
+  int64_t step() const { return step_; }
+  int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
+  // The block of the elements [at, at + kLanes), `at` a multiple of kLanes.
+  const Block* block(int64_t at) const { return &blocks_[static_cast<size_t>(at / L)]; }
+  const int32_t* index(const Block& block) const { return index_.data() + block.index; }
+  const Wide* weight(const Block& block) const { return weight_.data() + block.weight; }
+  const int32_t* all_indices() const { return index_.data(); }
+  const Wide* all_weights() const { return weight_.data(); }
+  Element element(int64_t at) const {
+    const int64_t output = step_ == 1 ? at : at / step_, first = taps_.first[output];
+    return {taps_.index.data() + first, taps_.weight.data() + first, taps_.count(output), step_,
+            at - output * step_};
+  }
+
+  // The elements of the source that those of [begin, end) read, from the first to behind the last.
+  std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
+    std::pair<int64_t, int64_t> range{high(), low()};
+    if (begin == 0 && end == elements()) {
+      range = {low(), high()};
+    } else if (blocks_.empty()) {
+      for (int64_t k = taps_.first[begin / step_]; k < taps_.first[end / step_]; ++k) {
+        range.first = std::min(range.first, taps_.index[k] * step_);
+        range.second = std::max(range.second, (taps_.index[k] + 1) * step_);
+      }
+    } else {
+      for (int64_t block = begin / L; block * L < end; ++block) {
+        range.first = std::min(range.first, blocks_[block].low);
+        range.second = std::max(range.second, blocks_[block].high);
+      }
+    }
+    return {range.first, std::max(range.first, range.second)};
+  }
+
+ private:
+  static constexpr int64_t L = kLanes<Wide>;
+
+  int64_t low() const { return taps_.low * step_; }
+  int64_t high() const { return (taps_.high + 1) * step_; }
+
+  void add_block(int64_t begin);
+  void fill_tables(Block& block, const Element* elements);
+  template <class T>
+  static int64_t share(std::vector<T>& all, int64_t previous, const std::vector<T>& table);
+
+  const Taps<Wide>& taps_;
+  int64_t step_;
+  std::vector<Block> blocks_;
+  std::vector<int32_t> index_;  // relative to `low`
+  std::vector<Wide> weight_;
+  std::vector<int32_t> new_index_;  // of one block
+  std::vector<Wide> new_weight_;
+};
+
+template <class Wide>
+void GatherTable<Wide>::add_block(int64_t begin) {
+  Element elements[L];  // behind the end of the row the last one again
+  for (int64_t i = 0; i < L; ++i) elements[i] = element(std::min(begin + i, this->elements() - 1));
+  const int64_t width = taps_.width;
+  int64_t least = high(), most = low(), fewest = elements[0].count, widest = 0;
+  bool neighbours = true;
+  for (const Element& element : elements) {
+    fewest = std::min(fewest, element.count);
+    widest = std::max(widest, element.count);
+    for (int64_t k = 0; k < element.count; ++k) {
+      const int64_t from = element.source(k);
+      least = std::min(least, from);
+      most = std::max(most, from);
+      neighbours = neighbours && element.index[k] == element.index[0] + k;
+    }
+  }
+  Block block{least, most + 1, 0, 0, 0, 0, Road::OneByOne};
+  const bool few = width == 1 || width == 2 || width == 4;
+  const int64_t reach = (width - 1) * step_, room = high() - low();
+  if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
+    block.road = Road::Near;
+    block.low = std::min(least, high() - L - reach);
+    block.high = block.low + reach + L;
+  } else if (kPermutes<Wide> && few && neighbours && most - reach - least < 2 * L &&
+             reach + 2 * L <= room) {
+    block.road = Road::Far;
+    block.low = std::min(least, high() - 2 * L - reach);
+    block.high = block.low + reach + 2 * L;
+  } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L) {
+    block.road = Road::Any;
+    block.low = std::max(low(), std::min(least, high() - 2 * L));
+    block.high = std::min(block.low + 2 * L, high());
+    block.second = block.high - L - block.low;
+  } else if (L >= 4 && step_ == 1 && neighbours && widest > 0) {
+    block.fours = static_cast<int32_t>((widest + 3) / 4);
+    bool inside = true;
+    for (const Element& element : elements) {
+      inside = inside && element.count > 0 && element.source(0) + 4 * block.fours <= high();
+    }
+    if (inside && few && width > 1) block.road = Road::Spread;
+    if (inside && fewest > 4 && (fewest + 3) / 4 == block.fours) block.road = Road::Chains;
+  }
+  fill_tables(block, elements);
+  blocks_.push_back(block);
+}
+
+// The tables of the block before are used again where they are equal: with a factor like 2 all are.
+template <class Wide>
+void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
+  if (block.road == Road::OneByOne) return;
+  new_index_.clear();
+  new_weight_.clear();
+  const auto weight = [&](const Element& element, int64_t k) {
+    new_weight_.push_back(k < element.count ? element.weight[k] : Wide(0));
+  };
+  for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
+    for (int64_t i = 0; i < L; ++i) {
+      const int64_t at = elements[i].source(k) - block.low;
+      const bool second = block.road == Road::Any && at >= L;
+      new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
+    }
+  }
+  if (block.road == Road::Chains) {
+    // [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and its tap j. Then what is 1
+    // where the last four has a tap.
+    for (int64_t k = 0; k < 4 * block.fours; k += 4) {
+      for (int64_t v = 0; v < 4; ++v) {
+        for (int64_t i = 0; i < L; ++i) weight(elements[i / 4 * 4 + v], k + i % 4);
+      }
+    }
+    for (int64_t v = 0; v < 4; ++v) {
+      for (int64_t i = 0; i < L; ++i) {
+        const int64_t k = 4 * (block.fours - 1) + i % 4;
+        new_weight_.push_back(k < elements[i / 4 * 4 + v].count ? Wide(1) : Wide(0));
+      }
+    }
+  } else {
+    for (int64_t k = 0; k < taps_.width; ++k) {
+      for (int64_t i = 0; i < L; ++i) weight(elements[i], k);
+    }
+  }
+  const bool same = !blocks_.empty() && blocks_.back().road == block.road;
+  block.index = share(index_, same ? blocks_.back().index : -1, new_index_);
+  block.weight = share(weight_, same ? blocks_.back().weight : -1, new_weight_);
+}
+
+template <class Wide>
+template <class T>
+int64_t GatherTable<Wide>::share(std::vector<T>& all, int64_t previous,
+                                 const std::vector<T>& table) {
+  const auto size = static_cast<int64_t>(table.size());
+  if (previous >= 0 && previous + size <= static_cast<int64_t>(all.size()) &&
+      std::equal(table.begin(), table.end(), all.begin() + previous)) {
+    return previous;
+  }
+  all.insert(all.end(), table.begin(), table.end());
+  return static_cast<int64_t>(all.size()) - size;
+}
+
+}  // namespace myops::resize::MYOPS_ISA

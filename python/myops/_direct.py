@@ -1,0 +1,49 @@
+"""The way past torch's dispatcher for calls that need nothing of it; see adapters/numpy/direct.h."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from myops._description import OpInfo
+
+# Each says whether somebody wants to see the calls that torch makes.
+_WATCHERS = (
+    torch._C._are_functorch_transforms_active,
+    torch._C._len_torch_dispatch_stack,
+    torch._C._len_torch_function_stack,
+    torch._C._get_tracing_state,
+    torch._C._is_any_autocast_enabled,
+    torch._C._autograd._profiler_enabled,
+)
+_DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
+
+
+def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
+    """The op as f(inputs, attributes, out), which returns NotImplemented for the dispatcher's cases.
+
+    None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
+    interface (2.9 and older).
+    """
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if library is None or info.is_prototype or exchange is None:
+        return None
+    run_tasks = ctypes.CDLL(str(library)).myops_run_tasks
+    return info.native.direct(
+        {
+            "exchange": exchange,
+            "run_tasks": ctypes.cast(run_tasks, ctypes.c_void_p).value,
+            "tensor": torch.Tensor,
+            "parameter": torch.nn.Parameter,
+            "empty": torch.empty_strided,
+            "grad_enabled": torch.is_grad_enabled,
+            "bump": torch._C._increment_version,
+            "forward_ad": torch.autograd.forward_ad,
+            "watchers": _WATCHERS,
+            "dtypes": [getattr(torch, name) for name in _DTYPES],
+        }
+    )
