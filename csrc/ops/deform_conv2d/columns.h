@@ -167,6 +167,7 @@ class Columns {
     if (count == 32) return interpolate_count<kAdd, 32>(view, weights, block, strip, part);
     if (count == 16) return interpolate_count<kAdd, 16>(view, weights, block, strip, part);
     if (count == 8) return interpolate_count<kAdd, 8>(view, weights, block, strip, part);
+    if (count == 4) return interpolate_count<kAdd, 4>(view, weights, block, strip, part);
     return interpolate_count<kAdd, 0>(view, weights, block, strip, part);
   }
 

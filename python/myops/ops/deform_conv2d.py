@@ -65,8 +65,9 @@ def deform_conv2d(
     for name, item in (("input", input), ("offset", offset), ("weight", weight)):
         if item.dim() != 4:
             raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
-    channels, moves = _lengths(input)[1], _lengths(offset)[1]
-    _, depth, rows, columns = _lengths(weight)
+    (_, channels, _, _), (_, moves, _, _), (_, depth, rows, columns) = _lengths(
+        input, offset, weight
+    )
     attributes: dict[str, Any] = {
         "dilations": _pair(dilation, "dilation"),
         "group": _groups(channels, depth, "weight", "channels of input"),
@@ -79,14 +80,14 @@ def deform_conv2d(
     return _deform_conv2d(*tensors, **attributes)
 
 
-def _lengths(tensor: Tensor) -> list[Any]:
-    """The shape; while torch.jit traces, as numbers. The groups that follow are attributes of the
+def _lengths(*tensors: Tensor) -> list[Any]:
+    """The shapes; while torch.jit traces, as numbers. The groups that follow are attributes of the
     node, so it is meant that the trace holds them as constants, and nothing to warn of."""
     if not torch.jit.is_tracing():
-        return list(tensor.shape)
+        return [tensor.shape for tensor in tensors]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
-        return [int(length) for length in tensor.shape]
+        return [[int(length) for length in tensor.shape] for tensor in tensors]
 
 
 def _pair(item: int | Sequence[int], name: str) -> list[int]:
@@ -116,6 +117,8 @@ def _groups(total: int, each: int, name: str, what: str) -> int:
 
 def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
     """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
+    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():
+        return tensors
     assert tensors[0] is not None  # the input
     device = tensors[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
