@@ -134,7 +134,7 @@ def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
     folder = folder / "tests"
     text = run(*command, "-rs", "-k", "not test_export", cwd=folder, environment=environment)
     assert re.search(r"\n18 passed, 1 skipped, 2 deselected", text), text
-    assert "threads: does not apply to a prototype" in text
+    assert "does not apply to a prototype: a Python function is told" in text
 
 
 # ---- What it is made of.
