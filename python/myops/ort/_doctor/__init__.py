@@ -3,6 +3,7 @@
     report      findings and facts: `Report`, `Finding`
     environment versions, CPU, providers
     elf, libraries, tracing   custom-op libraries
+    named       those that a bundled model names
     ops, values, weights      the model, without running it
     messages, run_messages    ONNX Runtime's messages in words
     examination, trial  the order of it all, and the verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from myops.ort._doctor import (
     feeds,
     graph,
     libraries,
+    named,
     ops,
     process,
     values,
@@ -57,6 +59,7 @@ class Examination:
             if proto is None:
                 return self._judge("does not load", "The model does not load")
             self._look(proto, path)
+            self._named(path, None if path.startswith(folder) else Path(path).parent)
             return self._verdict(self._trial().load(proto, path, Path(folder), feed))
 
     def _trial(self) -> Trial:
@@ -172,6 +175,13 @@ class Examination:
                 for finding in check(proto, self.provided):
                     self.report.add(finding)
 
+    def _named(self, path: str, folder: Path | None) -> None:
+        with self.report.careful("which libraries it names"):
+            items, found = named.check(path, folder, self.paths, self.own)
+            assert self.report.model is not None  # _look has made it
+            self.report.model["named_libraries"] = [dataclasses.asdict(item) for item in items]
+            self.report.add(*found)
+
     # ---- The verdict.
 
     def _verdict(self, outcome: process.Outcome) -> Report:
@@ -199,7 +209,7 @@ class Examination:
 
     def _overruled(self, ran: bool) -> None:
         """The runtime is the judge: what it accepts is no error of the model."""
-        elsewhere = ("library", "domain-clash", "myops", "onnxruntime")
+        elsewhere = ("library", "named", "domain-clash", "myops", "onnxruntime")
         for finding in self.report.errors:
             certain = finding.code == "kernel-refuses" and not ran  # loading does not show it
             if not certain and not finding.code.startswith(elsewhere):
