@@ -40,6 +40,7 @@ def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any]
             "tensor": torch.Tensor,
             "parameter": torch.nn.Parameter,
             "empty": torch.empty_strided,
+            "empty_like": torch.empty_like,
             "grad_enabled": torch.is_grad_enabled,
             "bump": torch._C._increment_version,
             "forward_ad": torch.autograd.forward_ad,

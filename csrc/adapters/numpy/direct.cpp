@@ -18,11 +18,11 @@ struct Torch {
   const Op& op;
   const dlpack::ExchangeApi* exchange;
   RunTasks run_tasks;
-  py::object tensor, parameter;          // types
-  py::object empty, grad_enabled, bump;  // functions
-  py::object forward_ad;                 // module
-  std::vector<py::object> watchers;      // functions: whether somebody watches
-  std::vector<py::object> dtypes;        // in the order of DType
+  py::object tensor, parameter;                      // types
+  py::object empty, empty_like, grad_enabled, bump;  // functions
+  py::object forward_ad;                             // module
+  std::vector<py::object> watchers;                  // functions: whether somebody watches
+  std::vector<py::object> dtypes;                    // in the order of DType
   py::str requires_grad, is_neg, is_inference, level, dtype;
 };
 
@@ -198,15 +198,15 @@ struct Inputs {
 
 class DirectRuntime final : public Runtime {
  public:
-  DirectRuntime(const Torch& torch, const std::vector<Tensor>& inputs, const Tensor* out)
-      : torch_(torch), inputs_(inputs), out_(out) {}
+  // `given`: the objects behind the inputs.
+  DirectRuntime(const Torch& torch, PyObject* given, const std::vector<Tensor>& inputs,
+                const Tensor* out)
+      : torch_(torch), given_(given), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
     if (out_ != nullptr) return accept_output(torch_.op, inputs_, *out_, dtype, shape, layout);
     const py::gil_scoped_acquire gil;
-    const Shape strides = strides_for(shape, layout);
-    const py::object& type = torch_.dtypes[static_cast<size_t>(dtype)];
-    outputs.push_back(torch_.empty(to_tuple(shape), to_tuple(strides), py::arg("dtype") = type));
+    outputs.push_back(empty(dtype, shape, strides_for(shape, layout)));
     return view(torch_, outputs.back().ptr());
   }
 
@@ -217,6 +217,18 @@ class DirectRuntime final : public Runtime {
   std::vector<py::object> outputs;
 
  private:
+  py::object empty(DType dtype, const Shape& shape, const Shape& strides) const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {  // half as long as with lengths and strides
+      const Tensor& input = inputs_[i];
+      if (input.present && input.dtype == dtype && input.shape == shape &&
+          input.strides == strides && !torch_.op.inputs[i].has_values) {
+        PyObject* like = PyTuple_GET_ITEM(given_, static_cast<Py_ssize_t>(i));
+        return take(PyObject_CallOneArg(torch_.empty_like.ptr(), like));
+      }
+    }
+    const py::object& type = torch_.dtypes[static_cast<size_t>(dtype)];
+    return torch_.empty(to_tuple(shape), to_tuple(strides), py::arg("dtype") = type);
+  }
   static py::tuple to_tuple(const Shape& lengths) {
     py::tuple tuple(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) tuple[i] = py::int_(lengths[i]);
@@ -224,6 +236,7 @@ class DirectRuntime final : public Runtime {
   }
 
   const Torch& torch_;
+  PyObject* given_;
   const std::vector<Tensor>& inputs_;
   const Tensor* out_;
 };
@@ -243,7 +256,7 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
     out = plain_tensor(torch, given_out, true);
     expect(!holds(PyObject_CallMethodNoArgs(given_out, torch.is_inference.ptr())));
   }
-  DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
+  DirectRuntime runtime(torch, given, inputs.tensors, out ? &*out : nullptr);
   {
     const py::gil_scoped_release release;
     invoke(torch.op, inputs.tensors, attributes, runtime);
@@ -294,9 +307,9 @@ py::object direct(const Op& op, const py::dict& parts) {
   const auto address = parts["run_tasks"].cast<uintptr_t>();
   auto torch = std::make_unique<Torch>(
       Torch{op, exchange, reinterpret_cast<RunTasks>(address), parts["tensor"], parts["parameter"],
-            parts["empty"], parts["grad_enabled"], parts["bump"], parts["forward_ad"],
-            items(parts["watchers"]), items(parts["dtypes"]), "requires_grad", "is_neg",
-            "is_inference", "_current_level", "dtype"});
+            parts["empty"], parts["empty_like"], parts["grad_enabled"], parts["bump"],
+            parts["forward_ad"], items(parts["watchers"]), items(parts["dtypes"]), "requires_grad",
+            "is_neg", "is_inference", "_current_level", "dtype"});
   const py::capsule self(torch.release(), kTorch, [](PyObject* capsule) {
     delete static_cast<Torch*>(PyCapsule_GetPointer(capsule, kTorch));
   });

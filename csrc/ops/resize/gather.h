@@ -207,10 +207,10 @@ typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* fr
     const Wide* weight = table_.weight(block);
     const Wide* real = weight + 4 * L * block.fours;
     V x[4] = {};
-    for (int four = 0; four < block.fours; ++four, from += 4, weight += 4 * L) {
+    for (int four = 0; four < block.fours; ++four, from += 4, weight += 4 * L, real += 4 * L) {
       for (int v = 0; v < 4; ++v) {
         V value = load_fours(from, index + v);
-        if (four + 1 == block.fours) value = load(real + v * L) != V{} ? value : V{};
+        if (!block.full) value = load(real + v * L) != V{} ? value : V{};
         const V w = load(weight + v * L);
         x[v] = four == 0 ? w * value : fma(w, value, x[v]);
       }

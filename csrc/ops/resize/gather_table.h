@@ -23,6 +23,7 @@ class GatherTable {
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
     int32_t fours;          // of each element, on the road Chains
+    bool full;              // these have a tap in every place
     Road road;
   };
   struct Element {
@@ -83,7 +84,13 @@ class GatherTable {
   int64_t low() const { return taps_.low * step_; }
   int64_t high() const { return (taps_.high + 1) * step_; }
 
+  // What an element reads begins with its first tap, or earlier where the source ends.
+  int64_t chains_begin(const Block& block, const Element& element) const {
+    return std::min(element.source(0), high() - 4 * block.fours);
+  }
+
   void add_block(int64_t begin);
+  void fill_chains(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements);
   template <class T>
   static int64_t share(std::vector<T>& all, int64_t previous, const std::vector<T>& table);
@@ -114,7 +121,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       neighbours = neighbours && element.index[k] == element.index[0] + k;
     }
   }
-  Block block{least, most + 1, 0, 0, 0, 0, Road::OneByOne};
+  Block block{least, most + 1, 0, 0, 0, 0, false, Road::OneByOne};
   const bool few = width == 1 || width == 2 || width == 4;
   const int64_t reach = (width - 1) * step_, room = high() - low();
   if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
@@ -131,14 +138,20 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.low = std::max(low(), std::min(least, high() - 2 * L));
     block.high = std::min(block.low + 2 * L, high());
     block.second = block.high - L - block.low;
-  } else if (L >= 4 && step_ == 1 && neighbours && widest > 0) {
+  } else if (L >= 4 && step_ == 1 && neighbours && few && width > 1 &&
+             most - (width - 1) + 4 <= high()) {
+    block.road = Road::Spread;
+    block.high = most - (width - 1) + 4;
+  } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 && (widest + 3) / 4 * 4 <= room) {
+    block.road = Road::Chains;
     block.fours = static_cast<int32_t>((widest + 3) / 4);
-    bool inside = true;
+    block.full = fewest == 4 * block.fours;
+    block.low = chains_begin(block, elements[0]);
+    block.high = block.low;
     for (const Element& element : elements) {
-      inside = inside && element.count > 0 && element.source(0) + 4 * block.fours <= high();
+      block.low = std::min(block.low, chains_begin(block, element));
+      block.high = std::max(block.high, chains_begin(block, element) + 4 * block.fours);
     }
-    if (inside && few && width > 1) block.road = Road::Spread;
-    if (inside && fewest > 4 && (fewest + 3) / 4 == block.fours) block.road = Road::Chains;
   }
   fill_tables(block, elements);
   blocks_.push_back(block);
@@ -150,38 +163,46 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   if (block.road == Road::OneByOne) return;
   new_index_.clear();
   new_weight_.clear();
-  const auto weight = [&](const Element& element, int64_t k) {
-    new_weight_.push_back(k < element.count ? element.weight[k] : Wide(0));
-  };
-  for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
-    for (int64_t i = 0; i < L; ++i) {
-      const int64_t at = elements[i].source(k) - block.low;
-      const bool second = block.road == Road::Any && at >= L;
-      new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
-    }
-  }
   if (block.road == Road::Chains) {
-    // [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and its tap j. Then what is 1
-    // where the last four has a tap.
-    for (int64_t k = 0; k < 4 * block.fours; k += 4) {
-      for (int64_t v = 0; v < 4; ++v) {
-        for (int64_t i = 0; i < L; ++i) weight(elements[i / 4 * 4 + v], k + i % 4);
-      }
-    }
-    for (int64_t v = 0; v < 4; ++v) {
-      for (int64_t i = 0; i < L; ++i) {
-        const int64_t k = 4 * (block.fours - 1) + i % 4;
-        new_weight_.push_back(k < elements[i / 4 * 4 + v].count ? Wide(1) : Wide(0));
-      }
-    }
+    fill_chains(block, elements);
   } else {
+    for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
+      for (int64_t i = 0; i < L; ++i) {
+        const int64_t at = elements[i].source(k) - block.low;
+        const bool second = block.road == Road::Any && at >= L;
+        new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
+      }
+    }
     for (int64_t k = 0; k < taps_.width; ++k) {
-      for (int64_t i = 0; i < L; ++i) weight(elements[i], k);
+      for (int64_t i = 0; i < L; ++i) new_weight_.push_back(elements[i].weight[k]);
     }
   }
   const bool same = !blocks_.empty() && blocks_.back().road == block.road;
   block.index = share(index_, same ? blocks_.back().index : -1, new_index_);
   block.weight = share(weight_, same ? blocks_.back().weight : -1, new_weight_);
+}
+
+// Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to what it reads at
+// 4 * four + j. Where not every place has a tap, then the same with 1 where there is one. (Which of
+// the four chains a tap goes to is counted from where reading begins; the sum of the chains,
+// (c0 + c2) + (c1 + c3), comes out the same.)
+template <class Wide>
+void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements) {
+  for (int64_t i = 0; i < L; ++i) {
+    new_index_.push_back(static_cast<int32_t>(chains_begin(block, elements[i]) - block.low));
+  }
+  for (const bool weights : {true, false}) {
+    if (!weights && block.full) return;
+    for (int64_t four = 0; four < block.fours; ++four) {
+      for (int64_t at = 0; at < 4 * L; ++at) {
+        const int64_t lane = at % L;
+        const Element& element = elements[lane / 4 * 4 + at / L];
+        const int64_t k = 4 * four + lane % 4 - (element.source(0) - chains_begin(block, element));
+        const bool real = k >= 0 && k < element.count;
+        new_weight_.push_back(!real ? Wide(0) : weights ? element.weight[k] : Wide(1));
+      }
+    }
+  }
 }
 
 template <class Wide>

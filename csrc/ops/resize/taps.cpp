@@ -237,25 +237,38 @@ Taps<Weight> make_taps(const Settings& settings, const Axis& axis) {
   return taps;
 }
 
-// A counting sort by input index; within one input, outputs stay in order.
+// A counting sort by input index; within one input, outputs stay in order. Where there are many
+// taps, an output that reads an input more than once, at an edge, becomes one of them: taps that
+// are neighbours are summed faster.
 template <class Weight>
 Taps<Weight> transpose(const Taps<Weight>& taps) {
   Taps<Weight> turned;
   turned.input = taps.output;
   turned.output = taps.input;
   turned.first.assign(static_cast<size_t>(taps.input) + 1, 0);
-  for (int64_t index : taps.index) ++turned.first[index + 1];
+  std::vector<int64_t> last(static_cast<size_t>(taps.input));  // output of the latest tap
+  std::vector<int64_t> counts(last.size(), 0);
+  for (const int64_t index : taps.index) ++counts[index];
+  const bool many = *std::max_element(counts.begin(), counts.end()) > 4;
+  const auto each_tap = [&](const auto& visit) {  // visit(output, tap, whether it is a new one)
+    std::fill(last.begin(), last.end(), -1);
+    for (int64_t o = 0; o < taps.output; ++o) {
+      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
+        visit(o, k, !many || last[taps.index[k]] != o);
+        last[taps.index[k]] = o;
+      }
+    }
+  };
+  each_tap([&](int64_t, int64_t k, bool fresh) { turned.first[taps.index[k] + 1] += fresh; });
   for (int64_t i = 0; i < taps.input; ++i) turned.first[i + 1] += turned.first[i];
   std::vector<int64_t> next(turned.first.begin(), turned.first.end() - 1);
-  turned.index.resize(taps.index.size());
-  turned.weight.resize(taps.index.size());
-  for (int64_t o = 0; o < taps.output; ++o) {
-    for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
-      const int64_t place = next[taps.index[k]]++;
-      turned.index[place] = o;
-      turned.weight[place] = taps.weight[k];
-    }
-  }
+  turned.index.resize(static_cast<size_t>(turned.first.back()));
+  turned.weight.resize(turned.index.size());
+  each_tap([&](int64_t o, int64_t k, bool fresh) {
+    const int64_t place = fresh ? next[taps.index[k]]++ : next[taps.index[k]] - 1;
+    turned.index[place] = o;
+    turned.weight[place] = fresh ? taps.weight[k] : turned.weight[place] + taps.weight[k];
+  });
   measure(turned);
   return turned;
 }

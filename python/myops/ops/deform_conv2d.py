@@ -62,32 +62,40 @@ def deform_conv2d(
         >>> myops.deform_conv2d(x, offset, weight, mask=mask).shape
         torch.Size([4, 5, 8, 8])
     """
-    for name, item in (("input", input), ("offset", offset), ("weight", weight)):
-        if item.dim() != 4:
-            raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
-    (_, channels, _, _), (_, moves, _, _), (_, depth, rows, columns) = _lengths(
-        input, offset, weight
-    )
+    if input.dim() != 4 or offset.dim() != 4 or weight.dim() != 4:
+        _refuse_rank(input=input, offset=offset, weight=weight)
+    (_, channels, _, _), (_, moves, _, _) = input.shape, offset.shape
+    _, depth, rows, columns = weight.shape
+    if isinstance(channels, Tensor):
+        channels, moves, depth, rows, columns = _while_tracing(
+            channels, moves, depth, rows, columns
+        )
     attributes: dict[str, Any] = {
-        "dilations": _pair(dilation, "dilation"),
+        "dilations": [dilation, dilation] if type(dilation) is int else _pair(dilation, "dilation"),
         "group": _groups(channels, depth, "weight", "channels of input"),
         "kernel_shape": [],
         "offset_group": _groups(moves, 2 * rows * columns, "offset", "channels of offset"),
-        "pads": _pads(padding),
-        "strides": _pair(stride, "stride"),
+        "pads": [padding] * 4 if type(padding) is int else _pads(padding),
+        "strides": [stride, stride] if type(stride) is int else _pair(stride, "stride"),
     }
-    tensors = _autocast([input, weight, offset, bias, mask])
-    return _deform_conv2d(*tensors, **attributes)
+    if torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled():
+        tensors = _autocast([input, weight, offset, bias, mask])
+        return _deform_conv2d(*tensors, **attributes)
+    return _deform_conv2d(input, weight, offset, bias, mask, **attributes)
 
 
-def _lengths(*tensors: Tensor) -> list[Any]:
-    """The shapes; while torch.jit traces, as numbers. The groups that follow are attributes of the
-    node, so it is meant that the trace holds them as constants, and nothing to warn of."""
-    if not torch.jit.is_tracing():
-        return [tensor.shape for tensor in tensors]
+def _refuse_rank(**tensors: Tensor) -> None:
+    for name, item in tensors.items():
+        if item.dim() != 4:
+            raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
+
+
+def _while_tracing(*lengths: Any) -> list[int]:
+    """Lengths are tensors while torch.jit traces. The groups that follow from them are attributes
+    of the node, so it is meant that the trace holds them as constants, and nothing to warn of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
-        return [[int(length) for length in tensor.shape] for tensor in tensors]
+        return [int(length) for length in lengths]
 
 
 def _pair(item: int | Sequence[int], name: str) -> list[int]:
@@ -117,8 +125,6 @@ def _groups(total: int, each: int, name: str, what: str) -> int:
 
 def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
     """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
-    if not torch.compiler.is_compiling() and not torch._C._is_any_autocast_enabled():
-        return tensors
     assert tensors[0] is not None  # the input
     device = tensors[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
