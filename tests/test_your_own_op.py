@@ -217,7 +217,7 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
         texts[str(path.relative_to(folder))] = path.read_text()
     assert sorted(texts) == [
         "csrc/my_package_op.cpp", "pyproject.toml", "setup.py", "src/soft_clip_box/__init__.py",
-        "tests/test_my_package_op.py",
+        "src/soft_clip_box/my_package_op.py", "tests/test_my_package_op.py",
     ]  # fmt: skip
     assert 'Op("my_package_op")\n      .onnx("MyPackageOp", 1)' in texts["csrc/my_package_op.cpp"]
     assert 'name = "soft_clip_box"' in texts["pyproject.toml"]
