@@ -1,0 +1,6 @@
+"""myops_gallery: three ops of 3D vision, written with the public SDK of myops only.
+
+Each op has a file here and one in csrc/ of the same name.
+"""
+
+__all__: list[str] = []
