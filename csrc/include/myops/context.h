@@ -43,6 +43,7 @@ class ShapeContext {
   virtual ~ShapeContext() = default;
 
   const std::string& op_name() const;
+  const std::string& input_name(size_t input) const;
   const Attributes& attributes() const { return attributes_; }
 
   bool has(size_t input) const { return inputs_[input].has_value(); }

@@ -20,6 +20,7 @@
 
 #include "myops/attributes.h"
 #include "myops/context.h"
+#include "myops/lengths.h"
 
 namespace myops {
 

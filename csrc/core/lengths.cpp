@@ -1,0 +1,80 @@
+// Lengths by name.
+#include "myops/lengths.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "myops/op.h"
+
+namespace myops {
+namespace {
+
+Dim number(const std::string& word) {
+  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? Dim(std::strtoll(word.c_str(), nullptr, 10)) : Dim();
+}
+
+bool differ(const Dim& left, const Dim& right) {
+  return left.known() && right.known() && left.value != right.value;
+}
+
+}  // namespace
+
+std::string shape_text(const Dims& dims) {
+  std::string result;
+  for (const Dim& dim : dims) {
+    const std::string name = dim.symbol.empty() ? "?" : dim.symbol;
+    result += (result.empty() ? "" : ", ") + (dim.known() ? std::to_string(dim.value) : name);
+  }
+  return "[" + result + "]";
+}
+
+Lengths& Lengths::match(size_t input, const std::string& pattern) {
+  if (!context_.has(input)) return *this;
+  const Dims& dims = context_.dims(input);
+  std::istringstream words(pattern);
+  const auto before = static_cast<std::ptrdiff_t>(bound_.size());
+  std::string expected, word;
+  size_t rank = 0;
+  bool good = true;
+  for (; words >> word; ++rank) {
+    expected += (rank ? ", " : "") + word;
+    if (rank >= dims.size()) continue;
+    Dim fixed = number(word);
+    Dim* wanted = fixed.known() ? &fixed : find(word);
+    if (wanted == nullptr) {
+      bound_.emplace_back(word, dims[rank]);
+    } else if (differ(*wanted, dims[rank])) {
+      good = false;
+    } else if (!wanted->known()) {
+      if (dims[rank].known() || wanted->symbol.empty()) *wanted = dims[rank];
+    }
+  }
+  if (good && rank == dims.size()) return *this;
+  std::string known;
+  for (auto item = bound_.begin(); item != bound_.begin() + before; ++item) {
+    const bool used = (", " + expected + ",").find(", " + item->first + ",") != std::string::npos;
+    if (used && item->second.known()) {
+      known += str(known.empty() ? " with " : ", ", item->first, " = ", item->second.value);
+    }
+  }
+  fail(context_.op_name(), context_.input_name(input), "shape " + shape_text(dims),
+       "[" + expected + "]" + known);
+}
+
+const Dim& Lengths::operator[](const std::string& name) const {
+  for (const auto& [known, dim] : bound_) {
+    if (known == name) return dim;
+  }
+  throw Error(str(context_.op_name(), ": the shape rule asks for the length ", quoted(name),
+                  ", which none of its patterns has"));
+}
+
+Dim* Lengths::find(const std::string& name) {
+  for (auto& [known, dim] : bound_) {
+    if (known == name) return &dim;
+  }
+  return nullptr;
+}
+
+}  // namespace myops
