@@ -109,7 +109,7 @@ class Library:
         *,
         shape: Callable[..., Any],
         save: Callable[..., None] | None = None,
-        backward: Callable[..., Any] | None = None,
+        backward: Callable[..., Any] | str | None = None,
         jvp: Callable[..., Any] | None = None,
         vmap: Callable[..., Any] | None = None,
         standard: Callable[[Any], list[str]] | None = None,
@@ -124,7 +124,10 @@ class Library:
             shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
                 torch traces with symbolic lengths. Where all are numbers, the C++ rule is used.
             save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
-            backward: `backward(ctx, *grads)` returns one gradient or None for each input.
+            backward: `backward(ctx, *grads)` returns one gradient or None for each input. Or the
+                name of an op that C++ describes with `backward_of`: it is called with the
+                gradients, inputs and attributes, and there is nothing to save. The op is then
+                differentiable once.
             jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
                 differentiation; a tangent is None where the input has none.
             vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
@@ -134,7 +137,7 @@ class Library:
                 runtimes without the library, and `myops.onnx.lower` knows the op.
 
         Raises:
-            ValueError: The description has no op of that name.
+            ValueError: The description has no op of that name, or `backward` is not its gradient.
             ImportError: The library for torch has not been built.
         """
         from myops._names import choose
@@ -142,6 +145,10 @@ class Library:
 
         info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
         self.load_torch()
+        if isinstance(backward, str):
+            from myops._gradients import described
+
+            save, backward = described(self, info, backward, save)
         self._standards[name] = standard
         return TorchOp(info, shape, save, backward, jvp, vmap)
 
