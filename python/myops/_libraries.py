@@ -109,7 +109,7 @@ class Library:
         *,
         shape: Callable[..., Any] | None = None,
         save: Callable[..., None] | None = None,
-        backward: Callable[..., Any] | None = None,
+        backward: Callable[..., Any] | str | None = None,
         jvp: Callable[..., Any] | None = None,
         vmap: Callable[..., Any] | None = None,
         standard: Callable[[Any], list[str]] | None = None,
@@ -127,7 +127,10 @@ class Library:
                 one of an input, or a number. A length that the rule computes from others becomes
                 an unknown one in the trace: state such rules here.
             save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
-            backward: `backward(ctx, *grads)` returns one gradient or None for each input.
+            backward: `backward(ctx, *grads)` returns one gradient or None for each input. Or the
+                name of an op that C++ describes with `backward_of`: it is called with the
+                gradients, inputs and attributes, and there is nothing to save. The op is then
+                differentiable once.
             jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
                 differentiation; a tangent is None where the input has none.
             vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
@@ -137,7 +140,7 @@ class Library:
                 runtimes without the library, and `myops.onnx.lower` knows the op.
 
         Raises:
-            ValueError: The description has no op of that name.
+            ValueError: The description has no op of that name, or `backward` is not its gradient.
             ImportError: The library for torch has not been built.
         """
         from myops._names import choose
@@ -145,6 +148,10 @@ class Library:
 
         info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
         self.load_torch()
+        if isinstance(backward, str):
+            from myops._gradients import described
+
+            save, backward = described(self, info, backward, save)
         self._standards[name] = standard
         return TorchOp(info, shape or _description.symbolic_rule(info), save, backward, jvp, vmap)
 

@@ -21,6 +21,7 @@
 #include "myops/attributes.h"
 #include "myops/context.h"
 #include "myops/lengths.h"
+#include "myops/view.h"
 
 namespace myops {
 
@@ -102,6 +103,16 @@ struct Op {
   const std::vector<DType>& dtypes(const std::string& type_name) const;
 };
 
+// The description of the gradient of `op`, all but its kernel:
+//
+//   MYOPS_OP(my_op_backward) { return backward_of(describe_my_op(), {"x"}).kernel(differentiate); }
+//
+// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output, then
+// the inputs of the op; its outputs grad_<input> for those named in `differentiable`, in the op's
+// order, of the input's shape; its attributes those of the op. It has no ONNX node. In Python,
+// `library.define("my_op", backward="my_op_backward", ...)` does the rest.
+Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
+
 // Every op of this binary, sorted by name.
 const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
@@ -135,6 +146,15 @@ struct Registrar {
 }  // namespace detail
 
 }  // namespace myops
+
+// For Op::kernel: `template <class T> void function(KernelContext&)` for the types that follow;
+// which one, the first input says. Declare the same ones as its type.
+#define MYOPS_TYPED(function, ...)                                         \
+  [](::myops::KernelContext& context) {                                    \
+    ::myops::dispatch<__VA_ARGS__>(context.input(0).dtype, [&](auto tag) { \
+      function<typename decltype(tag)::type>(context);                     \
+    });                                                                    \
+  }
 
 // Opens the function that describes an op and registers it when the binary is loaded.
 #define MYOPS_OP(op_name)                                                         \

@@ -3,4 +3,6 @@
 Each op has a file here and one in csrc/ of the same name.
 """
 
-__all__: list[str] = []
+from myops_gallery.homography_warp import homography_warp
+
+__all__ = ["homography_warp"]
