@@ -1,6 +1,7 @@
 // Lengths by name.
 #include "myops/lengths.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -60,6 +61,35 @@ Lengths& Lengths::match(size_t input, const std::string& pattern) {
   }
   fail(context_.op_name(), context_.input_name(input), "shape " + shape_text(dims),
        "[" + expected + "]" + known);
+}
+
+Lengths& Lengths::values(size_t input, const std::string& names) {
+  if (!context_.has(input)) return *this;
+  const auto& numbers = context_.values(input);
+  const Dim& count = context_.dims(input).at(0);
+  std::istringstream words(names);
+  std::string expected, word;
+  size_t place = 0;
+  bool good = true;
+  for (; words >> word; ++place) {
+    expected += (place ? ", " : "") + word;
+    Dim dim;
+    if (numbers && place < numbers->size()) {
+      const double value = (*numbers)[place];
+      good = good && value >= 0 && value <= 0x1p53 && value == std::floor(value);
+      if (good) dim = Dim(static_cast<int64_t>(value));
+    }
+    if (Dim* known = find(word)) {
+      good = good && !differ(*known, dim);
+      if (dim.known()) *known = dim;
+    } else {
+      bound_.emplace_back(word, dim);
+    }
+  }
+  const bool fits = !count.known() || count.value == static_cast<int64_t>(place);
+  if (good && fits) return *this;
+  fail(context_.op_name(), context_.input_name(input),
+       numbers ? str(*numbers) : str(count.value, " numbers"), "lengths [" + expected + "]");
 }
 
 const Dim& Lengths::operator[](const std::string& name) const {

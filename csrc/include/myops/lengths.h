@@ -26,6 +26,9 @@ class Lengths {
   // out matches everything. Lengths that nobody knows yet match too.
   Lengths& match(size_t input, const std::string& pattern);
 
+  // Binds the numbers in an input that was declared with .values(), such as a height and a width.
+  Lengths& values(size_t input, const std::string& names);
+
   // A length that some match() has bound; not known() where no input could tell.
   const Dim& operator[](const std::string& name) const;
 

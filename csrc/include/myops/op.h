@@ -122,8 +122,8 @@ const Op* find_op(const std::string& name);
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
             Runtime& runtime, const void* prepared = nullptr);
 
-// Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer() do it too; runtimes that
-// know the attributes earlier refuse them earlier.
+// Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
+// do it too; runtimes that know the attributes earlier refuse them earlier.
 void check_attributes(const Op& op, const Attributes& attributes);
 
 // The same checks and the shape rule alone; `context` comes with its inputs filled in.
