@@ -19,6 +19,13 @@ bool differ(const Dim& left, const Dim& right) {
   return left.known() && right.known() && left.value != right.value;
 }
 
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::istringstream stream(text);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
 }  // namespace
 
 std::string shape_text(const Dims& dims) {
@@ -98,6 +105,36 @@ const Dim& Lengths::operator[](const std::string& name) const {
   }
   throw Error(str(context_.op_name(), ": the shape rule asks for the length ", quoted(name),
                   ", which none of its patterns has"));
+}
+
+void follow(ShapeContext& context, const std::string& rule) {
+  const size_t arrow = rule.find("->");
+  const std::vector<std::string> inputs = split(rule.substr(0, arrow), ',');
+  const std::vector<std::string> outputs =
+      arrow == std::string::npos ? inputs : split(rule.substr(arrow + 2), ',');
+  if (inputs.size() != context.inputs_.size() || outputs.size() != context.outputs_.size()) {
+    throw Error(str(context.op_name(), ": the shape rule ", quoted(rule), " has ", inputs.size(),
+                    " inputs and ", outputs.size(), " outputs, expected ", context.inputs_.size(),
+                    " and ", context.outputs_.size()));
+  }
+  Lengths lengths(context);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const size_t open = inputs[i].find('{');
+    if (open == std::string::npos) {
+      lengths.match(i, inputs[i]);
+    } else {
+      lengths.values(i, inputs[i].substr(open + 1, inputs[i].find('}') - open - 1));
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::istringstream words(outputs[i]);
+    Dims dims;
+    for (std::string word; words >> word;) {
+      const Dim fixed = number(word);
+      dims.push_back(fixed.known() ? fixed : lengths[word]);
+    }
+    context.set_output(i, dims);
+  }
 }
 
 Dim* Lengths::find(const std::string& name) {

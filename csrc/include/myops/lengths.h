@@ -39,6 +39,12 @@ class Lengths {
   std::vector<std::pair<std::string, Dim>> bound_;
 };
 
+// A whole rule in one line, for Op::shape: patterns of the inputs, with the names for numbers in
+// braces, and of the outputs.
+//
+//   .shape("N C H W, {oH oW} -> N C oH oW")
+void follow(ShapeContext& context, const std::string& rule);
+
 // [2, rows, ?]: the lengths that are known, names, and question marks, for messages.
 std::string shape_text(const Dims& dims);
 

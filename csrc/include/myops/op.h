@@ -92,6 +92,11 @@ struct Op {
   Op shape(std::function<void(ShapeContext&)> rule) && {
     return shape_rule = std::move(rule), std::move(*this);
   }
+  // The rule as text, such as "N C H W, O C 3 3 -> N O H W"; see lengths.h.
+  Op shape(const char* rule) && {
+    return std::move(*this).shape(
+        [text = std::string(rule)](ShapeContext& context) { follow(context, text); });
+  }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
 
   // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
