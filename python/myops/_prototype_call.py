@@ -34,6 +34,7 @@ class Native:
         self.describe = op.describe
         self.infer = op.infer
         self.complete = op.complete
+        self.check_copy = op.check_copy
         self.dispatcher_schema = op.dispatcher_schema
 
     def call(

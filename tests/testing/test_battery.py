@@ -87,7 +87,6 @@ def test_a_family_that_ran_nothing_says_so() -> None:
 
 
 def test_missing_pyops_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("myops.testing.trial.has_pyops", lambda: False)
     monkeypatch.setattr(runtimes, "has_pyops", lambda: False)
     report = check_op(myops.my_add, [CASE], reference=slow, only=["values"])
     assert report.tallies[0].ran == 3

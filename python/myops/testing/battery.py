@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
 import traceback
 import unittest
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -21,23 +24,51 @@ from myops.testing.trial import Settings, Trial
 
 _SEED = 20240229
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
+
+@dataclass
 class Battery:
-    """An op with its cases; nothing runs before it is asked."""
+    """An op with its cases; nothing runs before it is asked. `check_op` says what each field is."""
 
-    def __init__(
-        self, op: Any, cases: Sequence[Case], settings: Settings, libraries: Sequence[Any]
-    ) -> None:
-        self.op, self.settings, self.libraries = op, settings, tuple(libraries)
-        self.cases = dict(zip(identifiers(cases), cases, strict=True))
+    op: Any
+    cases: Sequence[Case]
+    _: KW_ONLY
+    reference: Callable[..., Any] | None = None
+    only: Sequence[str] = ()
+    skip: Mapping[str, str] | None = None
+    gradients: int = 2
+    tolerance: Mapping[str, float] | None = None
+    body_tolerance: Mapping[str, float] | None = None
+    backend: str = "aot_eager"
+    libraries: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if self.gradients not in (0, 1, 2):
+            raise ValueError(f"check_op: gradients: got {self.gradients!r}, expected 0, 1 or 2")
+        if not self.cases or not all(isinstance(case, Case) for case in self.cases):
+            raise ValueError("check_op: cases: expected a list of Case, with at least one")
+        self.skipped = dict(self.skip or {})
+        for name in (*self.only, *self.skipped):
+            choose(name, FAMILIES, "check_op: only, skip: there is")
+        self.named = dict(zip(identifiers(self.cases), self.cases, strict=True))
+        self.settings = Settings(
+            self.reference,
+            dict(self.tolerance or {}),
+            dict(self.body_tolerance or {}),
+            self.gradients,
+            "bodies" not in self.skipped,
+            self.backend,
+        )
 
     @cached_property
     def subject(self) -> Subject:
-        for case in self.cases.values():
+        for case in self.cases:
             for tensor in case.tensors:
                 if tensor.device.type != "cpu":
                     raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
-        return subject_of(self.op, list(self.cases.values()), self.libraries)
+        return subject_of(self.op, self.cases, self.libraries)
 
     @cached_property
     def runtimes(self) -> Runtimes:
@@ -46,8 +77,8 @@ class Battery:
     def run(self, family: str, case: str) -> Tally:
         """One check on one case."""
         tally = Tally(self.subject.name, family, case)
-        function = REFUSED if self.cases[case].refused else FAMILIES[family]
-        trial = Trial(self.subject, self.cases[case], self.runtimes, self.settings, tally)
+        function = REFUSED if self.named[case].refused else FAMILIES[family]
+        trial = Trial(self.subject, self.named[case], self.runtimes, self.settings, tally)
         torch.manual_seed(_SEED)
         start = time.perf_counter()
         try:
@@ -63,6 +94,24 @@ class Battery:
             )
         tally.seconds = time.perf_counter() - start
         return tally
+
+    def checks(self) -> list[Check]:
+        chosen = [
+            name
+            for name in FAMILIES
+            if name not in self.skipped and name in (self.only or FAMILIES)
+        ]
+        found = [
+            Check(self, family, title)
+            for family in chosen
+            for title, case in self.named.items()
+            if not case.refused
+        ]
+        return found + [
+            Check(self, "errors", title)
+            for title, case in self.named.items()
+            if case.refused and "errors" in chosen
+        ]
 
 
 class Check:
@@ -101,19 +150,28 @@ class Check:
         return f"<check {self}>"
 
 
-def checks(
-    op: Any,
-    cases: Sequence[Case],
-    *,
-    reference: Callable[..., Any] | None = None,
-    only: Sequence[str] = (),
-    skip: Mapping[str, str] | None = None,
-    gradients: int = 2,
-    tolerance: Mapping[str, float] | None = None,
-    body_tolerance: Mapping[str, float] | None = None,
-    backend: str = "aot_eager",
-    libraries: Sequence[Any] = (),
-) -> list[Check]:
+def _called_as(
+    battery: Callable[_Arguments, Battery],
+) -> Callable[[Callable[[Battery], _Result]], Callable[_Arguments, _Result]]:
+    """A function of a battery becomes one of the battery's arguments, which stand there only."""
+
+    def decorate(function: Callable[[Battery], _Result]) -> Callable[_Arguments, _Result]:
+        @functools.wraps(function)
+        def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            return function(battery(*args, **kwargs))
+
+        given = inspect.signature(battery).parameters.values()
+        result = inspect.signature(function).return_annotation
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # for help()
+            list(given), return_annotation=result
+        )
+        return run
+
+    return decorate
+
+
+@_called_as(Battery)
+def checks(battery: Battery) -> list[Check]:
     """The battery in pieces: one check for each family and case. Arguments as for `check_op`.
 
     Nothing of the op runs until a check is called.
@@ -125,43 +183,11 @@ def checks(
         >>> str(found[0])
         'values-3x4,4'
     """
-    settings = Settings(
-        reference, dict(tolerance or {}), dict(body_tolerance or {}), gradients, backend
-    )
-    if gradients not in (0, 1, 2):
-        raise ValueError(f"check_op: gradients: got {gradients!r}, expected 0, 1 or 2")
-    if not cases or not all(isinstance(case, Case) for case in cases):
-        raise ValueError("check_op: cases: expected a list of Case, with at least one")
-    for name in (*only, *(skip or {})):
-        choose(name, FAMILIES, "check_op: only, skip: there is")
-    battery = Battery(op, cases, settings, libraries)
-    chosen = [name for name in FAMILIES if name not in (skip or {}) and name in (only or FAMILIES)]
-    found = []
-    for family in chosen:
-        for title, case in battery.cases.items():
-            if not case.refused:
-                found.append(Check(battery, family, title))
-    found += [
-        Check(battery, "errors", title)
-        for title, case in battery.cases.items()
-        if case.refused and "errors" in chosen
-    ]
-    return found
+    return battery.checks()
 
 
-def check_op(
-    op: Any,
-    cases: Sequence[Case],
-    *,
-    reference: Callable[..., Any] | None = None,
-    only: Sequence[str] = (),
-    skip: Mapping[str, str] | None = None,
-    gradients: int = 2,
-    tolerance: Mapping[str, float] | None = None,
-    body_tolerance: Mapping[str, float] | None = None,
-    backend: str = "aot_eager",
-    libraries: Sequence[Any] = (),
-) -> Report:
+@_called_as(Battery)
+def check_op(battery: Battery) -> Report:
     """Runs the whole battery on an op, in every runtime, on every case.
 
     From each case it derives others by itself: other lengths where the op lets them change (0, 1,
@@ -170,14 +196,16 @@ def check_op(
     every runtime refuses it with the same text. docs/testing.md says what each family compares.
 
     Args:
-        op: A public function around one op, such as `myops.resize`, or the torch op itself, such
-            as `torch.ops.myops.resize`.
+        op: A public function around one op, such as `myops.resize`, one of a package of yours or
+            what `myops.prototype` returned; or the torch op itself, such as
+            `torch.ops.myops.resize`.
         cases: Calls of it. Also calls that must be refused: `Case(..., refused=text)`.
         reference: The meaning of the op, slow and obvious: called as the op is, with torch
             tensors, floats as float64; returns tensors or arrays. Without it, runtimes are
             compared with each other only.
         only: Names of the families to run. Default: all.
-        skip: {name: reason} of families to leave out; the report repeats the reason.
+        skip: {name: reason} of families to leave out; the report repeats the reason. Without
+            "bodies", as for an op that has no standard form, exported files need no body either.
         gradients: How often the op is differentiable: 2, 1, or 0 for not at all (asking for a
             gradient must then be an error).
         tolerance: {dtype name: largest error against the reference, relative to its largest
@@ -187,7 +215,8 @@ def check_op(
             4e-3, 4e-2.
         backend: Of torch.compile; "aot_eager" follows all of it but the code generation, which
             "inductor" adds for seconds a case.
-        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside our own.
+        libraries: Custom-op libraries for ONNX Runtime that the op's models need, beside those of
+            op packages, which are found by themselves.
 
     Returns:
         A report; print it to see what ran, what was refused and what did not run.
@@ -204,21 +233,8 @@ def check_op(
         >>> report.failures
         []
     """
-    found = checks(
-        op,
-        cases,
-        reference=reference,
-        only=only,
-        skip=skip,
-        gradients=gradients,
-        tolerance=tolerance,
-        body_tolerance=body_tolerance,
-        backend=backend,
-        libraries=libraries,
-    )
-    battery = found[0]._battery
-    tallies = [battery.run(check.family, check.case) for check in found]
-    report = Report(battery.subject.name, tallies, dict(skip or {}))
+    tallies = [battery.run(check.family, check.case) for check in battery.checks()]
+    report = Report(battery.subject.name, tallies, battery.skipped)
     if report.failures:
         raise CheckError(report)
     return report

@@ -126,6 +126,16 @@ class Report:
                 )
         return found
 
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """What could not be compared, and in which families that compared something else."""
+        found: dict[str, list[str]] = {}
+        for name, tallies in self._families().items():
+            for note in dict.fromkeys(note for tally in tallies for note in tally.notes):
+                if name not in self.idle:
+                    found.setdefault(note, []).append(name)
+        return found
+
     def text(self) -> str:
         """The failures, then what ran."""
         failed = [tally.text() for tally in self.tallies if tally.failures]
@@ -150,8 +160,6 @@ class Report:
             lines.append(f"  {name:12} {words}, {seconds:6.1f} s")
             if name in idle and not failures:
                 lines.append(f"  {'':12} NOTHING RAN: {idle[name]}")
-            else:
-                notes = dict.fromkeys(note for tally in tallies for note in tally.notes)
-                lines += [f"  {'':12} note: {note}" for note in notes]
+        lines += [f"  note: {text} ({', '.join(where)})" for text, where in self.notes.items()]
         lines += [f"  {name:12} LEFT OUT: {why}" for name, why in self.skipped.items()]
         return "\n".join(lines)

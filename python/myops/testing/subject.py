@@ -12,7 +12,7 @@ import onnx
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from myops import _description
+from myops import _description, _libraries
 from myops._description import OpInfo
 from myops.testing.cases import Case
 
@@ -26,22 +26,30 @@ class Subject:
     Attributes:
         info: Its description.
         function: What users call, and what the cases are arguments of.
-        namespace: Of the torch op, as in torch.ops.<namespace>.
-        domain: Of the ONNX node.
-        opset_version: Of that domain.
-        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside myops' own.
+        libraries: Custom-op libraries for ONNX Runtime that the models need, beside those of the
+            ops' packages.
     """
 
     info: OpInfo
     function: Callable[..., Any]
-    namespace: str = _description.DOMAIN
-    domain: str = _description.DOMAIN
-    opset_version: int = _description.OPSET_VERSION
     libraries: tuple[str | os.PathLike[str], ...] = ()
 
     @property
     def name(self) -> str:
         return self.info.name
+
+    @property
+    def namespace(self) -> str:
+        """Of the torch op, as in torch.ops.<namespace>."""
+        return self.info.namespace
+
+    @property
+    def is_native(self) -> bool:
+        """Whether ONNX Runtime can load a kernel of it; else it is a prototype, a Python function.
+
+        What needs such a kernel is then left out, with a note in the report.
+        """
+        return not self.info.is_prototype
 
     def is_mine(self, overload: Any) -> bool:
         """Whether a dispatcher op is this one."""
@@ -50,7 +58,7 @@ class Subject:
     def call_numpy(
         self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
     ) -> list[np.ndarray]:
-        return call_kernel(self, self.info.name, inputs, attributes, threads)
+        return _description.call(self.info, inputs, attributes, threads)
 
     def with_bodies(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """The model with a function body of standard operators for the op."""
@@ -77,6 +85,14 @@ class Subject:
 
         return myops.ort.pyop_session(model, session_options=options)
 
+    def evaluator(self, model: onnx.ModelProto) -> Any:
+        """onnx's own evaluator, with the op as its description's kernel or function."""
+        from onnx.reference import ReferenceEvaluator
+
+        from myops.onnx import reference_ops
+
+        return ReferenceEvaluator(model, new_ops=reference_ops())
+
     def export(self, module: torch.nn.Module, args: tuple[Any, ...], **settings: Any) -> Any:
         """The module as an ONNX model, with function bodies and without checks."""
         import myops.onnx
@@ -86,22 +102,12 @@ class Subject:
         )
 
 
-def call_kernel(
-    subject: Subject,
-    name: str,
-    inputs: Sequence[np.ndarray | None],
-    attributes: dict[str, Any],
-    threads: int,
-) -> list[np.ndarray]:
-    """The kernel `name` of the subject's package (the op or its backward) on NumPy arrays."""
-    return _description.call(name, inputs, attributes, threads)
-
-
 def describe(namespace: str, name: str) -> OpInfo | None:
     """The description of a dispatcher op, or None for an op of others."""
-    if namespace != _description.DOMAIN:
-        return None
-    return _description.OPS.get(name)
+    for library in _libraries.known():
+        if library.namespace == namespace:
+            return library.ops.get(name)
+    return None
 
 
 def subject_of(
@@ -110,10 +116,11 @@ def subject_of(
     """The op that `op` is, or that it calls.
 
     Args:
-        op: A public function, such as `myops.resize`, or a torch op, such as
-            `torch.ops.myops.resize`.
+        op: A public function, such as `myops.resize` or what `myops.prototype` returned, or a torch
+            op, such as `torch.ops.myops.resize`.
         cases: Calls of it; the first one that is not to be refused is made.
-        libraries: Custom-op libraries for ONNX Runtime that hold the op, beside myops' own.
+        libraries: Custom-op libraries for ONNX Runtime that the models need, beside those of the
+            ops' packages.
 
     Raises:
         ValueError: It calls no op that has a description and a node, or several.
@@ -128,8 +135,12 @@ def subject_of(
     if not good:
         raise ValueError("check_op: cases: got none that the op accepts, expected at least one")
     title = getattr(op, "__name__", repr(op))
+    refused: Exception | None = None
     with DispatcherCalls() as seen:
-        op(*good[0].args, **good[0].kwargs)
+        try:
+            op(*good[0].args, **good[0].kwargs)
+        except Exception as error:  # of the op: "values" reports it, if we know which op it is
+            refused = error
     names = list(dict.fromkeys((item.overload.namespace, _title(item.overload)) for item in seen))
     described = [(space, name) for space, name in names if describe(space, name) is not None]
     if len(described) != 1:
@@ -137,7 +148,8 @@ def subject_of(
         raise ValueError(
             f"check_op: op: {title} calls {found}, expected exactly one op with a description. "
             "Give the torch op itself, such as torch.ops.myops.my_add, or a function around one op."
-        )
+            + (f" (It raised {type(refused).__name__}: {refused})" if refused else "")
+        ) from refused
     return _of_name(*described[0], op, libraries)
 
 
@@ -148,14 +160,14 @@ def _of_name(
     if info is None:
         raise ValueError(
             f"check_op: op: got {namespace}::{name}, which has no description, expected an op made "
-            "by MYOPS_OP"
+            "by MYOPS_OP (of a package that was imported) or by myops.prototype"
         )
     if not info.onnx_type:
         raise ValueError(
             f"check_op: op: got {namespace}::{name}, which has no ONNX node, expected the op that "
             "users call; what it calls backwards is checked with it"
         )
-    return Subject(info, function, namespace, libraries=tuple(libraries))
+    return Subject(info, function, tuple(libraries))
 
 
 def _title(overload: Any) -> str:

@@ -12,9 +12,10 @@ from torch.utils import _pytree as pytree
 
 from myops.testing import variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
+from myops.testing.calls import Call, Outcome, TorchRun, run_torch
 from myops.testing.cases import Case
 from myops.testing.report import Tally
-from myops.testing.runtimes import NO_PYOPS, Call, Outcome, Runtimes, TorchRun, has_pyops, run_torch
+from myops.testing.runtimes import Runtimes
 from myops.testing.subject import Subject
 
 _RUNTIME_CAUSE = (
@@ -38,6 +39,7 @@ class Settings:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     body_tolerance: Mapping[str, float] = field(default_factory=dict)
     gradients: int = 2
+    bodies: bool = True  # whether exported files must have a function body
     backend: str = "aot_eager"
 
 
@@ -98,8 +100,8 @@ class Trial:
             f"{who}: {got}",
             wanted,
             "a check outside of the op's shape rule and kernel, or one that depends on more than "
-            "the arguments. Checks that decide meaning belong into the op's room in C++: then "
-            "every runtime has them, with the same text",
+            "the arguments. Checks that decide meaning belong into the shape rule (in C++, or "
+            "`shape=` of a prototype): then every runtime has them, with the same text",
         )
         return False
 
@@ -115,8 +117,8 @@ class Trial:
             if who == "PyOp" and run.inner.refused and "dtype" in run.inner.refusal:
                 continue  # the kind of PyOp that it would be is not registered
             alike &= self.compare_bits(variation, who, runtime(run.call), run.inner, _RUNTIME_CAUSE)
-        if not has_pyops():
-            self.tally.note(NO_PYOPS)
+        for note in self.runtimes.notes():
+            self.tally.note(note)
         if run.inner.refused and alike:
             self.tally.refused.append(run.inner.refusal)
         return run

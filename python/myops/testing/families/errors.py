@@ -9,9 +9,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from myops.testing import variations
+from myops.testing.calls import Outcome
 from myops.testing.cases import Case, copy_of
 from myops.testing.families.shapes import run_fake
-from myops.testing.runtimes import Outcome
 from myops.testing.trial import Trial
 
 _FAKE_CAUSE = (
@@ -43,8 +43,8 @@ def refused(trial: Trial) -> None:
             "",
             f"torch refuses with: {run.result.refusal}",
             f"a text of the form '{trial.subject.name}: argument: got ..., expected ...'",
-            "the op did not check, and something else broke. Check with MYOPS_EXPECT in the shape "
-            "rule, where every runtime meets it",
+            "the op did not check, and something else broke. Check in the shape rule, where every "
+            "runtime meets it: with MYOPS_EXPECT in C++, by ValueError in a prototype",
         )
     trial.agree("", trial.case)
     _compare_fake(trial, "", trial.case, run.result)

@@ -10,8 +10,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from myops.testing import variations
+from myops.testing.calls import refusal
 from myops.testing.cases import Case
-from myops.testing.runtimes import refusal
 from myops.testing.subject import DispatcherCalls, Seen, Subject
 from myops.testing.trial import Trial
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from myops.testing import variations
-from myops.testing.runtimes import Call
+from myops.testing.calls import Call
 from myops.testing.trial import Trial
 
 _CAUSE = (

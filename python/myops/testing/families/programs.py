@@ -11,9 +11,9 @@ from torch.utils import _pytree as pytree
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of
+from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import Case, copy_of
 from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
-from myops.testing.runtimes import Outcome, refusal
 from myops.testing.subject import DispatcherCalls, Seen
 from myops.testing.trial import Trial
 

@@ -8,8 +8,8 @@ import torch
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of
+from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import copy_of
-from myops.testing.runtimes import Outcome, refusal
 from myops.testing.trial import Trial
 
 _LONGER = 67  # of small blocks the allocator itself writes the first bytes

@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
+from myops import _description
 from myops.testing import variations
+from myops.testing.calls import Call, Outcome, call_arrays, refusal, run_torch
 from myops.testing.cases import Case
 from myops.testing.families.gradients import backward_calls
-from myops.testing.runtimes import Call, Outcome, call_arrays, refusal, run_torch
-from myops.testing.subject import call_kernel, describe
+from myops.testing.runtimes import has_pyops
+from myops.testing.subject import describe
 from myops.testing.trial import Trial
 
 COUNTS = (1, 2, 7)
@@ -42,6 +44,11 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def threads(trial: Trial) -> None:
     """The case, the case made large, and what is called backwards, with 1, 2 and 7 threads."""
+    if not trial.subject.is_native:
+        trial.tally.note(
+            "does not apply to a prototype: a Python function is told no number of threads"
+        )
+        return
     for label, case in (("", trial.case), ("made large", _large(trial))):
         with torch_threads(1):
             run = trial.run(case)
@@ -71,12 +78,13 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
         trial.tally.note(f"no gradient to look at: {refusal(error)}")
         return
     for seen in calls:
-        if describe(seen.overload.namespace, seen.name) is None:
-            continue  # not a kernel of ours, so there is no second host for it
+        info = describe(seen.overload.namespace, seen.name)
+        if info is None:
+            continue  # not a described kernel, so there is no second host for it
         inputs, attributes = call_arrays(seen)
         first: Outcome | None = None
         for count in COUNTS:
-            outcome = Outcome(call_kernel(trial.subject, seen.name, inputs, attributes, count))
+            outcome = Outcome(_description.call(info, inputs, attributes, count))
             first = first or outcome
             where = f"{label}, {seen.name}, {count} threads".lstrip(", ")
             trial.compare_bits(where, "NumPy", outcome, first, _CAUSE)
@@ -91,7 +99,9 @@ def sessions(trial: Trial) -> None:
     if not calls:
         trial.tally.note("the op refused the case")
         return
-    two = [trial.runtimes.new_session(calls[0], "native") for _ in range(2)]
+    kind = "native" if trial.subject.is_native else "pyop"
+    for note in trial.runtimes.notes():
+        trial.tally.note(note)
 
     def in_sessions(number: int, call: Call, case: Case) -> Outcome:
         return Outcome(trial.runtimes.run(two[number], call))
@@ -102,11 +112,14 @@ def sessions(trial: Trial) -> None:
     def in_torch(number: int, call: Call, case: Case) -> Outcome:
         return run_torch(trial.subject, case).inner
 
-    ways: dict[str, Callable[[int, Call, Case], Outcome]] = {
-        "two sessions at once": in_sessions,
-        "one session, two threads": in_one_session,
-        "torch in two threads": in_torch,
-    }
+    ways: dict[str, Callable[[int, Call, Case], Outcome]] = {"torch in two threads": in_torch}
+    if kind == "native" or has_pyops():
+        two = [trial.runtimes.new_session(calls[0], kind) for _ in range(2)]
+        ways = {
+            "two sessions at once": in_sessions,
+            "one session, two threads": in_one_session,
+            **ways,
+        }
     for label, run in ways.items():
 
         def caller(number: int, run: Any = run) -> list[tuple[Outcome, Outcome]]:
@@ -119,7 +132,8 @@ def sessions(trial: Trial) -> None:
         with ThreadPoolExecutor(2) as pool:
             results = [pair for pairs in pool.map(caller, range(2)) for pair in pairs]
         for outcome, wanted in results:
-            who = "torch" if "torch" in label else "ONNX Runtime"
+            sessions_of = "ONNX Runtime" if kind == "native" else "PyOp"
+            who = "torch" if "torch" in label else sessions_of
             if not trial.compare_bits(label, who, outcome, wanted, _TWO_CAUSE):
                 break
 

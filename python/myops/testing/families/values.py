@@ -7,7 +7,7 @@ import numpy as np
 
 from myops.testing import variations
 from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
-from myops.testing.runtimes import TorchRun, refusal
+from myops.testing.calls import TorchRun, refusal
 from myops.testing.trial import Trial, reference_outputs
 
 _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered")
@@ -110,8 +110,9 @@ def bodies(trial: Trial) -> None:
                 label,
                 f"the function body: {text}",
                 "a result",
-                "standard(g) of the op refuses or writes nodes that ONNX Runtime does not take; "
-                "without a body, only a runtime with the library can run an exported model",
+                "standard(g) of the op is missing, refuses, or writes nodes that ONNX Runtime does "
+                "not take; without a body, only a runtime with the library can run an exported "
+                "model. If the op has none on purpose: skip={'bodies': why}",
             )
             continue
         trial.tally.ran += 1

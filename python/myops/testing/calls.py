@@ -1,0 +1,110 @@
+"""What a call of the op is below the public function, and what a runtime makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from myops.testing.bits import arrays_of, to_numpy
+from myops.testing.cases import Case
+from myops.testing.subject import DispatcherCalls, Seen, Subject
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a runtime made of a call: outputs, or the text of a refusal."""
+
+    outputs: list[np.ndarray]
+    refusal: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.refusal)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the op below the public function, in arrays: what a node gets."""
+
+    inputs: list[np.ndarray | None]
+    attributes: dict[str, Any]
+
+    @property
+    def shapes(self) -> list[list[int] | None]:
+        return [None if array is None else list(array.shape) for array in self.inputs]
+
+
+@dataclass(frozen=True)
+class TorchRun:
+    """The public function in torch.
+
+    Attributes:
+        result: What the function returned.
+        call: The call of the op inside it; None when it refused before that.
+        inner: What the op returned.
+    """
+
+    result: Outcome
+    call: Call | None
+    inner: Outcome
+
+
+def refusal(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def run_torch(subject: Subject, case: Case) -> TorchRun:
+    """Calls the public function, and sees the op's call inside it."""
+    with DispatcherCalls() as seen:
+        try:
+            result = Outcome(arrays_of(subject.function(*case.args, **case.kwargs)))
+        except Exception as error:  # whatever a function raises is a refusal to be compared
+            result = Outcome([], refusal(error))
+    mine = [item for item in seen if subject.is_mine(item.overload)]
+    if not mine:
+        return TorchRun(result, None, result)
+    call = call_of(subject, mine[0])
+    if mine[0].result is None:
+        return TorchRun(result, call, result)
+    return TorchRun(result, call, Outcome(arrays_of(mine[0].result)))
+
+
+def call_of(subject: Subject, seen: Seen) -> Call:
+    """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays."""
+    inputs, attributes = seen.settled()
+    arrays: list[np.ndarray | None] = []
+    for item, info in zip(inputs, subject.info.inputs, strict=True):
+        if item is None:
+            arrays.append(None)
+        elif isinstance(item, torch.Tensor):
+            arrays.append(np.array(to_numpy(item)))
+        else:
+            arrays.append(_numbers(item, subject.info.is_integer(info)))
+    return Call(arrays, attributes)
+
+
+def call_arrays(seen: Seen) -> tuple[list[np.ndarray | None], dict[str, Any]]:
+    """(inputs, attributes) of any dispatcher call, as its kernel takes them in NumPy."""
+    inputs, attributes = seen.settled()
+    arrays = [
+        item
+        if item is None
+        else np.array(to_numpy(item))
+        if isinstance(item, torch.Tensor)
+        else _numbers(item, all(isinstance(number, int) for number in item))
+        for item in inputs
+    ]
+    return arrays, attributes
+
+
+def _numbers(items: Sequence[float], integer: bool) -> np.ndarray:
+    """float32 where it holds them exactly, as the exporters write them."""
+    if integer:
+        return np.array(items, np.int64)
+    exact = np.array(items, np.float64)
+    single = exact.astype(np.float32)
+    return single if (single == exact).all() else exact

@@ -1,0 +1,112 @@
+"""Models of one node, for runtimes that are given a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from myops import _description
+from myops._description import OpInfo
+from myops.onnx.schema import ELEMENT_TYPES
+from myops.testing.calls import Call
+
+OPSET = 20  # the default of myops.onnx.export
+_IR_VERSION = 10
+
+
+def node_model(
+    info: OpInfo,
+    call: Call,
+    dims: Sequence[Sequence[Any] | None] | None = None,
+    opset: int = OPSET,
+) -> onnx.ModelProto:
+    """A model of one node for calls like this one.
+
+    bfloat16 enters and leaves as float32, which holds it exactly: ONNX Runtime's Python API has no
+    bfloat16 arrays.
+
+    Args:
+        dims: Lengths or names of each input. Default: a name for each axis, different ones; but
+            lists such as scales have as many numbers as here.
+        opset: Of ai.onnx.
+    """
+    nodes: list[onnx.NodeProto] = []
+    inputs: list[onnx.ValueInfoProto] = []
+    names: list[str] = []
+    for number, (item, array) in enumerate(zip(info.inputs, call.inputs, strict=True)):
+        if array is None:
+            names.append("")
+            continue
+        lengths = None if dims is None else dims[number]
+        if lengths is None:
+            lengths = [f"{item.name}_{axis}" for axis in range(array.ndim)]
+            lengths = list(array.shape) if item.values else lengths
+        dtype = str(array.dtype)
+        inputs.append(helper.make_tensor_value_info(item.name, _outside(dtype), lengths))
+        names.append(item.name)
+        if dtype == "bfloat16":
+            names[-1] = f"{item.name}_bfloat16"
+            nodes.append(
+                helper.make_node("Cast", [item.name], [names[-1]], to=TensorProto.BFLOAT16)
+            )
+    while names and not names[-1]:
+        names.pop()
+    outputs = [item.name for item in info.outputs]
+    settings = _settings(info, call.attributes)
+    nodes.append(helper.make_node(info.onnx_type, names, outputs, domain=info.domain, **settings))
+    results = []
+    for output, dtype in zip(outputs, output_dtypes(info, call), strict=True):
+        result = output
+        if dtype == "bfloat16":
+            result = f"{output}_float32"
+            nodes.append(helper.make_node("Cast", [output], [result], to=TensorProto.FLOAT))
+        results.append(helper.make_tensor_value_info(result, _outside(dtype), None))
+    graph = helper.make_graph(nodes, info.name, inputs, results)
+    opsets = [
+        helper.make_opsetid("", opset),
+        helper.make_opsetid(info.domain, _description.OPSET_VERSION),
+    ]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+
+
+def _outside(dtype: str) -> int:
+    if dtype == "bfloat16":
+        return TensorProto.FLOAT
+    known = ELEMENT_TYPES.get(dtype)
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) if known is None else known
+
+
+def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that differ from their defaults, as a node has them."""
+    defaults = {item.name: item.default for item in info.attributes}
+    return {
+        key: int(value) if isinstance(value, bool) else value
+        for key, value in attributes.items()
+        if value != defaults.get(key) and not (isinstance(value, (list, tuple)) and not value)
+    }
+
+
+def output_dtypes(info: OpInfo, call: Call) -> list[str]:
+    """What the description says: the dtype of the first input of the output's type."""
+    found = []
+    for output in info.outputs:
+        like = [
+            str(array.dtype)
+            for item, array in zip(info.inputs, call.inputs, strict=True)
+            if item.type == output.type and array is not None
+        ]
+        found.append(like[0] if like else info.types[output.type][0])
+    return found
+
+
+def feeds(info: OpInfo, call: Call) -> dict[str, np.ndarray]:
+    """What a session of `node_model` is fed."""
+    return {
+        item.name: array.astype(np.float32) if str(array.dtype) == "bfloat16" else array
+        for item, array in zip(info.inputs, call.inputs, strict=True)
+        if array is not None
+    }

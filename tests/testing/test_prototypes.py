@@ -1,0 +1,161 @@
+"""The battery on prototypes: a sound one passes, and what is wrong with others is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import myops
+from myops.testing import Case, CheckError, check_op
+
+LIBRARY = "a prototype has no library for ONNX Runtime"
+
+
+def scale_rows(x: np.ndarray, w: np.ndarray, *, gain: float, shift: float) -> np.ndarray:
+    """gain * x @ w + shift."""
+    total = np.zeros(x.shape[0])
+    for column in range(x.shape[1]):  # in one order, whatever the memory looks like
+        total = total + x[:, column].astype(np.float64) * w[column]
+    with np.errstate(over="ignore"):
+        return (gain * total + shift).astype(x.dtype)
+
+
+def slow(x: torch.Tensor, w: torch.Tensor, gain: float = 1.0, shift: float = 0.0) -> torch.Tensor:
+    return gain * (x @ w) + shift
+
+
+def shape(inputs: Any, attributes: dict[str, Any]) -> list[Any]:
+    x, w = inputs
+    for name, item, rank in (("x", x, 2), ("w", w, 1)):
+        if len(item.shape) != rank:
+            raise ValueError(f"scale_rows: {name}: got rank {len(item.shape)}, expected {rank}")
+    if w.shape[0] != x.shape[1]:
+        raise ValueError(f"scale_rows: w: got length {w.shape[0]}, expected {x.shape[1]}")
+    return [[x.shape[0]]]
+
+
+def save(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+    ctx.gain = attributes["gain"]
+
+
+def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    x, w = ctx.saved_tensors
+    return ctx.gain * grad[:, None] * w, ctx.gain * (grad @ x)
+
+
+def standard(g: Any, names: tuple[str, str] = ("gain", "shift")) -> list[str]:
+    gain, shift = (g.constant(np.array(g.attribute(name), g.dtype("x"))) for name in names)
+    product = g.op("MatMul", g.input("x"), g.input("w"))
+    return [g.op("Add", g.op("Mul", product, gain), shift)]
+
+
+def made(domain: str, **changes: Any) -> Callable[..., Any]:
+    rules: dict[str, Any] = {
+        "function": scale_rows, "shape": shape, "save": save, "backward": backward,
+        "standard": standard, **changes,
+    }  # fmt: skip
+    return myops.prototype(
+        rules.pop("function"),
+        name="scale_rows",
+        domain=domain,
+        types={"T": ["float32", "float64"]},
+        inputs=[myops.Input("x", "T", "Rank 2."), myops.Input("w", "T", "Rank 1.")],
+        outputs=[myops.Output("y", "T", "Rank 1.")],
+        attributes=[myops.Attribute("gain", 1.0, "?"), myops.Attribute("shift", 0.0, "?")],
+        **rules,
+    )
+
+
+CASES = [
+    Case((torch.randn(3, 5), torch.randn(5)), {"gain": 1.5, "shift": -0.25}, name="rows"),
+    Case((torch.randn(3, 5), torch.randn(4)), refused="w: got length 4, expected 5"),
+]
+
+
+def test_a_sound_prototype_passes() -> None:
+    report = check_op(made("sound"), CASES, reference=slow)
+    assert list(report.idle) == ["threads"]
+    assert "does not apply to a prototype" in report.idle["threads"]
+    (places,) = [where for note, where in report.notes.items() if note.startswith(LIBRARY)]
+    assert {"values", "errors", "dynamo", "torchscript"} <= set(places)
+    ran = {tally.check: tally.ran for tally in report.tallies if tally.case == "rows"}
+    assert ran["values"] == 4  # the reference, NumPy, PyOp, onnx's evaluator
+    assert ran["dynamo"] == 11  # node and body; evaluator, PyOp and body at three lengths
+
+
+def test_the_torch_op_of_a_prototype_is_taken_too() -> None:
+    made("sound")
+    op = torch.ops.sound.scale_rows
+    assert not check_op(op, CASES, reference=slow, only=["values", "errors"]).failures
+
+
+# ---- One fault each: what is changed, which families must find it, and what they must say.
+
+
+def swapped(inputs: Any, attributes: Any) -> list[Any]:
+    return [[shape(inputs, attributes) and inputs[1].shape[0]]]
+
+
+def swapped_for_names(inputs: Any, attributes: Any) -> list[Any]:
+    """Right wherever the lengths are numbers."""
+    known = isinstance(inputs[0].shape[0], int)
+    return [[inputs[0 if known else 1].shape[0]]]
+
+
+def frozen(inputs: Any, attributes: Any) -> list[Any]:
+    return [[int(shape(inputs, attributes)[0][0])]]
+
+
+def no_gain(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    x, w = ctx.saved_tensors
+    return grad[:, None] * w, grad @ x
+
+
+calls: list[int] = []
+
+
+def remembering(x: np.ndarray, w: np.ndarray, *, gain: float, shift: float) -> np.ndarray:
+    calls.append(1)
+    return scale_rows(x, w, gain=gain, shift=shift) + 1e-3 * len(calls)
+
+
+FAULTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "shape_swapped": (
+        {"shape": swapped}, ["values"],
+        "y: got shape [3] from the function, expected [5], what the shape rule says",
+    ),
+    "shape_of_names": ({"shape": swapped_for_names}, ["shapes", "export"], "shape [5]"),
+    "shape_frozen": ({"shape": frozen}, ["export", "compile"], "symbolic length into a number"),
+    "wrong_gradient": ({"backward": no_gain}, ["gradients"], "Jacobian mismatch"),
+    "no_gradient": ({"save": None, "backward": None}, ["gradients"], "not differentiable"),
+    "other_body": (
+        {"standard": lambda g: standard(g, ("shift", "gain"))}, ["bodies", "torchscript"],
+        "the function body: ",
+    ),
+    "no_body": ({"standard": None}, ["bodies", "torchscript"], "no function body in the"),
+    "remembers": ({"function": remembering}, ["purity"], "not deterministic"),
+    "wrong_numbers": (
+        {"function": lambda x, w, *, gain, shift: gain * (x @ w)}, ["values"], "reference: ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_found(name: str) -> None:
+    changes, families, words = FAULTS[name]
+    with pytest.raises(CheckError) as error:
+        check_op(made(name, **changes), CASES, reference=slow, only=families)
+    assert {failure.check for failure in error.value.report.failures} == set(families)
+    assert words in str(error.value)
+
+
+def test_an_op_without_a_standard_form_is_one_where_that_is_said() -> None:
+    op = made("bodiless", standard=None)
+    families = ["values", "bodies", "torchscript"]
+    report = check_op(op, CASES, reference=slow, only=families, skip={"bodies": "none is wanted"})
+    assert report.idle == {"bodies": "none is wanted"}
