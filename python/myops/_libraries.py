@@ -107,7 +107,7 @@ class Library:
         self,
         name: str,
         *,
-        shape: Callable[..., Any],
+        shape: Callable[..., Any] | None = None,
         save: Callable[..., None] | None = None,
         backward: Callable[..., Any] | str | None = None,
         jvp: Callable[..., Any] | None = None,
@@ -123,6 +123,9 @@ class Library:
             name: Name in the description, e.g. "my_add".
             shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
                 torch traces with symbolic lengths. Where all are numbers, the C++ rule is used.
+                Default: the C++ rule there too, which is right where each length of an output is
+                one of an input, or a number. A length that the rule computes from others becomes
+                an unknown one in the trace: state such rules here.
             save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
             backward: `backward(ctx, *grads)` returns one gradient or None for each input. Or the
                 name of an op that C++ describes with `backward_of`: it is called with the
@@ -150,7 +153,7 @@ class Library:
 
             save, backward = described(self, info, backward, save)
         self._standards[name] = standard
-        return TorchOp(info, shape, save, backward, jvp, vmap)
+        return TorchOp(info, shape or _description.symbolic_rule(info), save, backward, jvp, vmap)
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""
@@ -241,7 +244,7 @@ def op_library(package: str) -> Library:
 
     Example:
         >>> library = myops.op_library("my_package")
-        >>> library.define("soft_clip", shape=lambda inputs, attributes: [inputs[0].shape])
+        >>> soft_clip = library.define("soft_clip")
     """
     if package in _packages:
         return _packages[package]

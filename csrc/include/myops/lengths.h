@@ -26,6 +26,9 @@ class Lengths {
   // out matches everything. Lengths that nobody knows yet match too.
   Lengths& match(size_t input, const std::string& pattern);
 
+  // Binds the numbers in an input that was declared with .values(), such as a height and a width.
+  Lengths& values(size_t input, const std::string& names);
+
   // A length that some match() has bound; not known() where no input could tell.
   const Dim& operator[](const std::string& name) const;
 
@@ -35,6 +38,12 @@ class Lengths {
   const ShapeContext& context_;
   std::vector<std::pair<std::string, Dim>> bound_;
 };
+
+// A whole rule in one line, for Op::shape: patterns of the inputs, with the names for numbers in
+// braces, and of the outputs.
+//
+//   .shape("N C H W, {oH oW} -> N C oH oW")
+void follow(ShapeContext& context, const std::string& rule);
 
 // [2, rows, ?]: the lengths that are known, names, and question marks, for messages.
 std::string shape_text(const Dims& dims);

@@ -92,6 +92,11 @@ struct Op {
   Op shape(std::function<void(ShapeContext&)> rule) && {
     return shape_rule = std::move(rule), std::move(*this);
   }
+  // The rule as text, such as "N C H W, O C 3 3 -> N O H W"; see lengths.h.
+  Op shape(const char* rule) && {
+    return std::move(*this).shape(
+        [text = std::string(rule)](ShapeContext& context) { follow(context, text); });
+  }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
 
   // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
@@ -122,8 +127,8 @@ const Op* find_op(const std::string& name);
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
             Runtime& runtime, const void* prepared = nullptr);
 
-// Refuses strings that are not among the choices. invoke() and infer() do it too; runtimes that
-// know the attributes earlier refuse them earlier.
+// Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
+// do it too; runtimes that know the attributes earlier refuse them earlier.
 void check_attributes(const Op& op, const Attributes& attributes);
 
 // The same checks and the shape rule alone; `context` comes with its inputs filled in.
