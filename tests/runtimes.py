@@ -9,14 +9,15 @@ import ml_dtypes
 import numpy as np
 import onnx
 import torch
-from onnx import TensorProto, helper
 
 import myops.ort
 from myops import _description
-from myops.onnx.schema import ELEMENT_TYPES as ONNX_TYPES
-from myops.testing import bits
+from myops.onnx.schema import ELEMENT_TYPES
+from myops.testing import bits, models
 from myops.testing.bits import to_numpy as to_numpy
+from myops.testing.calls import Call
 
+ONNX_TYPES = ELEMENT_TYPES
 Arrays = Sequence[np.ndarray | None]
 
 
@@ -55,58 +56,13 @@ def run_numpy(
 def node_model(
     name: str, inputs: Arrays, attributes: Mapping[str, Any] | None = None, opset: int = 19
 ) -> onnx.ModelProto:
-    """A model of one node. bfloat16 enters and leaves as float32, which holds it exactly:
-    ONNX Runtime's Python API has no bfloat16 arrays."""
-    info = _description.OPS[name]
-    nodes, graph_inputs, names = [], [], []
-    for item, array in zip(info.inputs, inputs, strict=True):
-        if array is None:
-            names.append("")
-            continue
-        dtype = str(array.dtype)
-        outside = TensorProto.FLOAT if dtype == "bfloat16" else ONNX_TYPES[dtype]
-        graph_inputs.append(helper.make_tensor_value_info(item.name, outside, array.shape))
-        names.append(item.name)
-        if dtype == "bfloat16":
-            names[-1] = f"{item.name}_bfloat16"
-            nodes.append(
-                helper.make_node("Cast", [item.name], [names[-1]], to=TensorProto.BFLOAT16)
-            )
-    while names and not names[-1]:
-        names.pop()
-    settings = {
-        key: int(value) if isinstance(value, bool) else value
-        for key, value in (attributes or {}).items()
-        if not (isinstance(value, (list, tuple)) and not value)
-    }
-    outputs = [item.name for item in info.outputs]
-    nodes.append(
-        helper.make_node(info.onnx_type, names, outputs, domain=_description.DOMAIN, **settings)
-    )
-    graph_outputs = []
-    first = str(next(array for array in inputs if array is not None).dtype)
-    for output in outputs:
-        result = output
-        if first == "bfloat16":
-            result = f"{output}_float32"
-            nodes.append(helper.make_node("Cast", [output], [result], to=TensorProto.FLOAT))
-        kind = TensorProto.FLOAT if first == "bfloat16" else ONNX_TYPES[first]
-        graph_outputs.append(helper.make_tensor_value_info(result, kind, None))
-    graph = helper.make_graph(nodes, name, graph_inputs, graph_outputs)
-    opsets = [
-        helper.make_opsetid("", opset),
-        helper.make_opsetid(_description.DOMAIN, _description.OPSET_VERSION),
-    ]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    """A model of one node of ours, for exactly these lengths."""
+    call = Call(list(inputs), dict(attributes or {}))
+    return models.node_model(_description.OPS[name], call, call.shapes, opset)
 
 
 def feeds(name: str, inputs: Arrays) -> dict[str, np.ndarray]:
-    pairs = zip(_description.OPS[name].inputs, inputs, strict=True)
-    return {
-        item.name: array.astype(np.float32) if str(array.dtype) == "bfloat16" else array
-        for item, array in pairs
-        if array is not None
-    }
+    return models.feeds(_description.OPS[name], Call(list(inputs), {}))
 
 
 def run_ort(
@@ -122,9 +78,11 @@ def run_ort(
     options.intra_op_num_threads = threads
     session = myops.ort.session(node_model(name, inputs, attributes), session_options=options)
     results = session.run(None, feeds(name, inputs))
-    if any(array is not None and str(array.dtype) == "bfloat16" for array in inputs):
-        return [array.astype(ml_dtypes.bfloat16) for array in results]
-    return results
+    dtypes = models.output_dtypes(_description.OPS[name], Call(list(inputs), {}))
+    return [
+        array.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
+        for array, dtype in zip(results, dtypes, strict=True)
+    ]
 
 
 def assert_equal_bits(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:

@@ -1,5 +1,6 @@
-import myops.build
 from setuptools import setup
+
+import myops.build
 
 setup(
     ext_modules=myops.build.extensions("myops_gallery"),  # every .cpp file in csrc/

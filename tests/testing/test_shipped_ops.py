@@ -64,8 +64,11 @@ def deform_conv2d(
 ) -> Tensor:  # fmt: skip
     group = x.shape[1] // weight.shape[1]
     offset_group = offset.shape[1] // (2 * weight.shape[2] * weight.shape[3])
-    return slow_deform_conv2d(x, weight, offset, bias, mask, tuple(stride), tuple(pads),  # type: ignore
-                              tuple(dilation), group, offset_group)  # fmt: skip
+    (down, right), (top, left, bottom, end), (dy, dx) = stride, pads, dilation
+    return slow_deform_conv2d(
+        x, weight, offset, bias, mask, (down, right), (top, left, bottom, end), (dy, dx), group,
+        offset_group,
+    )  # fmt: skip
 
 
 def deform_case(case: Any, name: str) -> Case:

@@ -11,21 +11,19 @@ namespace {
 using namespace myops;
 
 template <class T>
-struct Scene {
-  View<const T, 5> planes;  // [N or 1, D, 4, H, W]
-  View<const T, 4> maps;    // [N, D, 3, 3]
-};
+using Rgba = std::array<T, 4>;
 
 // How a target pixel looks at one plane.
 template <class T>
 struct Look {
-  const View<const T, 5>& planes;
+  const View<const T, 5>& planes;  // [N or 1, D, 4, H, W]
   int64_t n, d;
   double u, v, w;  // u and v divided by w
 
-  Look(const Scene<T>& scene, int64_t n_, int64_t d_, double y, double x)
-      : planes(scene.planes), n(n_), d(d_) {
-    const T* H = &scene.maps(n, d);
+  Look(const View<const T, 5>& planes_, const View<const T, 4>& maps, int64_t n_, int64_t d_,
+       double y, double x)
+      : planes(planes_), n(n_), d(d_) {
+    const T* H = &maps(n, d);
     w = H[6] * x + H[7] * y + H[8];
     u = (H[0] * x + H[1] * y + H[2]) / w;
     v = (H[3] * x + H[4] * y + H[5]) / w;
@@ -43,7 +41,7 @@ struct Look {
       visit(row, column, a * b, k % 2 ? b : -b, k / 2 ? a : -a);
     }
   }
-  std::array<T, 4> rgba() const {
+  Rgba<T> rgba() const {
     double sums[4] = {};
     each([&](int64_t row, int64_t column, double weight, double, double) {
       for (int c = 0; c < 4; ++c) sums[c] += weight * planes(n, d, c, row, column);
@@ -64,16 +62,17 @@ void shape(ShapeContext& context) {
 
 template <class T>
 void composite(KernelContext& context) {
-  const Scene<T> scene{View<const T, 5>(context.input(0)), View<const T, 4>(context.input(1))};
+  const View<const T, 5> planes(context.input(0));
+  const View<const T, 4> maps(context.input(1));
   const View<T, 4> image(context.output(0));
   const int64_t height = image.length(2), width = image.length(3);
-  context.parallel_for(image.length(0) * height, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * width; i < end * width; ++i) {
+  context.parallel_for(image.length(0) * height * width, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / width / height, y = i / width % height, x = i % width;
       T sum[3] = {};
-      for (int64_t d = 0; d < scene.maps.length(1); ++d) {
-        const std::array<T, 4> seen = Look<T>(scene, n, d, y, x).rgba();
-        for (int c = 0; c < 3; ++c) sum[c] = seen[3] * seen[c] + (1 - seen[3]) * sum[c];
+      for (int64_t d = 0; d < maps.length(1); ++d) {
+        const Rgba<T> s = Look<T>(planes, maps, n, d, y, x).rgba();
+        for (int c = 0; c < 3; ++c) sum[c] = s[3] * s[c] + (1 - s[3]) * sum[c];
       }
       for (int c = 0; c < 3; ++c) image(n, c, y, x) = sum[c];
     }
@@ -84,14 +83,13 @@ void composite(KernelContext& context) {
 // its own from all pixels, in their order, so that threads make no difference.
 template <class T>
 void differentiate(KernelContext& context) {
-  const Scene<T> scene{View<const T, 5>(context.input(1)), View<const T, 4>(context.input(2))};
-  const View<const T, 4> grad(context.input(0));
+  const View<const T, 4> grad(context.input(0)), maps(context.input(2));
+  const View<const T, 5> planes(context.input(1));
   const View<T, 5> grad_planes(context.output(0));
   const View<T, 4> grad_maps(context.output(1));
-  const int64_t depth = scene.maps.length(1), width = grad.length(3);
-  const int64_t pixels = grad.length(2) * width;
+  const int64_t depth = maps.length(1), width = grad.length(3), pixels = grad.length(2) * width;
   struct Sample {
-    std::array<T, 4> rgba;
+    Rgba<T> rgba;
     T behind;  // grad . what the planes behind add up to
   };
   const Scratch memory = context.scratch(depth * pixels * sizeof(Sample));
@@ -100,20 +98,18 @@ void differentiate(KernelContext& context) {
     context.parallel_for(pixels, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const T g[3] = {grad(n, 0, 0, i), grad(n, 1, 0, i), grad(n, 2, 0, i)};
-        const auto dot = [&](const std::array<T, 4>& s) {
-          return g[0] * s[0] + g[1] * s[1] + g[2] * s[2];
-        };
+        const auto dot = [&](const Rgba<T>& s) { return g[0] * s[0] + g[1] * s[1] + g[2] * s[2]; };
         Sample* samples = memory.as<Sample>() + i;
         T behind = 0, light = 1;
         for (int64_t d = 0; d < depth; ++d) {
-          const std::array<T, 4> seen = Look<T>(scene, n, d, i / width, i % width).rgba();
-          samples[d * pixels] = {seen, behind};
-          behind = seen[3] * dot(seen) + (1 - seen[3]) * behind;
+          const Rgba<T> s = Look<T>(planes, maps, n, d, i / width, i % width).rgba();
+          samples[d * pixels] = {s, behind};
+          behind = s[3] * dot(s) + (1 - s[3]) * behind;
         }
         for (int64_t d = depth; d-- > 0;) {
           auto& [s, rest] = samples[d * pixels];
-          const T a = s[3], share = light * a;
-          s = {share * g[0], share * g[1], share * g[2], light * (dot(s) - rest)};
+          const T a = s[3];
+          s = {light * a * g[0], light * a * g[1], light * a * g[2], light * (dot(s) - rest)};
           light *= 1 - a;
         }
       }
@@ -121,20 +117,18 @@ void differentiate(KernelContext& context) {
     context.parallel_for(depth, 1, [&](int64_t d, int64_t) {
       double sums[9] = {};
       for (int64_t i = 0; i < pixels; ++i) {
-        const Look<T> look(scene, n, d, i / width, i % width);
-        const std::array<T, 4>& s = memory.as<Sample>()[d * pixels + i].rgba;
-        double du = 0, dv = 0;
+        const Look<T> look(planes, maps, n, d, i / width, i % width);
+        const Rgba<T>& s = memory.as<Sample>()[d * pixels + i].rgba;
         look.each([&](int64_t row, int64_t column, double weight, double by_u, double by_v) {
+          double through = 0;  // the gradient of the weight
           for (int c = 0; c < 4; ++c) {
             grad_planes(n, d, c, row, column) += T(weight * s[c]);
-            du += by_u * s[c] * scene.planes(n, d, c, row, column) / look.w;
-            dv += by_v * s[c] * scene.planes(n, d, c, row, column) / look.w;
+            through += double(s[c]) * planes(n, d, c, row, column) / look.w;
           }
+          const double rows[] = {by_u, by_v, -by_u * look.u - by_v * look.v};
+          const double point[] = {double(i % width), double(i / width), 1};
+          for (int k = 0; k < 9; ++k) sums[k] += through * rows[k / 3] * point[k % 3];
         });
-        if (du == 0 && dv == 0) continue;  // nothing seen: u, v and w may be anything
-        const double rows[] = {du, dv, -du * look.u - dv * look.v};
-        const double point[] = {double(i % width), double(i / width), 1};
-        for (int k = 0; k < 9; ++k) sums[k] += rows[k / 3] * point[k % 3];
       }
       for (int k = 0; k < 9; ++k) grad_maps(n, d, k / 3, k % 3) = T(sums[k]);
     });

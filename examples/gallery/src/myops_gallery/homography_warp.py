@@ -52,41 +52,36 @@ def _standard(g: Any) -> list[str]:
     if g.opset < (16 if dtype == np.float32 else 20):
         g.refuse(f"GridSample knows {dtype} since opset {16 if dtype == np.float32 else 20}")
     views = arrays.shape(g, "homographies", [0, 1])
-    lengths = [arrays.shape(g, "planes", [axis]) for axis in (-1, -2)]
-    width, height = [arrays.constant(g, [n], np.int64) for n in size[::-1]] or lengths
-    three, four = (arrays.constant(g, [n], np.int64) for n in (3, 4))
+    columns, rows = (arrays.shape(g, "planes", [axis]) for axis in (-1, -2))
+    width, height = [arrays.constant(g, [n], np.int64) for n in size[::-1]] or (columns, rows)
 
     x, y = (arrays.arange(n).cast(dtype) for n in (width, height))
     x, y = x.reshape([1, 1, -1]), y.reshape([1, -1, 1])
     pixels = arrays.concat([x + 0 * y, y + 0 * x, 0 * x + 0 * y + 1]).reshape([3, -1])
-    points = g.op("Split", g.op("MatMul", g.input("homographies"), pixels.name),
-                  arrays.constant(g, [1, 1, 1], np.int64).name, axis=2, outputs=3)  # fmt: skip
-    u, v, w = (arrays.Array(g, dtype, name=name) for name in points)  # [N, D, 1, pixels]
+    points = g.op("MatMul", g.input("homographies"), pixels)
+    u, v, w = (arrays.Array(g, dtype, name=g.op("Gather", points, place, axis=2))
+               for place in (arrays.constant(g, [i], np.int64) for i in range(3)))  # fmt: skip
     ends = []
-    for position, length in ((u / w, lengths[0].cast(dtype)), (v / w, lengths[1].cast(dtype))):
+    for position, length in ((u / w, columns.cast(dtype)), (v / w, rows.cast(dtype))):
         position = arrays.where(w > 0, position, -2)  # -2 sees nothing
         position = arrays.where(position < length, position, -2).at_least(-2)  # nor does NaN
-        ends.append(((position * 2 + 1) / length - 1).name)
+        ends.append((position * 2 + 1) / length - 1)
     grid = g.op("Transpose", g.op("Concat", *ends, axis=2), perm=[0, 1, 3, 2])
-    one, two = (arrays.constant(g, [n], np.int64) for n in (-1, 2))
-    grid = g.op("Reshape", grid, arrays.concat([one, height, width, two]).name)
+    grid = g.op("Reshape", grid, arrays.concat([-1, height, width, 2]))
 
-    stack = arrays.concat([views, four, lengths[1], lengths[0]])
-    stack = g.op("Expand", g.input("planes"), stack.name)
-    stack = g.op("Reshape", stack, arrays.concat([one, four, lengths[1], lengths[0]]).name)
+    stack = g.op("Expand", g.input("planes"), arrays.concat([views, 4, rows, columns]))
+    stack = g.op("Reshape", stack, arrays.concat([-1, 4, rows, columns]))
     mode = "linear" if g.opset >= 20 else "bilinear"
     seen = g.op("GridSample", stack, grid, mode=mode, align_corners=0)
-    seen = g.op("Reshape", seen, arrays.concat([views, four, height, width]).name)
-    kept = arrays.constant(g, [3, 1], np.int64)
-    color, alpha = g.op("Split", seen, kept.name, axis=2, outputs=2)
-    clear = (1 - arrays.Array(g, dtype, name=alpha)).name
-    zero, kind = arrays.constant(g, 0, dtype), "float" if dtype == np.float32 else "double"
-    start = g.op("Expand", zero.name, arrays.concat([views.take([0]), three, height, width]).name)
-    over = onnx.parser.parse_graph(
-        f"over ({kind} r, {kind} clear, {kind} c) => ({kind} s) {{ t = Mul(clear, r) s = Add(t, c) }}"
-    )
-    return [g.op("Scan", start, clear, g.op("Mul", alpha, color), body=over, num_scan_inputs=2,
-                 scan_input_axes=[1, 1])]  # fmt: skip
+    seen = g.op("Reshape", seen, arrays.concat([views, 4, height, width]))
+    color, alpha = g.op("Split", seen, arrays.constant(g, [3, 1], np.int64), axis=2, outputs=2)
+    clear = 1 - arrays.Array(g, dtype, name=alpha)
+    start = arrays.concat([views.take([0]), 3, height, width])
+    start = g.op("Expand", arrays.constant(g, 0, dtype), start)
+    kind = "float[]" if dtype == np.float32 else "double[]"
+    over = f"over ({kind} r, {kind} k, {kind} c) => ({kind} s) {{ t = Mul(k, r) s = Add(t, c) }}"
+    return [g.op("Scan", start, clear, g.op("Mul", alpha, color), num_scan_inputs=2,
+                 scan_input_axes=[1, 1], body=onnx.parser.parse_graph(over))]  # fmt: skip
 
 
 _homography_warp = library.define(

@@ -1,0 +1,72 @@
+"""myops as users have it: a wheel in an environment of its own, without our source tree.
+
+The wheel is made of the binaries that the other tests run on, so nothing of ours is compiled; in
+the fresh environment it is the only myops, while torch and the like are those of this Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import myops
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment or outside(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    return done.stdout
+
+
+def outside() -> dict[str, str]:
+    """The environment of a user, who has no source tree of ours."""
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI")
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of myops, from the Python files of the tree and the binaries that are in use."""
+    folder = tmp_path_factory.mktemp("wheel")
+    content = folder / "lib" / "myops"
+    (folder / "setup.cfg").write_text(f"[build]\nbuild_base={folder}\nbuild_lib={folder}/lib\n")
+    environment = {**outside(), "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")}
+    setup = (sys.executable, "setup.py", "--quiet")
+    run(*setup, "egg_info", "--egg-base", folder, "build_py", cwd=ROOT, environment=environment)
+    used = Path(myops.__file__).parent
+    (content / "lib").mkdir(exist_ok=True)
+    for file in (*used.glob("_numpy.*.so"), *used.glob("lib/*.so")):
+        shutil.copy(file, content / file.relative_to(used))
+    command = ("egg_info", "--egg-base", folder, "bdist_wheel", "--skip-build", "-d", folder)
+    run(*setup, *command, cwd=ROOT, environment=environment)
+    return next(folder.glob("myops-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment that has the wheel."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    interpreter = folder / "bin" / "python"
+    pip = (interpreter, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    run(*pip, "--ignore-installed", wheel, cwd=folder)
+    found = run(interpreter, "-c", "import myops; print(myops.__file__)", cwd=folder)
+    assert found.strip() == str(packages / "myops" / "__init__.py")
+    return interpreter

@@ -1,0 +1,27 @@
+"""docs/tutorial.md: every block of it is run, that for C++ hosts in tests/hosts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+from tutorial import blocks
+
+Played = tuple[Path, dict[str, str]]
+
+
+def test_it_leads_where_it_says(tutorial: Played) -> None:
+    folder, said = tutorial
+    assert [title for _, title, _ in blocks()].count("host") == 1
+    assert said["python check.py\n"].startswith("swish: passed")
+    (tested,) = [text for command, text in said.items() if "pytest" in command]
+    assert re.search(r"\n18 passed in", tested), tested  # 17 families and a refused call
+    model = onnx.load(folder / "deploy" / "network.onnx")
+    assert ("activations", "Swish") in {(node.domain, node.op_type) for node in model.graph.node}
+
+
+def test_the_file_of_the_prototype_runs_on_the_kernel(tutorial: Played) -> None:
+    _, said = tutorial
+    numbers = said["python run.py\n"].split()
+    assert len(set(numbers)) == len(numbers) == 8
