@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import myops
 from torch import Tensor
+
+import myops
 
 library = myops.op_library("myops_gallery")
 
@@ -19,7 +20,7 @@ def splat_points(
     feature of ones gives the coverage. Points with z <= 0, NaN or Inf are not drawn.
 
     Args:
-        points: Tensor[N, P, 3], float32 or float64: x, y (down), depth z; pixels have whole x and y.
+        points: Tensor[N, P, 3], float32 or float64: x, y (down), depth z; pixels lie at whole x, y.
         features: Tensor[N, P, C] of the same dtype.
         size: Height and width of the image; as an int64 tensor an input in ONNX.
         radius: Of the discs, in pixels; above 0.

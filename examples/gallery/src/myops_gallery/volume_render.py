@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import myops
 import numpy as np
 import torch
 from torch import Tensor
+
+import myops
 
 library = myops.op_library("myops_gallery")
 
