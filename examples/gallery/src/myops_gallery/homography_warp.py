@@ -48,7 +48,7 @@ def _standard(g: Any) -> list[str]:
     pixels = arrays.concat([x + 0 * y, y + 0 * x, 0 * x + 0 * y + 1]).reshape([3, -1])
     points = g.op("MatMul", g.input("homographies"), pixels)
     u, v, w = (arrays.Array(g, dtype, name=g.op("Gather", points, g.constant(i), axis=2))
-               for i in np.int64([[0], [1], [2]]))  # fmt: skip
+               for i in np.array([[0], [1], [2]]))  # fmt: skip
     ends = []
     for axis, position in ((1, u / w), (0, v / w)):
         length = area.take([axis]).cast(dtype)
@@ -60,7 +60,7 @@ def _standard(g: Any) -> list[str]:
     planes = g.op("Reshape", g.input("planes"), arrays.concat([-1, 4, area]))
     seen = g.op("GridSample", planes, grid, mode="linear" if g.opset >= 20 else "bilinear")
     seen = g.op("Reshape", seen, arrays.concat([stack, 4, size]))
-    color, alpha = g.op("Split", seen, g.constant(np.int64([3, 1])), axis=2, outputs=2)
+    color, alpha = g.op("Split", seen, g.constant(np.array([3, 1])), axis=2, outputs=2)
     clear = 1 - arrays.Array(g, dtype, name=alpha)
     r = g.op("Expand", g.constant(np.zeros((), dtype)), arrays.concat([stack.take([0]), 3, size]))
     kind = "float[]" if dtype == np.float32 else "double[]"
