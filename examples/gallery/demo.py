@@ -22,6 +22,7 @@ import myops.onnx
 import myops.ort
 
 SIZE = 200  # height and width of each picture
+WIDE = 320  # width of the planes: the camera sees beyond its picture
 ANGLES = (-0.35, 0.0, 0.35)  # of the cameras that look at points and volume, in radians
 
 
@@ -49,10 +50,11 @@ def twice(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
     return expected
 
 
-def pixels() -> tuple[Tensor, Tensor]:
-    """y and x of all pixels, from -1 to 1."""
-    line = (torch.arange(SIZE) + 0.5) / SIZE * 2 - 1
-    return torch.meshgrid(line, line, indexing="ij")
+def pixels(width: int = SIZE) -> tuple[Tensor, Tensor]:
+    """y and x of all pixels; from -1 to 1, or further where it is wider than high."""
+    lines = [(torch.arange(n) + 0.5 - n / 2) / (SIZE / 2) for n in (SIZE, width)]
+    y, x = torch.meshgrid(*lines, indexing="ij")
+    return y, x
 
 
 def turn(angle: float) -> Tensor:
@@ -63,15 +65,15 @@ def turn(angle: float) -> Tensor:
 
 def plane(color: tuple[float, float, float], inside: Tensor) -> Tensor:
     """One plane with alpha, where `inside` is positive; with stripes, to show how it moves."""
-    y, x = pixels()
-    stripes = 0.85 + 0.15 * torch.sin(40 * (x + y))
+    y, x = pixels(WIDE)
+    stripes = 0.95 + 0.05 * torch.sin(30 * (x + y))
     alpha = (inside * 60).clamp(0, 1)
     return torch.cat([torch.tensor(color)[:, None, None] * stripes, alpha[None]])
 
 
 def multiplane() -> Tensor:
     """Sky, sun, hills and a fence on five planes, from a camera that moves to the right."""
-    y, x = pixels()
+    y, x = pixels(WIDE)
     hills = (y - 0.15 - 0.12 * torch.sin(5 * x), y - 0.4 - 0.1 * torch.sin(4 * x + 2))
     fence = torch.maximum(0.05 - (x * 2.5 - (x * 2.5).round()).abs(), 0.04 - (y - 0.55).abs())
     fence = torch.minimum(fence, y - 0.3)
@@ -84,19 +86,20 @@ def multiplane() -> Tensor:
     ])  # fmt: skip
     middle = (SIZE - 1) / 2
     K = torch.tensor([[SIZE / 2, 0, middle], [0, SIZE / 2, middle], [0, 0, 1]])
+    to_plane = torch.tensor([[1, 0, (WIDE - SIZE) / 2], [0, 1, 0], [0, 0, 1]]) @ K
     maps = []
     for move in (-0.25, 0.0, 0.25):
         # The ray K^-1 p of a camera at c meets the plane z = depth in K (depth I + c e_z^T) K^-1 p.
         c = torch.tensor([[move, 0, 0]]).T
         rows = [depth * torch.eye(3) + c * torch.tensor([[0, 0, 1.0]]) for depth in (8, 5, 3, 2, 1)]
-        maps.append(K @ torch.stack(rows) @ K.inverse())
+        maps.append(to_plane @ torch.stack(rows) @ K.inverse())
     return twice(lambda *a: homography_warp(*a, [SIZE, SIZE]), planes, torch.stack(maps))
 
 
 def points() -> Tensor:
-    """30000 points on a knotted tube, drawn from three sides."""
+    """50000 points on a knotted tube, drawn from three sides."""
     generator = torch.Generator().manual_seed(0)
-    t, around = torch.rand(2, 30000, generator=generator) * 2 * math.pi
+    t, around = torch.rand(2, 50000, generator=generator) * 2 * math.pi
     ring = 0.62 + 0.24 * torch.cos(3 * t)
     middle = torch.stack([ring * torch.cos(2 * t), ring * torch.sin(2 * t), 0.3 * torch.sin(3 * t)])
     outward = torch.stack([torch.cos(2 * t) * torch.cos(around),
@@ -108,11 +111,11 @@ def points() -> Tensor:
     seen = torch.stack([turn(2 * angle) @ place for angle in ANGLES]).transpose(1, 2)
     depth = seen[..., 2:] + 3
     seen = torch.cat([seen[..., :2] / depth * SIZE * 1.35 + SIZE / 2, depth], -1)
-    return twice(lambda *a: splat_points(*a, [SIZE, SIZE], radius=2.0, k=8), seen, features)
+    return twice(lambda *a: splat_points(*a, [SIZE, SIZE], radius=2.2, k=8), seen, features)
 
 
 def volume() -> Tensor:
-    """A cloud with three coloured cores, along 64 samples of every ray."""
+    """Three cores in glassy shells, with 64 samples along every ray."""
     y, x = pixels()
     rays = torch.stack([x, y, torch.full_like(x, 2.2)], -1).reshape(-1, 3)
     rays = rays / rays.norm(dim=1, keepdim=True)
@@ -125,10 +128,10 @@ def volume() -> Tensor:
         density, color = torch.zeros(place.shape[:2]), torch.zeros(place.shape)
         for k in range(3):
             turned = 2 * math.pi * k / 3
-            core = torch.tensor([0.55 * math.cos(turned), 0.5 * math.sin(turned), 0.3 * (k - 1)])
+            core = torch.tensor([0.4 * math.cos(turned), 0.4 * math.sin(turned), 0.3 * (k - 1)])
             from_core = (place - core).norm(dim=-1)
-            wave = 1 + 0.6 * torch.sin(22 * from_core)
-            part = 9 * wave * torch.exp(-((from_core / 0.3) ** 2))
+            shell = torch.exp(-(((from_core - 0.32) / 0.05) ** 2))
+            part = 3 * shell + 25 * torch.exp(-((from_core / 0.1) ** 2))
             density = density + part
             color = color + part[..., None] * (0.25 + 0.75 * torch.eye(3)[k])
         color = color / density[..., None].clamp(min=1e-6)
@@ -139,7 +142,7 @@ def volume() -> Tensor:
 
 ROWS = {
     "homography_warp: five planes": multiplane,
-    "splat_points: 30000 points": points,
+    "splat_points: 50000 points": points,
     "volume_render: 64 samples a ray": volume,
 }
 
