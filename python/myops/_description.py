@@ -188,7 +188,7 @@ def symbolic_rule(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], lis
             for length in lengths:
                 if not isinstance(length, int):
                     symbolic[str(length)] = length
-            named = [length if isinstance(length, int) else str(length) for length in lengths]
+            named: list[Dim] = [n if isinstance(n, int) else str(n) for n in lengths]
             shapes.append(None if item is None else named)
         try:
             results = infer(info, shapes, (), attributes, values)

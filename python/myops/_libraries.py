@@ -153,7 +153,8 @@ class Library:
 
             save, backward = described(self, info, backward, save)
         self._standards[name] = standard
-        return TorchOp(info, shape or _description.symbolic_rule(info), save, backward, jvp, vmap)
+        rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
+        return TorchOp(info, rule, save, backward, jvp, vmap)
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""

@@ -1,8 +1,6 @@
-// homography_warp: planes with alpha, each seen through its homography, one over the other.
-//
-// Target pixel (x, y) looks at the point (u, v) / w of plane d, where [u, v, w] = H_d [x, y, 1];
-// centres of pixels have whole coordinates. With colour c_d and opacity a_d there, the planes add
-// up from the farthest to the nearest: r_d = a_d c_d + (1 - a_d) r_(d-1), and r_(-1) = 0.
+// homography_warp: planes with alpha, each seen through its homography, one over the other. Pixel
+// (x, y) looks at the point (u, v) / w of plane d, where [u, v, w] = H_d [x, y, 1]. With the colour
+// c_d and the opacity a_d there, it shows r_d = a_d c_d + (1 - a_d) r_(d-1), from r_(-1) = 0 on.
 #include <cmath>
 
 #include "myops/op.h"
@@ -11,126 +9,98 @@ namespace {
 using namespace myops;
 
 template <class T>
-using Rgba = std::array<T, 4>;
+struct Scene {
+  const Tensor &planes_tensor, &maps_tensor, &image;
+  const View<const T, 5> planes{planes_tensor};  // [N, D, 4, H, W]
+  const View<const T, 4> maps{maps_tensor};      // [N, D, 3, 3]
+  const int64_t depth = maps.length(1), width = image.shape[3], pixels = image.shape[2] * width;
 
-// How a target pixel looks at one plane.
-template <class T>
-struct Look {
-  const View<const T, 5>& planes;  // [N or 1, D, 4, H, W]
-  int64_t n, d;
-  double u, v, w;  // u and v divided by w
-
-  Look(const View<const T, 5>& planes_, const View<const T, 4>& maps, int64_t n_, int64_t d_,
-       double y, double x)
-      : planes(planes_), n(n_), d(d_) {
-    const T* H = &maps(n, d);
-    w = H[6] * x + H[7] * y + H[8];
-    u = (H[0] * x + H[1] * y + H[2]) / w;
-    v = (H[3] * x + H[4] * y + H[5]) / w;
-  }
-  // Calls visit(row, column, weight, d weight / du, d weight / dv) for up to four pixels of the
-  // plane: none where the point is not in front (w <= 0), not finite, or one pixel or more outside.
+  // Calls visit(row, column, weight, [its derivatives by u, v, w]) for up to four pixels of plane d
+  // that pixel i sees: none where w <= 0, or the point is not finite, or a pixel or more outside.
   template <class Visit>
-  void each(const Visit& visit) const {
-    const int64_t height = planes.length(3), width = planes.length(4);
-    if (!(w > 0 && u > -1 && u < width && v > -1 && v < height)) return;  // NaN fails too
+  void look(int64_t n, int64_t d, int64_t i, const Visit& visit) const {
+    const T* H = &maps(n, d);
+    const double x = i % width, y = i / width, w = H[6] * x + H[7] * y + H[8];
+    const double u = (H[0] * x + H[1] * y + H[2]) / w, v = (H[3] * x + H[4] * y + H[5]) / w;
+    const int64_t rows = planes.length(3), columns = planes.length(4);
+    if (!(w > 0 && u > -1 && u < columns && v > -1 && v < rows)) return;  // NaN fails them too
     for (int k = 0; k < 4; ++k) {
       const auto row = int64_t(std::floor(v)) + k / 2, column = int64_t(std::floor(u)) + k % 2;
-      if (row < 0 || column < 0 || row >= height || column >= width) continue;
+      if (row < 0 || column < 0 || row >= rows || column >= columns) continue;
       const double a = 1 - std::abs(u - column), b = 1 - std::abs(v - row);
-      visit(row, column, a * b, k % 2 ? b : -b, k / 2 ? a : -a);
+      const double du = (k % 2 ? b : -b) / w, dv = (k / 2 ? a : -a) / w;
+      visit(row, column, a * b, std::array<double, 3>{du, dv, -du * u - dv * v});
     }
   }
-  Rgba<T> rgba() const {
-    double sums[4] = {};
-    each([&](int64_t row, int64_t column, double weight, double, double) {
-      for (int c = 0; c < 4; ++c) sums[c] += weight * planes(n, d, c, row, column);
+  std::array<T, 5> rgba(int64_t n, int64_t d, int64_t i) const {
+    double s[4] = {};
+    look(n, d, i, [&](int64_t row, int64_t column, double weight, auto) {
+      for (int c = 0; c < 4; ++c) s[c] += weight * planes(n, d, c, row, column);
     });
-    return {T(sums[0]), T(sums[1]), T(sums[2]), T(sums[3])};
+    return {T(s[0]), T(s[1]), T(s[2]), T(s[3]), 0};  // 0: room for a gradient
   }
 };
 
-void shape(ShapeContext& context) {
-  Lengths lengths(context);
-  lengths.match(0, context.dims(0).size() == 4 ? "D 4 H W" : "N D 4 H W").match(1, "N D 3 3");
-  const std::vector<int64_t>& size = context.attributes().integers("size");
-  MYOPS_EXPECT(context, size.empty() || (size.size() == 2 && size[0] >= 0 && size[1] >= 0), "size",
-               str(size), "[height, width], or [] for that of the planes");
-  context.set_output(0, {lengths["N"], 3, size.empty() ? lengths["H"] : Dim(size[0]),
-                         size.empty() ? lengths["W"] : Dim(size[1])});
-}
-
 template <class T>
 void composite(KernelContext& context) {
-  const View<const T, 5> planes(context.input(0));
-  const View<const T, 4> maps(context.input(1));
   const View<T, 4> image(context.output(0));
-  const int64_t height = image.length(2), width = image.length(3);
-  context.parallel_for(image.length(0) * height * width, 256, [&](int64_t begin, int64_t end) {
+  const Scene<T> scene{context.input(0), context.input(1), context.output(0)};
+  context.parallel_for(image.length(0) * scene.pixels, 256, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t n = i / width / height, y = i / width % height, x = i % width;
       T sum[3] = {};
-      for (int64_t d = 0; d < maps.length(1); ++d) {
-        const Rgba<T> s = Look<T>(planes, maps, n, d, y, x).rgba();
+      for (int64_t d = 0; d < scene.depth; ++d) {
+        const auto s = scene.rgba(i / scene.pixels, d, i % scene.pixels);
         for (int c = 0; c < 3; ++c) sum[c] = s[3] * s[c] + (1 - s[3]) * sum[c];
       }
-      for (int c = 0; c < 3; ++c) image(n, c, y, x) = sum[c];
+      for (int c = 0; c < 3; ++c) image(i / scene.pixels, c, 0, i % scene.pixels) = sum[c];
     }
   });
 }
 
-// First each pixel finds the gradients of the samples that it is made of; then each plane collects
-// its own from all pixels, in their order, so that threads make no difference.
+// First each pixel finds the gradients of its samples, then each plane collects its own from all
+// pixels, in their order: threads make no difference.
 template <class T>
 void differentiate(KernelContext& context) {
-  const View<const T, 4> grad(context.input(0)), maps(context.input(2));
-  const View<const T, 5> planes(context.input(1));
-  const View<T, 5> grad_planes(context.output(0));
-  const View<T, 4> grad_maps(context.output(1));
-  const int64_t depth = maps.length(1), width = grad.length(3), pixels = grad.length(2) * width;
-  struct Sample {
-    Rgba<T> rgba;
-    T behind;  // grad . what the planes behind add up to
-  };
-  const Scratch memory = context.scratch(depth * pixels * sizeof(Sample));
-  std::fill_n(&grad_planes(0), context.output(0).elements(), T(0));
+  const View<const T, 4> grad(context.input(0));
+  const View<T, 5> to_planes(context.output(0));
+  const View<T, 4> to_maps(context.output(1));
+  const Scene<T> scene{context.input(1), context.input(2), context.input(0)};
+  const auto samples = context.scratch_array<std::array<T, 5>>(scene.depth * scene.pixels);
+  std::fill_n(&to_planes(0), context.output(0).elements(), T(0));
   for (int64_t n = 0; n < grad.length(0); ++n) {
-    context.parallel_for(pixels, 256, [&](int64_t begin, int64_t end) {
+    context.parallel_for(scene.pixels, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const T g[3] = {grad(n, 0, 0, i), grad(n, 1, 0, i), grad(n, 2, 0, i)};
-        const auto dot = [&](const Rgba<T>& s) { return g[0] * s[0] + g[1] * s[1] + g[2] * s[2]; };
-        Sample* samples = memory.as<Sample>() + i;
+        const auto dot = [&](const auto& s) { return g[0] * s[0] + g[1] * s[1] + g[2] * s[2]; };
         T behind = 0, light = 1;
-        for (int64_t d = 0; d < depth; ++d) {
-          const Rgba<T> s = Look<T>(planes, maps, n, d, i / width, i % width).rgba();
-          samples[d * pixels] = {s, behind};
+        for (int64_t d = 0; d < scene.depth; ++d) {
+          auto& s = samples[d * scene.pixels + i] = scene.rgba(n, d, i);
+          s[4] = behind;
           behind = s[3] * dot(s) + (1 - s[3]) * behind;
         }
-        for (int64_t d = depth; d-- > 0;) {
-          auto& [s, rest] = samples[d * pixels];
-          const T a = s[3];
-          s = {light * a * g[0], light * a * g[1], light * a * g[2], light * (dot(s) - rest)};
+        for (int64_t d = scene.depth; d-- > 0;) {
+          auto& s = samples[d * scene.pixels + i];
+          const T a = s[3], share = light * a;
+          s = {share * g[0], share * g[1], share * g[2], light * (dot(s) - s[4]), 0};
           light *= 1 - a;
         }
       }
     });
-    context.parallel_for(depth, 1, [&](int64_t d, int64_t) {
+    context.parallel_for(scene.depth, 1, [&](int64_t d, int64_t) {
       double sums[9] = {};
-      for (int64_t i = 0; i < pixels; ++i) {
-        const Look<T> look(planes, maps, n, d, i / width, i % width);
-        const Rgba<T>& s = memory.as<Sample>()[d * pixels + i].rgba;
-        look.each([&](int64_t row, int64_t column, double weight, double by_u, double by_v) {
-          double through = 0;  // the gradient of the weight
+      for (int64_t i = 0; i < scene.pixels; ++i) {
+        const auto& s = samples[d * scene.pixels + i];
+        const double point[] = {double(i % scene.width), double(i / scene.width), 1};
+        scene.look(n, d, i, [&](int64_t row, int64_t column, double weight, auto slopes) {
+          double grad_weight = 0;
           for (int c = 0; c < 4; ++c) {
-            grad_planes(n, d, c, row, column) += T(weight * s[c]);
-            through += double(s[c]) * planes(n, d, c, row, column) / look.w;
+            to_planes(n, d, c, row, column) += T(weight * s[c]);
+            grad_weight += double(s[c]) * scene.planes(n, d, c, row, column);
           }
-          const double rows[] = {by_u, by_v, -by_u * look.u - by_v * look.v};
-          const double point[] = {double(i % width), double(i / width), 1};
-          for (int k = 0; k < 9; ++k) sums[k] += through * rows[k / 3] * point[k % 3];
+          for (int k = 0; k < 9; ++k) sums[k] += grad_weight * slopes[k / 3] * point[k % 3];
         });
       }
-      for (int k = 0; k < 9; ++k) grad_maps(n, d, k / 3, k % 3) = T(sums[k]);
+      for (int k = 0; k < 9; ++k) to_maps(n, d, k / 3, k % 3) = T(sums[k]);
     });
   }
 }
@@ -142,11 +112,12 @@ MYOPS_OP(homography_warp) {
       .onnx("HomographyWarp", 1)
       .doc("Planes with alpha, each seen through its homography, one over the other.")
       .type("T", {DType::Float32, DType::Float64})
-      .input({"planes", "T", "[N, D, 4, H, W], or [D, 4, H, W] for all: RGBA, back to front."})
-      .input({"homographies", "T", "[N, D, 3, 3], from pixels of the image to those of the plane."})
+      .type("I", {DType::Int64})
+      .input(Input{"planes", "T", "[N, D, 4, H, W], RGBA, back to front."}.access(Access::Strided))
+      .input({"homographies", "T", "[N, D, 3, 3], from pixels of the image to the planes'."})
+      .input(Input{"size", "I", "Height and width of the image."}.values())
       .output({"image", "T", "[N, 3, height, width]"})
-      .attribute({"size", std::vector<int64_t>{}, "[height, width]; [] is that of the planes."})
-      .shape(shape)
+      .shape("N D 4 H W, N D 3 3, {h w} -> N 3 h w")
       .kernel(MYOPS_TYPED(composite, float, double));
 }
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 
-def homography_warp(planes: Any, homographies: Any, size: Any = None) -> np.ndarray:
+def homography_warp(planes: Any, homographies: Any, size: Any) -> np.ndarray:
     planes, homographies = np.asarray(planes, np.float64), np.asarray(homographies, np.float64)
     planes = np.broadcast_to(planes, (len(homographies), *planes.shape[-4:]))
-    height, width = size if size else planes.shape[-2:]
+    height, width = (int(length) for length in size)
     image = np.zeros((len(homographies), 3, height, width))
     with np.errstate(all="ignore"):
         for n, y, x in np.ndindex(len(homographies), height, width):

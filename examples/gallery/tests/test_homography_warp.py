@@ -23,16 +23,14 @@ def homographies(*shape, dtype=torch.float32):
 
 STACK, MAPS = torch.rand(2, 3, 4, 5, 6), homographies(2, 3)
 CASES = [
-    Case((STACK, MAPS), name="stacks"),
-    Case((STACK[0], MAPS), {"size": [7, 4]}, name="shared, size"),
-    Case((STACK[0, 0], MAPS), name="rank",
-         refused="planes: got shape [4, 5, 6], expected [N, D, 4, H, W]"),
-    Case((STACK[0], MAPS[:, :2]), name="depth",
-         refused="homographies: got shape [2, 2, 3, 3], expected [N, D, 3, 3] with D = 3"),
-    Case((STACK[:, :, :3], MAPS), name="no alpha",
+    Case((STACK, MAPS, [7, 4]), name="list"),
+    Case((STACK[:, :, :, :4], MAPS, torch.tensor([5, 6])), name="tensor"),
+    Case((STACK, MAPS[:, :2], [5, 6]), name="depth",
+         refused="homographies: got shape [2, 2, 3, 3], expected [N, D, 3, 3] with N = 2, D = 3"),
+    Case((STACK[:, :, :3], MAPS, [5, 6]), name="no alpha",
          refused="planes: got shape [2, 3, 3, 5, 6], expected [N, D, 4, H, W]"),
-    Case((STACK, MAPS), {"size": [7]}, name="size",
-         refused="size: got [7], expected [height, width], or [] for that of the planes"),
+    Case((STACK, MAPS, [7]), name="size",
+         refused="size: got [7], expected lengths [h, w]"),
 ]  # fmt: skip
 
 
@@ -71,9 +69,9 @@ def test_torch_agrees_and_so_do_its_gradients(shape):
 def test_pixel_centres_are_whole_numbers():
     image = torch.rand(1, 4, 3, 5)
     image[:, 3] = 1
-    assert torch.equal(homography_warp(image, torch.eye(3)[None, None]), image[:, :3])
+    assert torch.equal(homography_warp(image, torch.eye(3)[None, None], [3, 5]), image[:, :3])
     shift = torch.tensor([[1.0, 0, 2], [0, 1, -1], [0, 0, 1]])  # pixel (x, y) sees (x + 2, y - 1)
-    moved = homography_warp(image, shift[None, None])
+    moved = homography_warp(image, shift[None, None], [3, 5])
     assert torch.equal(moved[:, :, 1:, :3], image[:, :3, :2, 2:])
     assert not moved[:, :, 0].any()
     assert not moved[:, :, :, 3:].any()
@@ -81,7 +79,7 @@ def test_pixel_centres_are_whole_numbers():
 
 def test_front_covers_back_and_alpha_is_straight():
     front, back = torch.full((4, 2, 2), 0.5), torch.full((4, 2, 2), 1.0)
-    image = homography_warp(torch.stack([back, front]), torch.eye(3).expand(1, 2, 3, 3))
+    image = homography_warp(torch.stack([back, front]), torch.eye(3).expand(1, 2, 3, 3), [2, 2])
     assert torch.equal(image, torch.full((1, 3, 2, 2), 0.5 * 0.5 + 0.5 * 1.0))
 
 
@@ -93,8 +91,8 @@ def test_what_is_not_in_front_is_transparent_and_has_no_gradient(last):
     if last == float("inf"):
         maps[0, 1, 0, 0] = last  # inf / inf
     maps.requires_grad_()
-    image = homography_warp(planes, maps)
-    assert torch.equal(image, homography_warp(planes[:1], maps[:, :1]))
+    image = homography_warp(planes, maps, [3, 4])
+    assert torch.equal(image, homography_warp(planes[:1], maps[:, :1], [3, 4]))
     image.sum().backward()
     assert maps.grad[0, 0].any()
     assert not maps.grad[0, 1].any()
@@ -103,7 +101,8 @@ def test_what_is_not_in_front_is_transparent_and_has_no_gradient(last):
 
 def test_second_derivatives_are_refused():
     planes = STACK.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(homography_warp(planes, MAPS).sum(), planes, create_graph=True)
+    image = homography_warp(planes, MAPS, [5, 6])
+    (grad,) = torch.autograd.grad(image.sum(), planes, create_graph=True)
     with pytest.raises(RuntimeError, match="not differentiable"):
         grad.sum().backward()
 
@@ -113,13 +112,25 @@ def test_a_wrong_gradient_is_refused():
     with pytest.raises(
         RuntimeError, match=r"grad_image: got shape \[2, 3, 5, 5\], expected \[2, 3, 5, 6\]"
     ):
-        backward(torch.ones(2, 3, 5, 5), STACK, MAPS)
+        backward(torch.ones(2, 3, 5, 5), STACK, MAPS, torch.tensor([5, 6]))
 
 
-def test_scripted():
-    scripted = torch.jit.script(homography_warp)
-    assert torch.equal(scripted(STACK, MAPS), homography_warp(STACK, MAPS))
-    assert torch.equal(scripted(STACK, MAPS, [4, 3]), homography_warp(STACK, MAPS, [4, 3]))
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_one_stack_for_all_views_and_a_size_from_outside(exporter):
+    class Model(torch.nn.Module):
+        def forward(self, planes, maps, size):
+            return homography_warp(planes, maps, size)
+
+    names = ["planes", "maps", "size"]
+    arguments = (STACK[0], MAPS, torch.tensor([5, 6]))
+    axes = {"planes": {0: "depth"}, "maps": {0: "views", 1: "depth"}}
+    settings = {"exporter": exporter, "input_names": names, "dynamic_axes": axes}
+    model = myops.onnx.export(Model(), arguments, **settings)
+    others = (STACK[1, :2], homographies(5, 2), torch.tensor([9, 3]))
+    feed = {name: item.numpy() for name, item in zip(names, others, strict=True)}
+    (image,) = myops.ort.session(model).run(None, feed)
+    assert image.shape == (5, 3, 9, 3)
+    assert np.array_equal(image, Model()(*others).numpy())
 
 
 def test_older_opsets():

@@ -42,7 +42,7 @@ def _shape(inputs: Any, attributes: dict[str, Any]) -> list[Any]:
 
 
 def _standard(g: Any) -> list[str]:
-    g.refuse(
+    return g.refuse(
         "the nearest points of every pixel need a table of all pixels by all points",
         "Keep the node: myops.ort.session runs it, with the library of this package.",
     )
