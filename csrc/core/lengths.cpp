@@ -93,10 +93,11 @@ Lengths& Lengths::values(size_t input, const std::string& names) {
       bound_.emplace_back(word, dim);
     }
   }
+  // The same words whether the numbers are known by now or not.
   const bool fits = !count.known() || count.value == static_cast<int64_t>(place);
   if (good && fits) return *this;
   fail(context_.op_name(), context_.input_name(input),
-       numbers ? str(*numbers) : str(count.value, " numbers"), "lengths [" + expected + "]");
+       fits ? str(*numbers) : str(count.value, " numbers"), "lengths [" + expected + "]");
 }
 
 const Dim& Lengths::operator[](const std::string& name) const {

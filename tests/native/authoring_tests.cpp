@@ -67,7 +67,7 @@ void test_rules() {
   same(inferred(op, {Dims{2, 5, 2}, Dims{2, 5, 4}, 2, Numbers{6, 7}}, attributes),
        "splat: points: got shape [2, 5, 2], expected [N, P, 3]");
   same(inferred(op, {points, Dims{2, 5, 4}, 3, Numbers{6, 7, 8}}, attributes),
-       "splat: size: got [6, 7, 8], expected lengths [H, W]");
+       "splat: size: got 3 numbers, expected lengths [H, W]");
   same(inferred(op, {points, Dims{2, 5, 4}, 3, std::nullopt}, attributes),
        "splat: size: got 3 numbers, expected lengths [H, W]");
   for (const double bad : {-1.0, 0.5, 1e300, std::numeric_limits<double>::quiet_NaN()}) {

@@ -31,10 +31,6 @@ def soft_clip(x: Tensor, limit: float = 1.0) -> Tensor:
         return _soft_clip(x, limit=limit)
 
 
-def _shape(inputs: Any, attributes: dict[str, Any]) -> list[Any]:
-    return [inputs[0].shape]
-
-
 def _save(ctx: Any, inputs: Any, attributes: dict[str, Any], output: Tensor) -> None:
     ctx.save_for_backward(output)
     ctx.limit = attributes["limit"]
@@ -53,7 +49,6 @@ def _standard(g: Any) -> list[str]:
 
 _soft_clip = library.define(
     "soft_clip",
-    shape=_shape,
     save=_save,
     backward=_backward,
     standard=_standard,
