@@ -73,7 +73,11 @@ Lengths& Lengths::match(size_t input, const std::string& pattern) {
 Lengths& Lengths::values(size_t input, const std::string& names) {
   if (!context_.has(input)) return *this;
   const auto& numbers = context_.values(input);
-  const Dim& count = context_.dims(input).at(0);
+  if (context_.dims(input).size() != 1) {
+    fail(context_.op_name(), context_.input_name(input), str("rank ", context_.dims(input).size()),
+         "a list (rank 1)");
+  }
+  const Dim& count = context_.dims(input)[0];
   std::istringstream words(names);
   std::string expected, word;
   size_t place = 0;

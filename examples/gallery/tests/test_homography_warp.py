@@ -30,7 +30,7 @@ CASES = [
     Case((STACK[:, :, :3], MAPS, [5, 6]), name="no alpha",
          refused="planes: got shape [2, 3, 3, 5, 6], expected [N, D, 4, H, W]"),
     Case((STACK, MAPS, [7]), name="size",
-         refused="size: got [7], expected lengths [h, w]"),
+         refused="size: got 1 numbers, expected lengths [h, w]"),
 ]  # fmt: skip
 
 
