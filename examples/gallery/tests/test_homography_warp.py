@@ -24,7 +24,7 @@ def homographies(*shape, dtype=torch.float32):
 STACK, MAPS = torch.rand(2, 3, 4, 5, 6), homographies(2, 3)
 CASES = [
     Case((STACK, MAPS, [7, 4]), name="list"),
-    Case((STACK[:, :, :, :4], MAPS, torch.tensor([5, 6])), name="tensor"),
+    Case((STACK[:, :, :, :4].contiguous(), MAPS, torch.tensor([5, 6])), name="tensor"),
     Case((STACK, MAPS[:, :2], [5, 6]), name="depth",
          refused="homographies: got shape [2, 2, 3, 3], expected [N, D, 3, 3] with N = 2, D = 3"),
     Case((STACK[:, :, :3], MAPS, [5, 6]), name="no alpha",
