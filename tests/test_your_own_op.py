@@ -160,7 +160,7 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
         texts[str(path.relative_to(folder))] = path.read_text()
     assert sorted(texts) == [
         "csrc/my_package_op.cpp", "pyproject.toml", "setup.py", "src/soft_clip_box/__init__.py",
-        "tests/test_my_package_op.py",
+        "src/soft_clip_box/my_package_op.py", "tests/test_my_package_op.py",
     ]  # fmt: skip
     assert 'Op("my_package_op")\n      .onnx("MyPackageOp", 1)' in texts["csrc/my_package_op.cpp"]
     assert 'name = "soft_clip_box"' in texts["pyproject.toml"]
@@ -233,7 +233,7 @@ def test_python_and_cmake_build_alike(tmp_path: Path) -> None:
         "myops_add_op_library(mine DOMAIN my_kernels SOURCES csrc/soft_clip.cpp)\n"
     )
     run(cmake, "-S", ".", "-B", "made", f"-Dmyops_DIR={build.get_cmake_dir()}", cwd=folder)
-    if os.environ.get("MYOPS_TEST_CMAKE_BUILD"):  # 14 files: `make test-cmake`
+    if os.environ.get("MYOPS_TEST_CMAKE_BUILD"):  # 17 files to compile: `make test-cmake`
         run(cmake, "--build", "made", "--parallel", "2", cwd=folder)
         import onnxruntime
 

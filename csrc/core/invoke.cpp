@@ -76,11 +76,33 @@ Layout output_layout(const Op& op, const std::vector<Tensor>& inputs, const Shap
                                                           : Layout::Contiguous;
 }
 
+// The numbers of an attribute; a string or a flag has none.
+std::vector<double> numbers(const AttributeValue& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) return {static_cast<double>(*integer)};
+  if (const auto* real = std::get_if<double>(&value)) return {*real};
+  if (const auto* reals = std::get_if<std::vector<double>>(&value)) return *reals;
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+    return std::vector<double>(integers->begin(), integers->end());
+  }
+  return {};
+}
+
+void check_bound(const Op& op, const Attribute& attribute, const AttributeValue& value) {
+  for (const double number : numbers(value)) {
+    const bool good =
+        attribute.above_bound ? number > *attribute.bound : number >= *attribute.bound;
+    if (good) continue;
+    const char* words = attribute.above_bound ? "a number above " : "a number not below ";
+    fail(op.name, attribute.name, str(number), str(words, *attribute.bound));
+  }
+}
+
 }  // namespace
 
 void check_attributes(const Op& op, const Attributes& attributes) {
   for (size_t i = 0; i < op.attributes.size(); ++i) {
     const Attribute& attribute = op.attributes[i];
+    if (attribute.bound) check_bound(op, attribute, attributes.value(i));
     if (attribute.choices.empty()) continue;
     const std::string& value = std::get<std::string>(attributes.value(i));
     if (std::find(attribute.choices.begin(), attribute.choices.end(), value) !=

@@ -52,6 +52,7 @@ const std::vector<DType>& Op::dtypes(const std::string& type_name) const {
 }
 
 const std::string& ShapeContext::op_name() const { return op_.name; }
+const std::string& ShapeContext::input_name(size_t input) const { return op_.inputs[input].name; }
 const std::string& PrepareContext::op_name() const { return op_.name; }
 const std::string& KernelContext::op_name() const { return op_.name; }
 

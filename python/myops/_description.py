@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,6 +166,45 @@ def infer(
     numbers = [None if item is None else [float(value) for value in item] for item in values]
     info = OPS[op] if isinstance(op, str) else op
     return info.native.infer(lists, list(dtypes), dict(attributes or {}), numbers)
+
+
+def symbolic_rule(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list[Any]]]:
+    """The op's shape rule for lengths that are symbolic in torch: it sees each as a name.
+
+    What it returns takes inputs (anything with a shape, lists of numbers, None) and attributes,
+    and returns the lengths of each output: numbers, symbolic lengths of the inputs, or None for
+    one that the rule computes from lengths that it does not know.
+    """
+
+    def rule(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[list[Any]]:
+        symbolic: dict[str, Any] = {}
+        shapes: list[list[Dim] | None] = []
+        values: list[list[float] | None] = []
+        for item in inputs:
+            is_list = isinstance(item, (list, tuple))
+            numbers = is_list and all(isinstance(value, (int, float)) for value in item)
+            values.append(list(item) if numbers else None)
+            lengths = () if item is None else [len(item)] if is_list else item.shape
+            for length in lengths:
+                if not isinstance(length, int):
+                    symbolic[str(length)] = length
+            named: list[Dim] = [n if isinstance(n, int) else str(n) for n in lengths]
+            shapes.append(None if item is None else named)
+        try:
+            results = infer(info, shapes, (), attributes, values)
+        except ValueError as error:  # as eager
+            raise RuntimeError(str(error)) from None
+        ranks_known = [dims for _, dims in results if dims is not None]
+        if len(ranks_known) < len(results):
+            raise RuntimeError(
+                f"{info.name}: the shape rule in C++ does not know the rank of every output while "
+                "torch traces with symbolic lengths. Give define(..., shape=...)."
+            )
+        return [
+            [symbolic[dim] if isinstance(dim, str) else dim for dim in dims] for dims in ranks_known
+        ]
+
+    return rule
 
 
 def call(

@@ -107,9 +107,9 @@ class Library:
         self,
         name: str,
         *,
-        shape: Callable[..., Any],
+        shape: Callable[..., Any] | None = None,
         save: Callable[..., None] | None = None,
-        backward: Callable[..., Any] | None = None,
+        backward: Callable[..., Any] | str | None = None,
         jvp: Callable[..., Any] | None = None,
         vmap: Callable[..., Any] | None = None,
         standard: Callable[[Any], list[str]] | None = None,
@@ -123,8 +123,14 @@ class Library:
             name: Name in the description, e.g. "my_add".
             shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
                 torch traces with symbolic lengths. Where all are numbers, the C++ rule is used.
+                Default: the C++ rule there too, which is right where each length of an output is
+                one of an input, or a number. A length that the rule computes from others becomes
+                an unknown one in the trace: state such rules here.
             save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
-            backward: `backward(ctx, *grads)` returns one gradient or None for each input.
+            backward: `backward(ctx, *grads)` returns one gradient or None for each input. Or the
+                name of an op that C++ describes with `backward_of`: it is called with the
+                gradients, inputs and attributes, and there is nothing to save. The op is then
+                differentiable once.
             jvp: `jvp(ctx, *tangents)` returns the tangent of the output, for forward-mode
                 differentiation; a tangent is None where the input has none.
             vmap: `vmap(op, info, in_dims, inputs, attributes)` returns (outputs, out_dims); without
@@ -134,7 +140,7 @@ class Library:
                 runtimes without the library, and `myops.onnx.lower` knows the op.
 
         Raises:
-            ValueError: The description has no op of that name.
+            ValueError: The description has no op of that name, or `backward` is not its gradient.
             ImportError: The library for torch has not been built.
         """
         from myops._names import choose
@@ -142,8 +148,14 @@ class Library:
 
         info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
         self.load_torch()
+        if isinstance(backward, str):
+            from myops._gradients import described
+
+            save, backward = described(self, info, backward, save)
         self._standards[name] = standard
-        return TorchOp(info, self._file("torch", ImportError), shape, save, backward, jvp, vmap)
+        rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
+        file = self._file("torch", ImportError)
+        return TorchOp(info, file, rule, save, backward, jvp, vmap)
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""
@@ -234,7 +246,7 @@ def op_library(package: str) -> Library:
 
     Example:
         >>> library = myops.op_library("my_package")
-        >>> library.define("soft_clip", shape=lambda inputs, attributes: [inputs[0].shape])
+        >>> soft_clip = library.define("soft_clip")
     """
     if package in _packages:
         return _packages[package]

@@ -108,6 +108,10 @@ Given given(std::optional<T> value) {
 
 Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
   if (overload.values && input.has_values) {
+    if (!input.is_optional) {
+      return integer_values(op, input) ? Given(to<std::vector<int64_t>>(value))
+                                       : Given(to<std::vector<double>>(value));
+    }
     return integer_values(op, input) ? given(to<std::optional<std::vector<int64_t>>>(value))
                                      : given(to<std::optional<std::vector<double>>>(value));
   }

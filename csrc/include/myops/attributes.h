@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,6 +21,12 @@ struct Attribute {
   AttributeValue default_value;
   std::string doc;
   std::vector<std::string> choices = {};  // legal strings; empty: any
+  std::optional<double> bound = {};       // that a number, or each of a list, must not fall below
+  bool above_bound = false;               // nor reach
+
+  // Attribute{"radius", 1.5, "In pixels; above 0."}.above(0): anything else, NaN too, is refused.
+  Attribute above(double number) && { return bound = number, above_bound = true, std::move(*this); }
+  Attribute at_least(double number) && { return bound = number, std::move(*this); }
 
   AttributeType type() const { return static_cast<AttributeType>(default_value.index()); }
 };

@@ -43,6 +43,7 @@ class ShapeContext {
   virtual ~ShapeContext() = default;
 
   const std::string& op_name() const;
+  const std::string& input_name(size_t input) const;
   const Attributes& attributes() const { return attributes_; }
 
   bool has(size_t input) const { return inputs_[input].has_value(); }
@@ -133,6 +134,19 @@ class KernelContext {
     runtime_.budget().take(op_name(), "inputs", what, bytes);
   }
   Scratch scratch(size_t bytes) const { return Scratch(bytes, op_name(), runtime_.budget()); }
+  // The same for `count` elements; a count whose bytes no integer holds is refused like any other.
+  template <class T>
+  ScratchArray<T> scratch_array(int64_t count) const {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(count, sizeof(T), &bytes)) bytes = SIZE_MAX;
+    return ScratchArray<T>(scratch(bytes), count);
+  }
+  template <class T>
+  ScratchArray<T> scratch_array(int64_t count, T value) const {
+    ScratchArray<T> array = scratch_array<T>(count);
+    std::fill(array.begin(), array.end(), value);
+    return array;
+  }
 
   // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls
   // body(begin, end) once for each, in parallel. The pieces depend on `count` and `grain` alone,

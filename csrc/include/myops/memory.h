@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace myops {
 
@@ -62,6 +64,25 @@ class Scratch {
     void operator()(void* memory) const;
   };
   std::unique_ptr<void, Free> memory_;
+};
+
+// An array in scratch memory. Its elements are not initialised.
+template <class T>
+class ScratchArray {
+  static_assert(std::is_trivially_copyable_v<T>, "scratch memory holds plain numbers and structs");
+
+ public:
+  ScratchArray(Scratch memory, int64_t size) : memory_(std::move(memory)), size_(size) {}
+
+  int64_t size() const { return size_; }
+  T* data() const { return memory_.as<T>(); }
+  T* begin() const { return data(); }
+  T* end() const { return data() + size_; }
+  T& operator[](int64_t index) const { return data()[index]; }
+
+ private:
+  Scratch memory_;
+  int64_t size_;
 };
 
 }  // namespace myops

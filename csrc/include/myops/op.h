@@ -20,6 +20,8 @@
 
 #include "myops/attributes.h"
 #include "myops/context.h"
+#include "myops/lengths.h"
+#include "myops/view.h"
 
 namespace myops {
 
@@ -90,6 +92,11 @@ struct Op {
   Op shape(std::function<void(ShapeContext&)> rule) && {
     return shape_rule = std::move(rule), std::move(*this);
   }
+  // The rule as text, such as "N C H W, O C 3 3 -> N O H W"; see lengths.h.
+  Op shape(const char* rule) && {
+    return std::move(*this).shape(
+        [text = std::string(rule)](ShapeContext& context) { follow(context, text); });
+  }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
 
   // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
@@ -101,6 +108,16 @@ struct Op {
   const std::vector<DType>& dtypes(const std::string& type_name) const;
 };
 
+// The description of the gradient of `op`, all but its kernel:
+//
+//   MYOPS_OP(my_op_backward) { return backward_of(describe_my_op(), {"x"}).kernel(differentiate); }
+//
+// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output, then
+// the inputs of the op; its outputs grad_<input> for those named in `differentiable`, in the op's
+// order, of the input's shape; its attributes those of the op. It has no ONNX node. In Python,
+// `library.define("my_op", backward="my_op_backward", ...)` does the rest.
+Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
+
 // Every op of this binary, sorted by name.
 const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
@@ -110,8 +127,8 @@ const Op* find_op(const std::string& name);
 void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
             Runtime& runtime, const void* prepared = nullptr);
 
-// Refuses strings that are not among the choices. invoke() and infer() do it too; runtimes that
-// know the attributes earlier refuse them earlier.
+// Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
+// do it too; runtimes that know the attributes earlier refuse them earlier.
 void check_attributes(const Op& op, const Attributes& attributes);
 
 // The same checks and the shape rule alone; `context` comes with its inputs filled in.
@@ -134,6 +151,15 @@ struct Registrar {
 }  // namespace detail
 
 }  // namespace myops
+
+// For Op::kernel: `template <class T> void function(KernelContext&)` for the types that follow;
+// which one, the first input says. Declare the same ones as its type.
+#define MYOPS_TYPED(function, ...)                                         \
+  [](::myops::KernelContext& context) {                                    \
+    ::myops::dispatch<__VA_ARGS__>(context.input(0).dtype, [&](auto tag) { \
+      function<typename decltype(tag)::type>(context);                     \
+    });                                                                    \
+  }
 
 // Opens the function that describes an op and registers it when the binary is loaded.
 #define MYOPS_OP(op_name)                                                         \

@@ -149,10 +149,15 @@ def where(condition: Array, yes: Any, no: Any) -> Array:
     return _call(condition.g, "Where", np.where, like.dtype, condition, yes, no)
 
 
-def concat(arrays: Sequence[Array]) -> Array:
-    """One list from several; neighbours that are known become one constant."""
+def concat(items: Sequence[Array | int]) -> Array:
+    """One list from several, and from numbers; neighbours that are known become one constant.
+
+    At least one item is an array; all have one dtype.
+    """
+    like = next(item for item in items if isinstance(item, Array))
     merged: list[Array] = []
-    for array in arrays:
+    for item in items:
+        array = item if isinstance(item, Array) else constant(like.g, [item], like.dtype)
         if merged and merged[-1].value is not None and array.value is not None:
             both = np.concatenate([merged[-1].value, array.value])
             merged[-1] = Array(array.g, array.dtype, both)

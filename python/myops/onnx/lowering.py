@@ -12,7 +12,8 @@ from onnx import numpy_helper
 
 from myops import _description, _libraries
 from myops._description import Dim, OpInfo
-from myops.onnx import _scopes, module_paths
+from myops.onnx import _inner_graphs, _scopes, module_paths
+from myops.onnx.arrays import Array
 from myops.onnx.schema import attribute_value
 
 
@@ -64,16 +65,17 @@ class Builder:
         self._fresh = fresh
         self._prefix = prefix
 
-    def op(self, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+    def op(self, op_type: str, *inputs: str | Array, outputs: int = 1, **attributes: Any) -> Any:
         """Emits a node; returns the name of its output, or a tuple of names.
 
         Args:
             op_type: A standard operator of `opset`.
-            inputs: Names; "" leaves an optional input out.
+            inputs: Names or arrays (myops.onnx.arrays); "" leaves an optional input out.
             outputs: How many outputs the node has.
-            attributes: Python values; None and empty lists are not written.
+            attributes: Python values; None and empty lists are not written. The names in a graph
+                (the body of a Scan, say) become unique ones.
         """
-        given = list(inputs)
+        given = [item if isinstance(item, str) else item.name for item in inputs]
         while given and not given[-1]:
             given.pop()
         hint = f"{self._prefix}/{op_type}" if self._prefix else op_type
@@ -83,6 +85,9 @@ class Builder:
             for key, value in attributes.items()
             if value is not None and not (isinstance(value, (list, tuple)) and not value)
         }
+        for key, value in written.items():
+            if isinstance(value, onnx.GraphProto):
+                written[key] = _inner_graphs.with_own_names(value, self._fresh)
         self.nodes.append(onnx.helper.make_node(op_type, given, names, name=names[0], **written))
         return names[0] if outputs == 1 else tuple(names)
 
@@ -206,7 +211,7 @@ def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProt
     kept = []
     for node in reversed(nodes):
         if needed.intersection(node.output):
-            needed.update(node.input)
+            needed |= _inner_graphs.reads(node)
             kept.append(node)
     return kept[::-1]
 

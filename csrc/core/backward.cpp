@@ -1,0 +1,67 @@
+// The description of a gradient, from that of the op.
+#include <algorithm>
+#include <memory>
+
+#include "myops/op.h"
+
+namespace myops {
+namespace {
+
+// Runs the op's own rule on its inputs, and compares what comes in with what would have come out.
+void check_grads(const Op& op, const ShapeContext& context) {
+  const size_t outputs = op.outputs.size();
+  const auto from = static_cast<std::ptrdiff_t>(outputs);
+  ShapeContext forward(op, context.attributes());
+  forward.inputs_.assign(context.inputs_.begin() + from, context.inputs_.end());
+  forward.dtypes_.assign(context.dtypes_.begin() + from, context.dtypes_.end());
+  forward.values_.assign(context.values_.begin() + from, context.values_.end());
+  forward.outputs_.resize(outputs);
+  op.shape_rule(forward);
+  for (size_t i = 0; i < outputs; ++i) {
+    if (!forward.output(i) || !context.has(i)) continue;
+    const Dims &expected = *forward.output(i), &got = context.dims(i);
+    bool good = got.size() == expected.size();
+    for (size_t axis = 0; good && axis < got.size(); ++axis) {
+      good = !got[axis].known() || !expected[axis].known() || got[axis] == expected[axis];
+    }
+    MYOPS_EXPECT(context, good, context.input_name(i), "shape " + shape_text(got),
+                 str(shape_text(expected), ", the shape of ", op.outputs[i].name));
+  }
+}
+
+}  // namespace
+
+Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
+  Op result(op.name + "_backward");
+  result.summary = "The gradients of " + op.name + ".";
+  result.types = op.types;
+  result.attributes = op.attributes;
+  for (const Output& output : op.outputs) {
+    result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
+  }
+  std::vector<size_t> places;  // of the inputs that have a gradient, among those of the result
+  for (const Input& input : op.inputs) {
+    const bool wanted =
+        std::find(differentiable.begin(), differentiable.end(), input.name) != differentiable.end();
+    if (wanted) {
+      places.push_back(result.inputs.size());
+      const char* ending = input.is_optional ? ", or empty without it." : ".";
+      result.outputs.push_back({"grad_" + input.name, input.type, "As " + input.name + ending});
+    }
+    result.inputs.push_back(input);
+  }
+  if (places.size() != differentiable.size()) {
+    throw Error(str(result.name, ": backward_of: got ", differentiable.size(),
+                    " names, expected names of inputs of ", op.name, ", each once"));
+  }
+  const auto forward = std::make_shared<const Op>(op);
+  result.shape_rule = [forward, places](ShapeContext& context) {
+    check_grads(*forward, context);
+    for (size_t i = 0; i < places.size(); ++i) {
+      context.set_output(i, context.has(places[i]) ? context.dims(places[i]) : Dims{0});
+    }
+  };
+  return result;
+}
+
+}  // namespace myops

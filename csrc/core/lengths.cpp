@@ -1,0 +1,152 @@
+// Lengths by name.
+#include "myops/lengths.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "myops/op.h"
+
+namespace myops {
+namespace {
+
+Dim number(const std::string& word) {
+  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? Dim(std::strtoll(word.c_str(), nullptr, 10)) : Dim();
+}
+
+bool differ(const Dim& left, const Dim& right) {
+  return left.known() && right.known() && left.value != right.value;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::istringstream stream(text);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+}  // namespace
+
+std::string shape_text(const Dims& dims) {
+  std::string result;
+  for (const Dim& dim : dims) {
+    const std::string name = dim.symbol.empty() ? "?" : dim.symbol;
+    result += (result.empty() ? "" : ", ") + (dim.known() ? std::to_string(dim.value) : name);
+  }
+  return "[" + result + "]";
+}
+
+Lengths& Lengths::match(size_t input, const std::string& pattern) {
+  if (!context_.has(input)) return *this;
+  const Dims& dims = context_.dims(input);
+  std::istringstream words(pattern);
+  const auto before = static_cast<std::ptrdiff_t>(bound_.size());
+  std::string expected, word;
+  size_t rank = 0;
+  bool good = true;
+  for (; words >> word; ++rank) {
+    expected += (rank ? ", " : "") + word;
+    if (rank >= dims.size()) continue;
+    Dim fixed = number(word);
+    Dim* wanted = fixed.known() ? &fixed : find(word);
+    if (wanted == nullptr) {
+      bound_.emplace_back(word, dims[rank]);
+    } else if (differ(*wanted, dims[rank])) {
+      good = false;
+    } else if (!wanted->known()) {
+      if (dims[rank].known() || wanted->symbol.empty()) *wanted = dims[rank];
+    }
+  }
+  if (good && rank == dims.size()) return *this;
+  std::string known;
+  for (auto item = bound_.begin(); item != bound_.begin() + before; ++item) {
+    const bool used = (", " + expected + ",").find(", " + item->first + ",") != std::string::npos;
+    if (used && item->second.known()) {
+      known += str(known.empty() ? " with " : ", ", item->first, " = ", item->second.value);
+    }
+  }
+  fail(context_.op_name(), context_.input_name(input), "shape " + shape_text(dims),
+       "[" + expected + "]" + known);
+}
+
+Lengths& Lengths::values(size_t input, const std::string& names) {
+  if (!context_.has(input)) return *this;
+  const auto& numbers = context_.values(input);
+  if (context_.dims(input).size() != 1) {
+    fail(context_.op_name(), context_.input_name(input), str("rank ", context_.dims(input).size()),
+         "a list (rank 1)");
+  }
+  const Dim& count = context_.dims(input)[0];
+  std::istringstream words(names);
+  std::string expected, word;
+  size_t place = 0;
+  bool good = true;
+  for (; words >> word; ++place) {
+    expected += (place ? ", " : "") + word;
+    Dim dim;
+    if (numbers && place < numbers->size()) {
+      const double value = (*numbers)[place];
+      good = good && value >= 0 && value <= 0x1p53 && value == std::floor(value);
+      if (good) dim = Dim(static_cast<int64_t>(value));
+    }
+    if (Dim* known = find(word)) {
+      good = good && !differ(*known, dim);
+      if (dim.known()) *known = dim;
+    } else {
+      bound_.emplace_back(word, dim);
+    }
+  }
+  // The same words whether the numbers are known by now or not.
+  const bool fits = !count.known() || count.value == static_cast<int64_t>(place);
+  if (good && fits) return *this;
+  fail(context_.op_name(), context_.input_name(input),
+       fits ? str(*numbers) : str(count.value, " numbers"), "lengths [" + expected + "]");
+}
+
+const Dim& Lengths::operator[](const std::string& name) const {
+  for (const auto& [known, dim] : bound_) {
+    if (known == name) return dim;
+  }
+  throw Error(str(context_.op_name(), ": the shape rule asks for the length ", quoted(name),
+                  ", which none of its patterns has"));
+}
+
+void follow(ShapeContext& context, const std::string& rule) {
+  const size_t arrow = rule.find("->");
+  const std::vector<std::string> inputs = split(rule.substr(0, arrow), ',');
+  const std::vector<std::string> outputs =
+      arrow == std::string::npos ? inputs : split(rule.substr(arrow + 2), ',');
+  if (inputs.size() != context.inputs_.size() || outputs.size() != context.outputs_.size()) {
+    throw Error(str(context.op_name(), ": the shape rule ", quoted(rule), " has ", inputs.size(),
+                    " inputs and ", outputs.size(), " outputs, expected ", context.inputs_.size(),
+                    " and ", context.outputs_.size()));
+  }
+  Lengths lengths(context);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const size_t open = inputs[i].find('{');
+    if (open == std::string::npos) {
+      lengths.match(i, inputs[i]);
+    } else {
+      lengths.values(i, inputs[i].substr(open + 1, inputs[i].find('}') - open - 1));
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::istringstream words(outputs[i]);
+    Dims dims;
+    for (std::string word; words >> word;) {
+      const Dim fixed = number(word);
+      dims.push_back(fixed.known() ? fixed : lengths[word]);
+    }
+    context.set_output(i, dims);
+  }
+}
+
+Dim* Lengths::find(const std::string& name) {
+  for (auto& [known, dim] : bound_) {
+    if (known == name) return &dim;
+  }
+  return nullptr;
+}
+
+}  // namespace myops

@@ -1,0 +1,46 @@
+// A tensor's elements by their indices, whatever its strides.
+//
+//   const View<const float, 5> planes(context.input(0));  // [N, D, C, H, W], or [D, C, H, W]
+//   planes(n, d, c, y, x)                                 // an element
+//   &planes(n, d)                                         // where plane d of n begins
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "myops/tensor.h"
+
+namespace myops {
+
+// Axes that the tensor lacks at the front have length 1 and repeat it: any index is good there. The
+// tensor may not have more than `Rank` axes.
+template <class T, size_t Rank>
+class View {
+ public:
+  explicit View(const Tensor& tensor) : data_(tensor.as<T>()) {
+    const size_t missing = Rank - tensor.shape.size();
+    for (size_t axis = 0; axis < Rank; ++axis) {
+      lengths_[axis] = axis < missing ? 1 : tensor.shape[axis - missing];
+      strides_[axis] = axis < missing ? 0 : tensor.strides[axis - missing];
+    }
+  }
+
+  int64_t length(size_t axis) const { return lengths_[axis]; }
+
+  // Trailing indices that are left out are 0.
+  template <class... Index>
+  T& operator()(Index... index) const {
+    static_assert(sizeof...(Index) <= Rank, "more indices than axes");
+    const std::array<int64_t, sizeof...(Index)> indices{static_cast<int64_t>(index)...};
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < indices.size(); ++axis) offset += indices[axis] * strides_[axis];
+    return data_[offset];
+  }
+
+ private:
+  T* data_;
+  std::array<int64_t, Rank> lengths_;
+  std::array<int64_t, Rank> strides_;
+};
+
+}  // namespace myops

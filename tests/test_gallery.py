@@ -1,0 +1,57 @@
+"""examples/gallery: built as somebody's package against a wheel of ours; its tests, its picture."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from installed import ROOT, run
+
+GALLERY = ROOT / "examples" / "gallery"
+OPS = ("homography_warp", "splat_points", "volume_render")
+
+
+@pytest.fixture(scope="module")
+def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, built and installed."""
+    folder = tmp_path_factory.mktemp("gallery") / "gallery"
+    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "*.dylib")
+    shutil.copytree(GALLERY, folder, ignore=made)
+    setup = folder / "setup.py"
+    fast = 'extensions("myops_gallery", extra_compile_args=["-O1"])'  # compiled in half the time
+    assert 'extensions("myops_gallery")' in setup.read_text()
+    setup.write_text(setup.read_text().replace('extensions("myops_gallery")', fast))
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
+    run(*pip, "--no-deps", ".", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_its_own_tests_pass(python: Path, package: Path, op: str) -> None:
+    command = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/test_{op}.py")
+    text = run(*command, cwd=package)
+    assert re.search(r"\n\d+ passed", text), text
+    assert "failed" not in text
+    assert "skipped" not in text
+
+
+def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
+    """Every op exported, run in ONNX Runtime, and compared bit for bit on the way."""
+    said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
+    assert said.count("agree bit for bit") == len(OPS)
+    assert (tmp_path / "gallery.png").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_an_op_is_short_and_uses_nothing_private(op: str) -> None:
+    files = [GALLERY / "csrc" / f"{op}.cpp", GALLERY / "src" / "myops_gallery" / f"{op}.py"]
+    text = "".join(file.read_text() for file in files)
+    assert len(text.splitlines()) < 200
+    assert set(re.findall(r'#include "(.*)"', text)) == {"myops/op.h"}
+    assert not re.search(r"myops\._|from myops(\.\w+)* import _|torch/|ATen", text)
+
+
+def test_every_op_of_the_package_is_tested_here() -> None:
+    assert {file.stem for file in (GALLERY / "csrc").glob("*.cpp")} == set(OPS)
