@@ -47,12 +47,15 @@ class Resampler {
       }
       int64_t places = 1;  // a power of two: finding a place must not cost a division
       while (places < level.taps.span) places *= 2;
-      rings_[i].owner.resize(static_cast<size_t>(places));
+      rings_[i].places = places;
+      rings_[i].owner.emplace(context.scratch(sizeof(int64_t) * static_cast<size_t>(places)));
       rings_[i].memory.emplace(
           context.scratch(sizeof(Wide) * static_cast<size_t>(places * slab_size(i))));
     }
     for (const Level<Wide>& level : plan.levels) {
-      rows_.emplace_back(static_cast<size_t>(level.taps.widest));
+      const bool last = &level == &plan.levels.back();
+      const int64_t rows = last && Gather<Wide>::takes(level.in_volume) ? 0 : level.taps.widest;
+      rows_.push_back(context.scratch(sizeof(const Wide*) * static_cast<size_t>(rows)));
     }
   }
 
@@ -66,8 +69,9 @@ class Resampler {
     const Level<Wide>& level = plan_.levels[depth];
     const bool rows_first = plan_.rows_first(depth);
     const Write write = depth == 0 ? write_ : Write::Scratch;
-    std::vector<const Wide*>& rows = rows_[depth];
-    std::fill(rings_[depth].owner.begin(), rings_[depth].owner.end(), -1);
+    const Wide** rows = rows_[depth].template as<const Wide*>();
+    Ring& ring = rings_[depth];
+    if (ring.places > 0) std::fill_n(ring.owner->template as<int64_t>(), ring.places, -1);
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
       const int64_t first = level.taps.first[o], count = level.taps.count(o);
       const Wide* weights = level.taps.weight.data() + first;
@@ -75,18 +79,19 @@ class Resampler {
         rows[k] = slab(depth, level.taps.index[first + k], source);
       }
       if (!rows_first) {
-        combine_rows(rows.data(), weights, count, level.out_volume, write, target);
+        combine_rows(rows, weights, count, level.out_volume, write, target);
         continue;
       }
       Wide* row = row_->template as<Wide>();
-      combine_rows(rows.data(), weights, count, level.in_volume, Write::Scratch, row);
+      combine_rows(rows, weights, count, level.in_volume, Write::Scratch, row);
       resample_row(row, write, target);
     }
   }
 
  private:
   struct Ring {
-    std::vector<int64_t> owner;  // the index whose slab each place holds; -1: none
+    int64_t places = 0;
+    std::optional<Scratch> owner;  // the index whose slab each place holds; -1: none
     std::optional<Scratch> memory;
   };
 
@@ -105,10 +110,12 @@ class Resampler {
     if constexpr (std::is_same_v<T, Wide>) {
       if (plan_.rows_first(depth)) return at;
     }
-    const int64_t place = index & (static_cast<int64_t>(rings_[depth].owner.size()) - 1);
-    Wide* memory = rings_[depth].memory->template as<Wide>() + place * slab_size(depth);
-    if (rings_[depth].owner[place] == index) return memory;
-    rings_[depth].owner[place] = index;
+    const Ring& ring = rings_[depth];
+    const int64_t place = index & (ring.places - 1);
+    Wide* memory = ring.memory->template as<Wide>() + place * slab_size(depth);
+    int64_t& owner = ring.owner->template as<int64_t>()[place];
+    if (owner == index) return memory;
+    owner = index;
     if (plan_.rows_first(depth)) {
       widen(at, level.in_volume, memory);
       return memory;
@@ -163,11 +170,11 @@ class Resampler {
     if (Gather<Wide>::takes(run)) {
       return gather_.sum(begin * run, end * run, source, write != Write::Scratch, target);
     }
-    std::vector<const Wide*>& rows = rows_.back();
+    const Wide** rows = rows_.back().template as<const Wide*>();
     for (int64_t o = begin; o < end; ++o, target += run) {
       const int64_t first = taps.first[o], count = taps.count(o);
       for (int64_t k = 0; k < count; ++k) rows[k] = source + taps.index[first + k] * run;
-      combine_rows(rows.data(), taps.weight.data() + first, count, run, write, target);
+      combine_rows(rows, taps.weight.data() + first, count, run, write, target);
     }
   }
 
@@ -176,7 +183,7 @@ class Resampler {
   const Gather<Wide>& gather_;
   Write write_;
   std::vector<Ring> rings_;
-  std::vector<std::vector<const Wide*>> rows_;
+  std::vector<Scratch> rows_;            // for each level, the rows of one output
   std::optional<Scratch> row_, result_;  // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
@@ -186,6 +193,7 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
+  take_gather(context, plan.levels.back().taps, plan.levels.back().in_volume);
   const Gather<Wide> gather(plan.levels.back().taps, plan.levels.back().in_volume);
   const Write write = streams<T>(plan) ? Write::Streamed : Write::Result;
   for_each_run(context, plan, [&] {
