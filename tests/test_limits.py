@@ -37,8 +37,8 @@ x = np.ones((1, 1, 4, 4), np.float32)
 """
 
 
-def run(script: str, limit: str | None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+def run(script: str, limit: str | None, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
     environment.pop("MYOPS_MAX_BYTES", None)
     if limit is not None:
         environment["MYOPS_MAX_BYTES"] = limit
@@ -48,8 +48,9 @@ def run(script: str, limit: str | None) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def passes(script: str, limit: str | None) -> None:
-    process = run(script, limit)
+def passes(script: str, limit: str | None, **more: str) -> None:
+    """`more`: environment variables."""
+    process = run(script, limit, **more)
     assert process.returncode == 0, process.stderr
 
 
@@ -111,6 +112,103 @@ assert_refused(
     )
 
 
+# One long axis: the tables of its indices and weights are many times the result.
+TABLES = """
+line = np.ones((1, 1, 4), np.float32)
+MODES = [{}, {"mode": "linear"}, {"mode": "cubic"},
+         {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}]
+
+def grad_refusal(rows, columns, scale, mode):  # of the gradient, which only torch and NumPy have
+    texts = []
+    for run in (run_numpy, run_torch):
+        try:
+            run("resize_backward", [np.ones((1, 1, columns), np.float32), rows, None,
+                                    np.float32([1, 1, scale]), None], mode)
+        except Exception as error:
+            texts.append(str(error))
+    return texts
+"""
+
+
+def test_tables_are_refused_alike() -> None:
+    passes(
+        TABLES
+        + """
+for mode in MODES:  # 80,000 bytes of output
+    for scales, sizes in (([1, 1, 5000], None), (None, [1, 1, 20000])):
+        assert_refused(
+            "resize",
+            [line, None, scales and np.float32(scales), sizes and np.int64(sizes)], mode,
+            "resize: inputs: got tables for an axis from length 4 to 20000 (")
+    texts = grad_refusal(line, 20000, 5000, mode)
+    assert len(texts) == 2 and all("resize_backward: inputs: got tables" in text for text in texts)
+
+# Few outputs, of as many inputs as there are.
+long = np.ones((1, 1, 100000), np.float32)
+for scale in (4e-5, 0.5):
+    assert_refused(
+        "resize", [long, None, np.float32([1, 1, scale]), None], {"mode": "linear", "antialias": 1},
+        f"resize: inputs: got tables for an axis from length 100000 to {int(100000 * scale)} (")
+
+# A picture with as many outputs is allowed: its axes are short.
+picture = np.ones((1, 1, 10, 10), np.float32)
+for mode in MODES:
+    texts = refusals("resize", [picture, None, np.float32([1, 1, 14, 14]), None], mode)
+    assert texts == ["accepted"] * 3, texts
+""",
+        "300000",
+    )
+
+
+def test_tables_take_no_more_than_was_counted() -> None:
+    """Lengths grow until the call is refused; the process must not have grown by more."""
+    passes(
+        TABLES
+        + """
+LIMIT = 32 << 10  # KiB
+def high():  # since reset()
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+def reset():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+def grows(call):
+    length, most = 40009, 0
+    while True:
+        reset()
+        before = high()
+        try:
+            call(length)
+        except ValueError as error:
+            assert "got tables" in str(error) or "got scratch memory" in str(error), error
+            break
+        most = max(most, high() - before)
+        length = length * 4 // 3
+    # For arrays of the caller, and 1 MiB for what Python does meanwhile.
+    assert most <= LIMIT + 1024 + length * 8 // 1024, most
+    assert most >= LIMIT // 8, ("counted far too much", most)
+
+up = np.linspace(0, 1, 4, dtype=np.float32)[None, None]
+for dtype in (np.float32, np.float64, np.float16):
+    for mode in MODES:
+        x = up.astype(dtype)
+        grows(lambda n: run_numpy("resize", [x, None, None, np.int64([1, 1, n])], mode))
+        if mode.get("mode"):
+            grows(lambda n: run_numpy(
+                "resize_backward",
+                [np.ones((1, 1, n), dtype), x, None, None, np.int64([1, 1, n])], mode))
+for keep in (0.7, 0.003):
+    grows(lambda n: run_numpy(
+        "resize", [np.ones((1, 1, n), np.float32), None, np.float32([1, 1, keep]), None],
+        {"mode": "cubic", "antialias": 1}))
+""",
+        str(32 << 20),
+        MALLOC_MMAP_THRESHOLD_="65536",
+    )
+
+
 def test_without_a_setting_the_limit_is_the_memory_of_the_machine() -> None:
     passes(
         """
@@ -142,6 +240,16 @@ except RuntimeError as error:
     assert "my_add: c: got shape [8589934592, 8589934592, 0], expected at most 2^40" in str(error)
 else:
     raise AssertionError("accepted")
+# Ranks that no library has, as rules look at pairs of axes.
+many = torch.ones([1] * 65)
+for name, inputs in (("my_add", [many, many[0]]), ("resize", [many, None, torch.ones(65)])):
+    try:
+        getattr(torch.ops.myops, name)(*inputs)
+    except RuntimeError as error:
+        assert "got rank 65, expected at most 64" in str(error), error
+    else:
+        raise AssertionError("accepted")
+assert torch.ops.myops.my_add(many[0], many[0]).item() == 3
 """,
         "9223372036854775807",
     )

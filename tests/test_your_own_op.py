@@ -233,7 +233,7 @@ def test_python_and_cmake_build_alike(tmp_path: Path) -> None:
         "myops_add_op_library(mine DOMAIN my_kernels SOURCES csrc/soft_clip.cpp)\n"
     )
     run(cmake, "-S", ".", "-B", "made", f"-Dmyops_DIR={build.get_cmake_dir()}", cwd=folder)
-    if os.environ.get("MYOPS_TEST_CMAKE_BUILD"):  # 17 files to compile: `make test-cmake`
+    if os.environ.get("MYOPS_TEST_CMAKE_BUILD"):  # 19 files to compile: `make test-cmake`
         run(cmake, "--build", "made", "--parallel", "2", cwd=folder)
         import onnxruntime
 

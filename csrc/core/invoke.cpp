@@ -8,6 +8,7 @@ namespace myops {
 namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr size_t kMaxRank = 64;       // as in NumPy; rules may take time that grows with its square
 constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes is as long as a rank
 
 std::string names(const std::vector<DType>& dtypes) {
@@ -27,6 +28,9 @@ void check_inputs(const Op& op, const ShapeContext& context) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const Input& input = op.inputs[i];
     if (!context.has(i) && !input.is_optional) fail(op.name, input.name, "nothing", "a tensor");
+    if (context.has(i) && context.dims(i).size() > kMaxRank) {
+      fail(op.name, input.name, str("rank ", context.dims(i).size()), str("at most ", kMaxRank));
+    }
     if (context.has(i) && input.has_values && context.dims(i).size() > 1) {
       fail(op.name, input.name, str("rank ", context.dims(i).size()), "a list (rank 1)");
     }

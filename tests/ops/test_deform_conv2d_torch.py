@@ -289,4 +289,5 @@ def test_scratch_memory(order: int, channels: int, outputs: int, size: int, thre
     run = subprocess.run(arguments, check=True, capture_output=True, text=True)
     idle, extra = json.loads(run.stdout)
     assert idle < 2**20  # else it could hide what the kernel takes
-    assert extra <= (2 * threads + 1) * 2**20
+    # The call starts the threads: each has a stack and an arena of the allocator besides.
+    assert extra <= (2 * threads + 1) * 2**20 + threads * 2**18

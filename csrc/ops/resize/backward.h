@@ -14,7 +14,7 @@ void backward_typed(const KernelContext& context, const Settings& settings,
   const Tensor &grad = context.input(0), &grad_x = context.output(0);
   in_memory_order<T>(
       context, settings, axes, grad, grad_x, [&](const T* source, T* target, bool channels_last) {
-        const auto plan = make_plan<Accumulate<T>>(settings, axes, channels_last, true);
+        const auto plan = make_plan<Accumulate<T>>(context, settings, axes, channels_last, true);
         if (plan.levels.empty()) {
           copy_all(context, grad_x.elements(), source, target);
         } else {

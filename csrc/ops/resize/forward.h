@@ -156,6 +156,9 @@ void forward_plan(const KernelContext& context, const Settings& settings, const 
   const Level<Wide>& first = plan.levels.front();
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
+    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
+      take_gather(context, plan.levels.back().taps, plan.levels.back().in_volume);
+    }
     const Nearest<T, Wide> nearest(plan, outside, streams<T>(plan));
     for_each_run(context, plan, [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
@@ -184,7 +187,7 @@ void forward_typed(const KernelContext& context, const Settings& settings,
   in_memory_order<T>(context, settings, axes, context.input(0), context.output(0),
                      [&](const T* source, T* target, bool channels_last) {
                        const auto plan =
-                           make_plan<Accumulate<T>>(settings, axes, channels_last, false);
+                           make_plan<Accumulate<T>>(context, settings, axes, channels_last, false);
                        forward_plan(context, settings, plan, source, target);
                      });
 }

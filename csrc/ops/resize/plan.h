@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "myops/simd.h"
-#include "taps.h"
+#include "tables.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -63,8 +62,8 @@ inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
 
 // The plan of the forward pass, or of its transpose.
 template <class Weight>
-Plan<Weight> make_plan(const Settings& settings, const std::vector<Axis>& axes, bool channels_last,
-                       bool backward) {
+Plan<Weight> make_plan(const KernelContext& context, const Settings& settings,
+                       const std::vector<Axis>& axes, bool channels_last, bool backward) {
   Plan<Weight> plan;
   int64_t in_volume = 1, out_volume = 1, blocks = 1;
   const std::vector<size_t> order = memory_order(axes.size(), channels_last);
@@ -76,8 +75,12 @@ Plan<Weight> make_plan(const Settings& settings, const std::vector<Axis>& axes, 
       out_volume *= axis.input;
       continue;
     }
+    take_taps<Weight>(context, settings, axis);
     Taps<Weight> taps = make_taps<Weight>(settings, axis);
-    if (backward) taps = transpose(taps);
+    if (backward) {
+      take_transposed(context, taps);
+      taps = transpose(taps);
+    }
     const int64_t input = taps.input, output = taps.output;
     plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks});
     in_volume *= input;

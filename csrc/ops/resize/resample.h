@@ -53,12 +53,13 @@ class Resampler {
       }
       ring.places = 1;  // powers of two: finding a place must not cost a division
       while (ring.places < level.taps.span + ring.together - 1) ring.places *= 2;
-      ring.owner.resize(static_cast<size_t>(ring.places));
+      ring.owner.emplace(context.scratch(sizeof(int64_t) * static_cast<size_t>(ring.places)));
       ring.memory.emplace(
           context.scratch(sizeof(Wide) * static_cast<size_t>(ring.places * slab_size(i))));
     }
-    for (const Level<Wide>& level : plan.levels) {
-      slabs_.emplace_back(static_cast<size_t>(kTile * level.taps.widest));
+    for (size_t i = 0; i < plan.levels.size(); ++i) {
+      const int64_t slabs = tile_size(i) * plan.levels[i].taps.widest;
+      slabs_.push_back(context.scratch(sizeof(const Wide*) * static_cast<size_t>(slabs)));
     }
   }
 
@@ -71,7 +72,7 @@ class Resampler {
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (plan_.in_pairs(depth)) return fill_pairs(depth, begin, end, source, write, target);
     }
-    std::fill(rings_[depth].owner.begin(), rings_[depth].owner.end(), -1);
+    if (rings_[depth].places > 0) std::fill_n(rings_[depth].owners(), rings_[depth].places, -1);
     for (int64_t o = begin; o < end;) {
       const Sums<Wide> sums = tile(depth, o, end, source);
       if (plan_.rows_first(depth)) {
@@ -88,20 +89,30 @@ class Resampler {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  static constexpr int64_t kTile = 16;  // slabs of the result that are combined in one go
   // Rows that are resampled together: as many as stay in the first cache.
   static constexpr int64_t kMostRows = 8, kRowsBytes = 16 << 10;
 
   struct Ring {
-    std::vector<int64_t> owner;  // the index whose slab each place holds; -1: none
     int64_t places = 0;
     int64_t together = 1;  // slabs that are made at once; divides `places`
-    std::optional<Scratch> memory;
+    std::optional<Scratch> owner, memory;
+
+    // The index whose slab each place holds; -1: none.
+    int64_t* owners() const { return owner->template as<int64_t>(); }
   };
 
   int64_t stride() const { return plan_.levels.back().in_volume; }
   static int64_t row_bytes(const Level<Wide>& level) {
     return level.out_volume * static_cast<int64_t>(sizeof(Wide));
+  }
+  // Slabs of the result that are combined in one go. Rows that are combined before they are
+  // resampled come one at a time.
+  int64_t tile_size(size_t depth) const {
+    constexpr int64_t kSlabs = 16, kTaps = 256;
+    if (depth + 1 == plan_.levels.size() && Gather<Wide>::takes(stride())) return 0;
+    if (plan_.rows_first(depth)) return 1;
+    const int64_t widest = std::max<int64_t>(plan_.levels[depth].taps.widest, 1);
+    return std::clamp<int64_t>(kTaps / widest, 1, kSlabs);
   }
   // Elements of a slab in a ring: of rows that are combined first, those of the source.
   int64_t slab_size(size_t depth) const {
@@ -131,13 +142,12 @@ class Resampler {
   }
 
   // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
-  // one needs is made. Rows that are combined before they are resampled come one at a time.
+  // one needs is made.
   Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     const Taps<Wide>& taps = level.taps;
-    std::vector<const Wide*>& slabs = slabs_[depth];
-    const int64_t first = taps.first[begin];
-    const int64_t most = plan_.rows_first(depth) ? 1 : std::min(end - begin, kTile);
+    const Wide** slabs = slabs_[depth].template as<const Wide*>();
+    const int64_t first = taps.first[begin], most = std::min(end - begin, tile_size(depth));
     int64_t count = 0;
     for (; count < most; ++count) {
       bool complete = true;
@@ -147,7 +157,7 @@ class Resampler {
       }
       if (!complete) break;
     }
-    return {count, taps.first.data() + begin, slabs.data(), taps.weight.data() + first};
+    return {count, taps.first.data() + begin, slabs, taps.weight.data() + first};
   }
 
   // The slab of one index. If the ring does not have it, it is made, or null comes back. The
@@ -160,7 +170,8 @@ class Resampler {
     Ring& ring = rings_[depth];
     const int64_t place = index & (ring.places - 1), size = slab_size(depth);
     Wide* memory = ring.memory->template as<Wide>() + place * size;
-    if (ring.owner[place] == index) return memory;
+    int64_t* owner = ring.owners() + place;
+    if (*owner == index) return memory;
     if (!make) return nullptr;
     const T* at = source + index * level.in_volume;
     if (ring.together > 1) {
@@ -168,14 +179,14 @@ class Resampler {
       const int64_t needed = level.taps.index[level.taps.first[end] - 1];
       int64_t count = 0;
       do {
-        ring.owner[place + count] = index + count;
+        owner[count] = index + count;
         ++count;
       } while (index + count <= std::min(index | (ring.together - 1), needed) &&
-               ring.owner[place + count] != index + count);
+               owner[count] != index + count);
       make_rows(count, at, memory);
       return memory;
     }
-    ring.owner[place] = index;
+    *owner = index;
     if (plan_.rows_first(depth)) {
       widen(at, level.in_volume, memory);
       return memory;
@@ -258,13 +269,14 @@ class Resampler {
       return gather_.sum(begin * run, end * run,
                          Rows<Wide, Out>{&source, 1, target, 0, ahead, next});
     }
-    std::vector<const Wide*>& slabs = slabs_.back();
-    for (int64_t o = begin; o < end; o += kTile) {
-      const int64_t count = std::min(kTile, end - o), first = taps.first[o];
+    const Wide** slabs = slabs_.back().template as<const Wide*>();
+    const int64_t tile = tile_size(plan_.levels.size() - 1);
+    for (int64_t o = begin; o < end; o += tile) {
+      const int64_t count = std::min(tile, end - o), first = taps.first[o];
       for (int64_t k = first; k < taps.first[o + count]; ++k) {
         slabs[k - first] = source + taps.index[k] * run;
       }
-      const Sums<Wide> sums{count, taps.first.data() + o, slabs.data(), taps.weight.data() + first};
+      const Sums<Wide> sums{count, taps.first.data() + o, slabs, taps.weight.data() + first};
       combine(taps.width, sums, run, write, target);
       target += count * run;
     }
@@ -275,8 +287,8 @@ class Resampler {
   const Gather<Wide>& gather_;
   Write write_;
   std::vector<Ring> rings_;
-  std::vector<std::vector<const Wide*>> slabs_;  // of a tile, for each level
-  std::optional<Scratch> row_, result_;          // for rows that are combined first
+  std::vector<Scratch> slabs_;           // of a tile, for each level
+  std::optional<Scratch> row_, result_;  // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
 };
@@ -285,6 +297,7 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
+  take_gather(context, plan.levels.back().taps, plan.levels.back().in_volume);
   const Gather<Wide> gather(plan.levels.back().taps, plan.levels.back().in_volume);
   const Write write = streams<T>(plan) ? Write::Streamed : Write::Result;
   for_each_run(context, plan, [&] {

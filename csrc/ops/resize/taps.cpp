@@ -88,6 +88,9 @@ class TapMaker {
     taps_.output = axis_.output;
     taps_.first.reserve(axis_.output + 1);
     taps_.first.push_back(0);
+    const int64_t most = axis_.output * most_taps(settings_, axis_);
+    taps_.index.reserve(static_cast<size_t>(most));
+    taps_.weight.reserve(static_cast<size_t>(most));
     for (int64_t index = 0; index < axis_.output; ++index) {
       if (!is_outside(index)) add_taps(index);
       taps_.first.push_back(static_cast<int64_t>(taps_.index.size()));
@@ -229,6 +232,18 @@ void measure(Taps<Real>& taps) {
 }
 
 }  // namespace
+
+// The reach of the filter is that of add_window() above, and a few for what is rounded there.
+int64_t most_taps(const Settings& settings, const Axis& axis) {
+  if (!settings.antialias) {
+    return settings.mode == Mode::Nearest ? 1 : settings.mode == Mode::Linear ? 2 : 4;
+  }
+  const CoordinateMap<double> map(settings, axis);
+  const double stretch = std::max({map.step(), 1 / map.scale(), 1.0});
+  const double window = 2 * (settings.mode == Mode::Linear ? 1 : 2) * stretch;
+  const double rounded = 4 + static_cast<double>(axis.input >> 20);
+  return static_cast<int64_t>(std::min(window + rounded, static_cast<double>(axis.input)));
+}
 
 template <class Weight>
 Taps<Weight> make_taps(const Settings& settings, const Axis& axis) {

@@ -29,6 +29,9 @@ struct Taps {
   }
 };
 
+// No output has more taps than this; to be asked before make_taps(), which makes room for as many.
+int64_t most_taps(const Settings& settings, const Axis& axis);
+
 // An output without taps lies outside the input and gets the extrapolation value.
 template <class Weight>
 Taps<Weight> make_taps(const Settings& settings, const Axis& axis);
