@@ -1,0 +1,185 @@
+"""Calls that go past torch's dispatcher: who notices, and who must not."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import myops
+
+G = torch.Generator().manual_seed(0)
+X = torch.randn(2, 3, 6, 7, generator=G)
+OFFSET = torch.randn(2, 18, 6, 7, generator=G)
+MASK = torch.rand(2, 9, 6, 7, generator=G)
+W = torch.randn(4, 3, 3, 3, generator=G)
+
+CALLS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "my_add": lambda x: myops.my_add(x, x[:1, :1]),
+    "resize by a list": lambda x: myops.resize(x, [1, 1, 2, 3], mode="cubic"),
+    "resize by a tensor": lambda x: myops.resize(
+        x, sizes=torch.tensor([2, 3, 9, 5]), mode="linear", antialias=True
+    ),
+    "interpolate": lambda x: myops.interpolate(x, scale_factor=2.5, mode="bilinear"),
+    "deform_conv2d": lambda x: myops.deform_conv2d(
+        x, OFFSET.to(x.dtype), W.to(x.dtype), mask=MASK.to(x.dtype), padding=(1, 1)
+    ),
+}
+OPS = {name: name.partition(" ")[0].replace("interpolate", "resize") for name in CALLS}
+each_call = pytest.mark.parametrize("name", CALLS)
+
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each call of an op went past the dispatcher."""
+    seen: list[bool] = []
+    for name in set(OPS.values()):
+        op = getattr(importlib.import_module(f"myops.ops.{name}"), f"_{name}")
+        if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            pytest.skip("this torch has no DLPack exchange interface: nothing is direct")
+
+        def call(*arguments: Any, inside: Any = op._direct) -> Any:
+            result = inside(*arguments)
+            seen.append(result is not NotImplemented)
+            return result
+
+        monkeypatch.setattr(op, "_direct", call)
+    return seen
+
+
+def through_the_dispatcher(name: str, x: torch.Tensor) -> torch.Tensor:
+    class Watch(TorchDispatchMode):
+        names: tuple[str, ...] = ()
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.names = (*self.names, func._schema.name)
+            return func(*args, **(kwargs or {}))
+
+    with Watch() as watch:
+        result = CALLS[name](x)
+    assert f"myops::{OPS[name]}" in watch.names
+    return result
+
+
+@each_call
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_equal_to_the_dispatcher(
+    direct: list[bool], name: str, dtype: torch.dtype, layout: torch.memory_format
+) -> None:
+    x = X.to(dtype).contiguous(memory_format=layout)
+    result = CALLS[name](x)
+    assert direct == [True]
+    expected = through_the_dispatcher(name, x)
+    assert torch.equal(result, expected)
+    assert result.stride() == expected.stride()
+    assert result.dtype == dtype
+
+
+@each_call
+def test_who_watches_sees_the_call(direct: list[bool], name: str) -> None:
+    class Functions(TorchFunctionMode):
+        names: tuple[str, ...] = ()
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.names = (*self.names, str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Functions() as functions:
+        CALLS[name](X)
+    assert any(f"myops.{OPS[name]}" in item for item in functions.names)
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        CALLS[name](X)
+    assert f"myops::{OPS[name]}" in {event.key for event in profiler.key_averages()}
+    traced = torch.jit.trace(CALLS[name], (X,), check_trace=False)
+    assert f"myops::{OPS[name]}" in str(traced.inlined_graph)
+    assert direct == [False] * 3
+    stacked = torch.vmap(CALLS[name])(torch.stack([X, X]))
+    assert not direct[3]  # what the rule of the op calls inside is plain again
+    assert torch.equal(stacked[1], CALLS[name](X))
+    assert direct[-1]
+
+
+@each_call
+def test_gradients(direct: list[bool], name: str) -> None:
+    x = X.clone().requires_grad_()
+    CALLS[name](x).sum().backward()
+    assert x.grad is not None
+    assert not direct[0]
+    with torch.no_grad():
+        assert torch.equal(CALLS[name](torch.nn.Parameter(X)), CALLS[name](X))
+    assert direct[-2:] == [True, True]
+    with torch.autograd.forward_ad.dual_level():
+        CALLS[name](X)
+    assert not direct[-1]
+
+
+def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
+    class Tagged(torch.Tensor):
+        pass
+
+    assert type(myops.my_add(X.as_subclass(Tagged), X)) is Tagged
+    negated = torch.complex(X, X).conj().imag
+    assert negated.is_neg()
+    assert torch.equal(myops.my_add(negated, X), -X)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        CALLS["deform_conv2d"](X)
+    assert not any(direct)
+    assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied by the dispatcher's adapter, or walked
+
+
+def test_out_is_counted_as_written() -> None:
+    x = torch.randn(3, requires_grad=True)
+    out = torch.ones(3)
+    product = x * out
+    myops.my_add(torch.ones(3), torch.ones(3), out=out)
+    assert out._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+    with torch.inference_mode():
+        inside = torch.empty(3)
+        assert myops.my_add(inside + 1, inside, out=torch.empty(3)).shape == (3,)
+        assert myops.my_add(out, out, out=inside) is inside
+
+
+def test_refusals_have_the_same_words(direct: list[bool]) -> None:
+    def refusal(call: Callable[[], Any]) -> str:
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        return str(caught.value).partition("\n")[0]
+
+    for bad in (
+        lambda: myops.my_add(torch.ones(3), torch.ones(4)),
+        lambda: myops.my_add(torch.ones(3), torch.ones(3).double()),
+        lambda: myops.my_add(torch.ones(3), torch.ones(3), out=torch.empty(4)),
+        lambda: myops.resize(X, [1, 1, -2, 3]),
+    ):
+        here = refusal(bad)
+        with profile(activities=[ProfilerActivity.CPU]):
+            assert refusal(bad) == here
+    assert direct.count(False) == 4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_torchs_threads(threads: int) -> None:
+    x = torch.randn(8, 3, 200, 200)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        assert torch.equal(myops.my_add(x, x), 3 * x)
+        assert torch.equal(
+            myops.interpolate(x, scale_factor=2, mode="nearest"),
+            torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest"),
+        )
+    finally:
+        torch.set_num_threads(before)
