@@ -70,3 +70,38 @@ def test_an_unknown_set_is_refused() -> None:
     assert process.returncode != 0
     assert 'MYOPS_ISA: got "sse9", expected an instruction set of this CPU: ' in process.stderr
     assert "portable. Unset it to use the best one" in process.stderr
+
+
+STREAMS = """
+import hashlib
+import torch
+import myops
+
+torch.manual_seed(0)
+x = torch.randn(1, 3, 700, 1101)
+long = torch.randn(4_500_001)
+results = [myops.my_add(long, long + 1), myops.my_add(long.double(), long.double())]
+results += [myops.resize(x, [1, 1, 2, 2], mode=mode) for mode in ("nearest", "linear", "cubic")]
+results += [myops.resize(x.tile(1, 2, 1, 4), [1, 1, 0.9, 0.9], mode=m) for m in ("linear", "cubic")]
+assert all(result.nbytes > 16 << 20 for result in results)
+for result in results:
+    print(hashlib.sha256(result.numpy().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("name", [SETS[0], "portable"])
+def test_stores_past_the_caches_change_no_bit(name: str) -> None:
+    found = []
+    for streaming in "01":
+        environment = {**os.environ, "MYOPS_ISA": name, "MYOPS_STREAMING_STORES": streaming}
+        found.append(
+            subprocess.run(
+                [sys.executable, "-c", STREAMS],
+                env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+        )
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 7

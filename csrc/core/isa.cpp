@@ -43,6 +43,20 @@ Isa decide() {
                   known, ". Unset it to use the best one"));
 }
 
+bool decide_streaming() {
+  const char* wanted = std::getenv("MYOPS_STREAMING_STORES");
+  if (wanted != nullptr && *wanted != '\0') {
+    const std::string text(wanted);
+    if (text == "0" || text == "1") return text == "1";
+    throw Error(str("MYOPS_STREAMING_STORES: got ", quoted(text), ", expected 0 or 1"));
+  }
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::vector<Isa> available_isas() {
@@ -59,12 +73,8 @@ const char* isa_name(Isa isa) {
 }
 
 bool streaming_stores_pay() {
-#if defined(__x86_64__)
-  static const bool pay = __builtin_cpu_is("amd") != 0;
+  static const bool pay = decide_streaming();
   return pay;
-#else
-  return false;
-#endif
 }
 
 Isa isa() {

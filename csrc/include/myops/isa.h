@@ -22,7 +22,8 @@ const char* isa_name(Isa isa);
 
 // Whether stores past the caches are the faster way to write what no cache holds. They save the
 // read of every line that is written, but a core has few in flight: measured on one core of AMD
-// Zen 3, 25 GB/s against 16 for plain stores; of Intel Cascade Lake, 7 against 8.
+// Zen 3, 25 GB/s against 16 for plain stores; of Intel Cascade Lake, 7 against 8. The environment
+// variable MYOPS_STREAMING_STORES (0 or 1) decides instead; results are the same.
 bool streaming_stores_pay();
 
 template <class Function>

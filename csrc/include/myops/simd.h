@@ -294,6 +294,12 @@ inline void expect_store(A* to) {
   __builtin_prefetch(to + kAhead<A>, 1);
 }
 
+// The same for a loop of loads from memory; hardware that foresees them stops at every page.
+template <class A>
+inline void expect_load(const A* from) {
+  __builtin_prefetch(from + 1024 / sizeof(A));
+}
+
 // Stores past the caches, for results that do not fit into them; `to` is aligned to a vector.
 // stream_end() comes before anybody else reads.
 template <class A>

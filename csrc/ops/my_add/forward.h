@@ -60,16 +60,41 @@ T twice_plus(T a, T b) {
   }
 }
 
-// Two operands without gaps. In large tensors each line of the result is asked for before it is
-// written.
+// Where a tensor is: in the caches; beyond them, so that each line is asked for before its turn
+// comes; or beyond them, and better written past them.
+enum class Place : uint8_t { Caches, Memory, Streamed };
+
 template <class T>
-void run_whole(const T* a, const T* b, T* c, int64_t count) {
+Place place_of(int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  if (bytes <= (1 << 20)) return Place::Caches;
+  return bytes > (16 << 20) && streaming_stores_pay() ? Place::Streamed : Place::Memory;
+}
+
+// Two operands without gaps.
+template <class T>
+void run_whole(const T* a, const T* b, T* c, int64_t count, Place place) {
   using Wide = Accumulate<T>;
   constexpr int64_t L = kLanes<Wide>;
-  const bool large = count >= 4096;
   int64_t i = 0;
+  if constexpr (std::is_same_v<T, Wide> && std::is_floating_point_v<T>) {
+    if (place == Place::Streamed) {
+      const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(c) / sizeof(T) % L);
+      for (; i < count && (offset + i) % L != 0; ++i) c[i] = twice_plus(a[i], b[i]);
+      for (; i + L <= count; i += L) {
+        expect_load(a + i);
+        expect_load(b + i);
+        const Vector<T> x = load(a + i);
+        stream(c + i, x + x + load(b + i));
+      }
+    }
+  }
   for (; i + L <= count; i += L) {
-    if (large) expect_store(c + i);
+    if (place == Place::Memory) {
+      expect_load(a + i);
+      expect_load(b + i);
+      expect_store(c + i);
+    }
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
       const auto x = load_as<Unsigned>(a + i);
@@ -84,9 +109,9 @@ void run_whole(const T* a, const T* b, T* c, int64_t count) {
 
 // One run along the innermost axis. Unit and zero steps get loops that vectorise.
 template <class T>
-void run(const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t count) {
+void run(const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t count, Place place) {
   if (a_step == 1 && b_step == 1) {
-    run_whole(a, b, c, count);
+    run_whole(a, b, c, count, place);
   } else if (a_step == 1 && b_step == 0) {
     for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i], *b);
   } else if (a_step == 0 && b_step == 1) {
@@ -104,6 +129,7 @@ void compute_typed(KernelContext& context) {
   if (c.elements() == 0) return;
   const std::vector<Axis> axes = loop_nest(a, b, c);
   const Axis inner = axes.back();
+  const Place place = place_of<T>(c.elements());
   // Work is cut by elements of the result, so a piece may begin and end inside a run.
   context.parallel_for(c.elements(), kGrain, [&](int64_t begin, int64_t end) {
     while (begin < end) {
@@ -117,9 +143,10 @@ void compute_typed(KernelContext& context) {
         c_at += index * axes[i].c;
       }
       const int64_t count = std::min(inner.length - column, end - begin);
-      run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count);
+      run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count, place);
       begin += count;
     }
+    stream_end();
   });
 }
 
