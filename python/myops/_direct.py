@@ -1,4 +1,4 @@
-"""The way past torch's dispatcher for calls that need nothing of it; see adapters/numpy/direct.h."""
+"""The way past torch's dispatcher for calls that need nothing of it (adapters/numpy/direct.h)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64
 
 
 def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
-    """The op as f(inputs, attributes, out), which returns NotImplemented for the dispatcher's cases.
+    """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
 
     None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
     interface (2.9 and older).

@@ -7,7 +7,7 @@
 #define MYOPS_VECTOR_BYTES 64
 #define MYOPS_REGISTERS 32
 #if defined(__clang__)
-#pragma clang attribute push(                                                    \
+#pragma clang attribute push(                                                           \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prfchw"))), \
     apply_to = function)
 #else
