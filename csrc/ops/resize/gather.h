@@ -78,6 +78,8 @@ class Gather {
   template <int kTaps, int kVectors, bool kOneRow, class T>
   int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
   V chains(const Block& block, const Wide* source) const;
+  template <int kVectors>
+  V many(const Block& block, const Wide* source) const;
   V one_by_one(int64_t first, const Wide* source, bool copy) const;
 
   Table table_;
@@ -170,6 +172,8 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   V x[4] = {};
   if (block.road == Road::OneByOne) return one_by_one(first, source, kTaps == 0);
   if (block.road == Road::Chains) return chains(block, from);
+  if (block.road == Road::Long) return many<2>(block, from);
+  if (block.road == Road::Longer) return many<4>(block, from);
   if (block.road == Road::Spread) {
     if constexpr (L >= 4) {
       for (int j = 0; j < 4; ++j) x[j] = load_fours(from, index + j);
@@ -205,9 +209,9 @@ typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* fr
   if constexpr (L >= 4) {
     const int32_t* index = table_.index(block);
     const Wide* weight = table_.weight(block);
-    const Wide* real = weight + 4 * L * block.fours;
+    const Wide* real = weight + L * block.places;
     V x[4] = {};
-    for (int four = 0; four < block.fours; ++four, from += 4, weight += 4 * L, real += 4 * L) {
+    for (int four = 0; 4 * four < block.places; ++four, from += 4, weight += 4 * L, real += 4 * L) {
       for (int v = 0; v < 4; ++v) {
         V value = load_fours(from, index + v);
         if (!block.full) value = load(real + v * L) != V{} ? value : V{};
@@ -216,6 +220,31 @@ typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* fr
       }
     }
     return sums_of_fours(x, std::make_integer_sequence<int, L>());
+  } else {
+    return V{};
+  }
+}
+
+template <class Wide>
+template <int kVectors>
+typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from) const {
+  if constexpr (kPermutes<Wide>) {
+    const auto at = load_as<Index<Wide>>(table_.index(block));
+    const Wide* weight = table_.weight(block);
+    const Wide* real = weight + L * block.places;
+    V x[4] = {};
+    for (int k = 0; k < block.places; ++k, from += table_.step(), weight += L, real += L) {
+      V value = permute(load(from), load(from + L), at);
+      if constexpr (kVectors == 4) {  // permute() looks at the lower bits of an index alone
+        const V far = permute(load(from + 2 * L), load(from + 3 * L), at);
+        value = at < static_cast<int32_t>(2 * L) ? value : far;
+      }
+      if (!block.full) value = load(real) != V{} ? value : V{};
+      const V sum = fma(load(weight), value, x[0]);  // of the chain k mod 4, which is in front
+      x[0] = x[1], x[1] = x[2], x[2] = x[3], x[3] = sum;
+    }
+    // The chains are turned by the number of taps, which changes no sum: pairs stay pairs.
+    return (x[0] + x[2]) + (x[1] + x[3]);
   } else {
     return V{};
   }

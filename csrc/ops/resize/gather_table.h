@@ -5,7 +5,9 @@
 //   Far       the same with two vectors; for shrinking by up to 2
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
 //   Spread    far apart: four neighbours of each element are loaded and turned over
-//   Chains    more than four neighbours each: as in weighted(), four chains an element
+//   Long      more than four neighbours each, those of one tap in two vectors
+//   Longer    the same with four vectors
+//   Chains    more than four neighbours each, farther apart: four chains an element
 //   OneByOne  anything else
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
@@ -17,13 +19,13 @@ namespace myops::resize::MYOPS_ISA {
 template <class Wide>
 class GatherTable {
  public:
-  enum class Road : uint8_t { Near, Far, Any, Spread, Chains, OneByOne };
+  enum class Road : uint8_t { Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
   struct Block {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
-    int32_t fours;          // of each element, on the road Chains
-    bool full;              // these have a tap in every place
+    int32_t places;         // for taps of each element, of more than four
+    bool full;              // there is a tap in every place
     Road road;
   };
   struct Element {
@@ -86,14 +88,15 @@ class GatherTable {
 
   // What an element reads begins with its first tap, or earlier where the source ends.
   int64_t chains_begin(const Block& block, const Element& element) const {
-    return std::min(element.source(0), high() - 4 * block.fours);
+    return std::min(element.source(0), high() - block.places);
   }
 
   void add_block(int64_t begin);
   void fill_chains(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements);
   template <class T>
-  static int64_t share(std::vector<T>& all, int64_t previous, const std::vector<T>& table);
+  int64_t share(std::vector<T>& all, const Block& block, int64_t Block::* place,
+                const std::vector<T>& table);
 
   const Taps<Wide>& taps_;
   int64_t step_;
@@ -109,11 +112,12 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Element elements[L];  // behind the end of the row the last one again
   for (int64_t i = 0; i < L; ++i) elements[i] = element(std::min(begin + i, this->elements() - 1));
   const int64_t width = taps_.width;
-  int64_t least = high(), most = low(), fewest = elements[0].count, widest = 0;
+  int64_t least = high(), most = low(), latest = low(), fewest = elements[0].count, widest = 0;
   bool neighbours = true;
   for (const Element& element : elements) {
     fewest = std::min(fewest, element.count);
     widest = std::max(widest, element.count);
+    if (element.count > 0) latest = std::max(latest, element.source(0));
     for (int64_t k = 0; k < element.count; ++k) {
       const int64_t from = element.source(k);
       least = std::min(least, from);
@@ -144,20 +148,34 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.high = most - (width - 1) + 4;
   } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 && (widest + 3) / 4 * 4 <= room) {
     block.road = Road::Chains;
-    block.fours = static_cast<int32_t>((widest + 3) / 4);
-    block.full = fewest == 4 * block.fours;
+    block.places = static_cast<int32_t>((widest + 3) / 4 * 4);
+    block.full = fewest == block.places;
     block.low = chains_begin(block, elements[0]);
     block.high = block.low;
     for (const Element& element : elements) {
       block.low = std::min(block.low, chains_begin(block, element));
-      block.high = std::max(block.high, chains_begin(block, element) + 4 * block.fours);
+      block.high = std::max(block.high, chains_begin(block, element) + block.places);
+    }
+  }
+  // Of one tap in two vectors or, where there are no chains, in four.
+  for (const int64_t vectors : {2, 4}) {
+    const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
+    const bool taken = vectors == 2 ? block.road > Road::Spread : block.road == Road::OneByOne;
+    if (kPermutes<Wide> && taken && neighbours && fewest > 4 && latest - low < vectors * L &&
+        many <= room) {
+      block.road = vectors == 2 ? Road::Long : Road::Longer;
+      block.places = static_cast<int32_t>(widest);
+      block.full = fewest == widest;
+      block.low = low;
+      block.high = low + many;
     }
   }
   fill_tables(block, elements);
   blocks_.push_back(block);
 }
 
-// The tables of the block before are used again where they are equal: with a factor like 2 all are.
+// The tables of the block before, or with channels of the block as many before, are used again
+// where they are equal: with a factor like 2 all are.
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   if (block.road == Road::OneByOne) return;
@@ -173,13 +191,22 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
         new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
       }
     }
-    for (int64_t k = 0; k < taps_.width; ++k) {
+    for (int64_t k = 0; k < (block.places > 0 ? 0 : taps_.width); ++k) {
       for (int64_t i = 0; i < L; ++i) new_weight_.push_back(elements[i].weight[k]);
     }
+    // Then, where not every place has a tap, 1 where there is one.
+    for (const bool weights : {true, false}) {
+      if (!weights && block.full) break;
+      for (int64_t k = 0; k < block.places; ++k) {
+        for (int64_t i = 0; i < L; ++i) {
+          const bool real = k < elements[i].count;
+          new_weight_.push_back(!real ? Wide(0) : weights ? elements[i].weight[k] : Wide(1));
+        }
+      }
+    }
   }
-  const bool same = !blocks_.empty() && blocks_.back().road == block.road;
-  block.index = share(index_, same ? blocks_.back().index : -1, new_index_);
-  block.weight = share(weight_, same ? blocks_.back().weight : -1, new_weight_);
+  block.index = share(index_, block, &Block::index, new_index_);
+  block.weight = share(weight_, block, &Block::weight, new_weight_);
 }
 
 // Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to what it reads at
@@ -193,7 +220,7 @@ void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements)
   }
   for (const bool weights : {true, false}) {
     if (!weights && block.full) return;
-    for (int64_t four = 0; four < block.fours; ++four) {
+    for (int64_t four = 0; 4 * four < block.places; ++four) {
       for (int64_t at = 0; at < 4 * L; ++at) {
         const int64_t lane = at % L;
         const Element& element = elements[lane / 4 * 4 + at / L];
@@ -207,12 +234,17 @@ void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements)
 
 template <class Wide>
 template <class T>
-int64_t GatherTable<Wide>::share(std::vector<T>& all, int64_t previous,
+int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_t Block::* place,
                                  const std::vector<T>& table) {
   const auto size = static_cast<int64_t>(table.size());
-  if (previous >= 0 && previous + size <= static_cast<int64_t>(all.size()) &&
-      std::equal(table.begin(), table.end(), all.begin() + previous)) {
-    return previous;
+  const auto made = static_cast<int64_t>(blocks_.size());
+  for (const int64_t back : {int64_t{1}, step_}) {
+    if (back > made || blocks_[made - back].road != block.road) continue;
+    const int64_t earlier = blocks_[made - back].*place;
+    if (earlier + size <= static_cast<int64_t>(all.size()) &&
+        std::equal(table.begin(), table.end(), all.begin() + earlier)) {
+      return earlier;
+    }
   }
   all.insert(all.end(), table.begin(), table.end());
   return static_cast<int64_t>(all.size()) - size;
