@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -134,6 +135,9 @@ def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
     assert torch.equal(myops.my_add(negated, X), -X)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         CALLS["deform_conv2d"](X)
+    assert CALLS["my_add"](X.to("meta")).shape == X.shape
+    with FakeTensorMode(), pytest.raises(AssertionError, match=r"FakeTensor|fake"):
+        CALLS["my_add"](X)  # a real tensor among fakes, which the mode refuses
     assert not any(direct)
     assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied by the dispatcher's adapter, or walked
 
