@@ -5,9 +5,8 @@ These are the meanings that torch, OpenCV, ONNX Runtime and OpenVINO share.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -132,12 +131,14 @@ def ours(case: ResizeCase, threads: int) -> Iterator[Candidate]:
         "allocated",
         "torch",
     )
-    if "out" in inspect.signature(call).parameters:
-        out = torch.from_numpy(arrays.empty(case.output_shape))
+    # In both layouts, as the peers: OpenCV has channels last, and torch is faster so at times.
+    for label, layout in (("", torch.contiguous_format), (", channels_last", torch.channels_last)):
+        image = x.contiguous(memory_format=layout)
+        out = torch.from_numpy(arrays.empty(case.output_shape)).contiguous(memory_format=layout)
         yield Candidate(
-            "myops.interpolate, out=",
-            lambda: call(x, scale_factor=case.scale, mode=mode, out=out),
-            lambda _: [out.numpy()],
+            f"myops.interpolate, out={label}",
+            partial(call, image, scale_factor=case.scale, mode=mode, out=out),
+            lambda result: [result.numpy()],
             "given",
             "torch",
         )
