@@ -251,8 +251,11 @@ void through_invoke(Bytes& bytes, const Call& call) {
   }
   Direct forward(false, 0xa5), backward(true, 0x5a);
   const std::string refusal = direct_call(call, plain_inputs, forward);
-  expect(direct_call(call, spread_inputs, backward) == refusal, call, "the same refusal");
-  if (!refusal.empty()) return;
+  const std::string other = direct_call(call, spread_inputs, backward);
+  // A layout that must be copied takes more memory, perhaps too much.
+  const bool too_much = (refusal + other).find("MYOPS_MAX_BYTES") != std::string::npos;
+  expect(other == refusal || too_much, call, "the same refusal");
+  if (!refusal.empty() || !other.empty()) return;
   for (size_t i = 0; i < forward.outputs.size(); ++i) {
     expect(same(forward.outputs[i], backward.outputs[i]), call,
            "equal bits for any strides and order, every element written");
