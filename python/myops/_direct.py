@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ _WATCHERS = (
     torch._C._is_any_autocast_enabled,
     torch._C._autograd._profiler_enabled,
 )
-_DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
 
 
-def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
+def caller(
+    info: OpInfo, library: Path | None, dtypes: Sequence[torch.dtype]
+) -> Callable[[Any, Any, Any], Any] | None:
     """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
 
     None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
@@ -45,6 +46,6 @@ def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any]
             "bump": torch._C._increment_version,
             "forward_ad": torch.autograd.forward_ad,
             "watchers": _WATCHERS,
-            "dtypes": [getattr(torch, name) for name in _DTYPES],
+            "dtypes": list(dtypes),  # in the order of DType in dtype.h
         }
     )

@@ -46,7 +46,7 @@ class TorchOp:
         self.symbolic_shape = shape
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = self.packet.default._op  # what its __call__ calls
-        self._direct = _direct.caller(info, library) or _never
+        self._direct = _direct.caller(info, library, list(DTYPES.values())) or _never
         self._lists = info.has_values
         self.overloads = [self.packet.default]
         if info.has_values:
