@@ -18,7 +18,7 @@ std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor accept_output(const Op& op, const std::vector<Tensor>& inputs, Tensor out, DType dtype,
+Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
                      const Shape& shape, Layout layout) {
   if (out.dtype != dtype) {
     fail(op.name, "out", str("dtype ", dtype_name(out.dtype)),

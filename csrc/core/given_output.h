@@ -7,7 +7,7 @@ namespace myops {
 
 // `out` as the kernel writes it. Refuses one of another dtype, shape or layout than the result, or
 // one that shares memory with an input.
-Tensor accept_output(const Op& op, const std::vector<Tensor>& inputs, Tensor out, DType dtype,
+Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
                      const Shape& shape, Layout layout);
 
 }  // namespace myops

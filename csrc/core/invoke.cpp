@@ -19,8 +19,6 @@ std::string names(const std::vector<DType>& dtypes) {
   return text;
 }
 
-using DTypes = std::vector<std::optional<DType>>;
-
 // Required inputs are there, lists are lists, each has a declared dtype, and inputs that share a
 // type parameter agree.
 void check_inputs(const Op& op, const ShapeContext& context) {
@@ -72,7 +70,7 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
   return shape;
 }
 
-Layout output_layout(const Op& op, const std::vector<Tensor>& inputs, const Shape& shape) {
+Layout output_layout(const Op& op, const Tensors& inputs, const Shape& shape) {
   const Access access = op.inputs[0].access_mode;
   const bool follows = access == Access::ChannelsLast || access == Access::Strided;
   const bool possible = shape.size() == inputs[0].shape.size();
@@ -138,12 +136,13 @@ void ShapeContext::set_output(size_t output, Dims dims) { outputs_[output] = std
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   check_inputs(op, context);
   check_attributes(op, attributes);
-  context.outputs_.assign(op.outputs.size(), std::nullopt);
+  context.outputs_.clear();
+  context.outputs_.resize(op.outputs.size());
   op.shape_rule(context);
 }
 
-void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
-            Runtime& runtime, const void* prepared) {
+void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
+            const void* prepared) {
   ShapeContext shapes(op, attributes);
   shapes.dtypes_.reserve(inputs.size());
   shapes.inputs_.resize(inputs.size());
@@ -162,19 +161,19 @@ void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& a
   }
   infer(op, attributes, shapes);
 
-  std::vector<Shape> output_shapes;
+  SmallVector<Shape, 4> output_shapes;
   output_shapes.reserve(op.outputs.size());
   for (size_t i = 0; i < op.outputs.size(); ++i) {
-    const Shape shape = concrete(op, i, shapes);
+    Shape shape = concrete(op, i, shapes);
     const DType dtype = output_dtype(op, i, shapes.dtypes_);
     const size_t bytes = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
     if (!runtime.budget().try_take(bytes)) {
       runtime.budget().refuse(op.name, op.outputs[i].name,
                               str(dtype_name(dtype), " of shape ", shape), bytes);
     }
-    output_shapes.push_back(shape);
+    output_shapes.push_back(std::move(shape));
   }
-  std::vector<Tensor> outputs;
+  Tensors outputs;
   outputs.reserve(op.outputs.size());
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     outputs.push_back(runtime.allocate(i, output_dtype(op, i, shapes.dtypes_), output_shapes[i],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ _WATCHERS = (
 )
 
 
-def caller(
-    info: OpInfo, library: Path | None, dtypes: Sequence[torch.dtype]
-) -> Callable[[Any, Any, Any], Any] | None:
+_SERVICES = ("run_tasks", "new_tensor", "delete_tensor")  # C functions; adapters/torch/services.cpp
+
+
+def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
     """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
 
     None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
@@ -33,19 +34,23 @@ def caller(
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if library is None or info.is_prototype or exchange is None:
         return None
-    run_tasks = ctypes.CDLL(str(library)).myops_run_tasks
+    loaded = ctypes.CDLL(str(library))
+    services = {
+        name: ctypes.cast(getattr(loaded, f"myops_{name}"), ctypes.c_void_p).value
+        for name in _SERVICES
+    }
     return info.native.direct(
         {
+            **services,
             "exchange": exchange,
-            "run_tasks": ctypes.cast(run_tasks, ctypes.c_void_p).value,
             "tensor": torch.Tensor,
             "parameter": torch.nn.Parameter,
-            "empty": torch.empty_strided,
-            "empty_like": torch.empty_like,
+            "is_neg": torch.Tensor.is_neg,
+            "requires_grad": torch._C.TensorBase.requires_grad,
+            "wrap": torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
             "grad_enabled": torch.is_grad_enabled,
             "bump": torch._C._increment_version,
             "forward_ad": torch.autograd.forward_ad,
             "watchers": _WATCHERS,
-            "dtypes": list(dtypes),  # in the order of DType in dtype.h
         }
     )

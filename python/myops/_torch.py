@@ -46,7 +46,7 @@ class TorchOp:
         self.symbolic_shape = shape
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = self.packet.default._op  # what its __call__ calls
-        self._direct = _direct.caller(info, library, list(DTYPES.values())) or _never
+        self._direct = _direct.caller(info, library) or _never
         self._lists = info.has_values
         self.overloads = [self.packet.default]
         if info.has_values:
@@ -72,7 +72,7 @@ class TorchOp:
             symbolic.register(info)
             translation.register()
 
-    def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
+    def call(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name.
 
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
@@ -83,11 +83,13 @@ class TorchOp:
 
         `out` takes the result, for ops with one output.
         """
-        if torch.compiler.is_compiling():
+        if _dynamo_reads():
             return self._dispatch(inputs, out, attributes)
         result = self._direct(inputs, attributes, out)
         if result is not NotImplemented:
             return result
+        if torch.compiler.is_compiling():
+            return self._dispatch(inputs, out, attributes)
         if (
             _functorch()
             or _forward_ad._current_level >= 0
@@ -104,6 +106,8 @@ class TorchOp:
             if out is None and not self._lists:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, out, attributes)
+
+    __call__ = call  # which Python reaches more slowly
 
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
@@ -213,6 +217,7 @@ def _given(attributes: dict[str, Any]) -> dict[str, Any]:
 
 # Asked at every call, so without a detour through Python's modules.
 _BelowAutograd = torch._C._AutoDispatchBelowAutograd
+_dynamo_reads = torch.compiler.is_dynamo_compiling
 _tracing = torch._C._get_tracing_state
 _functorch = torch._C._are_functorch_transforms_active
 _grad_enabled = torch.is_grad_enabled

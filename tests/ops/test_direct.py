@@ -131,6 +131,9 @@ def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
     negated = torch.complex(X, X).conj().imag
     assert negated.is_neg()
     assert torch.equal(myops.my_add(negated, X), -X)
+    zeros = torch._efficientzerotensor(X.shape)  # what forward-mode AD has for no tangent
+    assert zeros.data_ptr() == 0
+    assert torch.equal(myops.my_add(zeros, X), X)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         CALLS["deform_conv2d"](X)
     assert CALLS["my_add"](X.to("meta")).shape == X.shape

@@ -43,7 +43,7 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   if (arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
-  std::vector<Tensor> inputs;
+  Tensors inputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
     inputs.push_back(arrays[i] ? view(op, op.inputs[i], *arrays[i]) : Tensor());
   }
@@ -101,7 +101,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 2;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 3;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = MYOPS_DOMAIN;
   module.attr("NAMESPACE") = MYOPS_NAMESPACE;
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);

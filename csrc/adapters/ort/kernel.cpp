@@ -63,10 +63,10 @@ Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
   return Tensor(data, description.dtype(), description.shape());
 }
 
-std::vector<Tensor> views(const Op& op, const Api& api, const ComputeContext* context) {
+Tensors views(const Op& op, const Api& api, const ComputeContext* context) {
   size_t count = 0;
   check(api, api.KernelContext_GetInputCount(context, &count));
-  std::vector<Tensor> inputs(op.inputs.size());
+  Tensors inputs(op.inputs.size());
   for (size_t i = 0; i < inputs.size() && i < count; ++i) {
     const Value* value = nullptr;
     check(api, api.KernelContext_GetInput(context, i, &value));
@@ -118,7 +118,7 @@ Prepared prepare(const Kernel& kernel, const KernelInfo* info) {
   if (op.make_prepared == nullptr) return nullptr;
   size_t count = 0;
   check(api, api.KernelInfo_GetInputCount(info, &count));
-  std::vector<Tensor> constants(op.inputs.size());
+  Tensors constants(op.inputs.size());
   for (size_t i = 0; i < constants.size() && i < count; ++i) {
     int is_constant = 0;
     const Value* value = nullptr;

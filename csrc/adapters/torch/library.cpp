@@ -15,15 +15,7 @@
 #include "../../core/dispatcher_schema.h"
 #include "../../core/given_output.h"
 #include "../../core/library_names.h"
-
-// torch's threads, for calls from Python that do not come through the dispatcher (see direct.h).
-extern "C" __attribute__((visibility("default"))) void myops_run_tasks(int64_t count,
-                                                                       myops::Runtime::Task task,
-                                                                       void* argument) {
-  torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) task(argument, i);
-  });
-}
+#include "services.h"
 
 namespace myops::torch_adapter {
 namespace {
@@ -56,28 +48,17 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
 class TorchRuntime final : public Runtime {
  public:
   // `out`: where the result goes, or null.
-  TorchRuntime(const Op& op, const std::vector<Tensor>& inputs, const TorchTensor* out)
+  TorchRuntime(const Op& op, const Tensors& inputs, const TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
     if (out_ != nullptr) return given(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
-    const auto type = static_cast<size_t>(dtype);
-    const std::array<int32_t, kDTypeCount> codes = {
-        aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float32(),
-        aoti_torch_dtype_float64(), aoti_torch_dtype_uint8(),    aoti_torch_dtype_int32(),
-        aoti_torch_dtype_int64()};
-    AtenTensorHandle handle = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(
-        aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
-                                 codes[type], aoti_torch_device_type_cpu(), 0, &handle));
-    outputs.emplace_back(handle);
+    outputs.emplace_back(new_tensor(dtype, shape, strides));
     return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
   }
 
-  void run(int64_t count, Task task, void* argument) override {
-    myops_run_tasks(count, task, argument);
-  }
+  void run(int64_t count, Task task, void* argument) override { run_tasks(count, task, argument); }
 
   std::vector<TorchTensor> outputs;
 
@@ -94,7 +75,7 @@ class TorchRuntime final : public Runtime {
   }
 
   const Op& op_;
-  const std::vector<Tensor>& inputs_;
+  const Tensors& inputs_;
   const TorchTensor* out_;
 };
 
@@ -191,7 +172,7 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   std::optional<TorchTensor> out;
   if (overload.out) out = to<TorchTensor>(stack[count + op.attributes.size()]);
 
-  std::vector<Tensor> inputs;
+  Tensors inputs;
   inputs.reserve(count);
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
   for (size_t i = 0; i < count; ++i) {

@@ -32,7 +32,8 @@ struct Dim {
   }
 };
 
-using Dims = std::vector<Dim>;
+using Dims = SmallVector<Dim, 6>;
+using DTypes = SmallVector<std::optional<DType>, 8>;  // nothing where it is not known
 
 // For the shape rule, which serves three masters: a call (all lengths known), shape inference in
 // ONNX Runtime and onnx (some lengths are names), and refusal of bad arguments. It is called only
@@ -58,10 +59,10 @@ class ShapeContext {
   const std::optional<Dims>& output(size_t index) const { return outputs_[index]; }
 
   // Filled by the caller of the rule.
-  std::vector<std::optional<Dims>> inputs_;
-  std::vector<std::optional<DType>> dtypes_;
-  std::vector<std::optional<std::vector<double>>> values_;
-  std::vector<std::optional<Dims>> outputs_;
+  SmallVector<std::optional<Dims>, 6> inputs_;
+  DTypes dtypes_;
+  SmallVector<std::optional<std::vector<double>>, 6> values_;
+  SmallVector<std::optional<Dims>, 3> outputs_;
 
  private:
   const Op& op_;
@@ -92,7 +93,7 @@ using Prepared = std::shared_ptr<const void>;
 // For Op::prepare: the attributes, and the inputs that will be the same in every call.
 class PrepareContext {
  public:
-  PrepareContext(const Op& op, const std::vector<Tensor>& constants, const Attributes& attributes)
+  PrepareContext(const Op& op, const Tensors& constants, const Attributes& attributes)
       : op_(op), constants_(constants), attributes_(attributes) {}
 
   const std::string& op_name() const;
@@ -102,14 +103,14 @@ class PrepareContext {
 
  private:
   const Op& op_;
-  const std::vector<Tensor>& constants_;
+  const Tensors& constants_;
   const Attributes& attributes_;
 };
 
 class KernelContext {
  public:
-  KernelContext(const Op& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
-                const Attributes& attributes, Runtime& runtime, const void* prepared)
+  KernelContext(const Op& op, const Tensors& inputs, Tensors& outputs, const Attributes& attributes,
+                Runtime& runtime, const void* prepared)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
@@ -166,8 +167,8 @@ class KernelContext {
                   const void* body) const;
 
   const Op& op_;
-  const std::vector<Tensor>& inputs_;
-  std::vector<Tensor>& outputs_;
+  const Tensors& inputs_;
+  Tensors& outputs_;
   const Attributes& attributes_;
   Runtime& runtime_;
   const void* prepared_;

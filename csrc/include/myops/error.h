@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "myops/small_vector.h"
+
 namespace myops {
 
 class Error : public std::runtime_error {
@@ -27,8 +29,8 @@ void print(std::ostringstream& out, const T& value) {
 }
 
 // A list in a model file may have a million numbers; a message shows where it begins.
-template <class T>
-void print(std::ostringstream& out, const std::vector<T>& values) {
+template <class List>
+void print_list(std::ostringstream& out, const List& values) {
   constexpr size_t kMost = 64;
   out << '[';
   for (size_t i = 0; i < values.size() && i < kMost; ++i) {
@@ -37,6 +39,16 @@ void print(std::ostringstream& out, const std::vector<T>& values) {
   }
   if (values.size() > kMost) out << ", and " << values.size() - kMost << " more";
   out << ']';
+}
+
+template <class T>
+void print(std::ostringstream& out, const std::vector<T>& values) {
+  print_list(out, values);
+}
+
+template <class T, size_t own>
+void print(std::ostringstream& out, const SmallVector<T, own>& values) {
+  print_list(out, values);
 }
 
 template <class T, class... Rest>

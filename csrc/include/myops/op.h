@@ -124,8 +124,8 @@ const Op* find_op(const std::string& name);
 
 // Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
 // The only way into a kernel.
-void invoke(const Op& op, const std::vector<Tensor>& inputs, const Attributes& attributes,
-            Runtime& runtime, const void* prepared = nullptr);
+void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
+            const void* prepared = nullptr);
 
 // Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
 // do it too; runtimes that know the attributes earlier refuse them earlier.
@@ -135,7 +135,7 @@ void check_attributes(const Op& op, const Attributes& attributes);
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context);
 
 // The dtype of an output, given those of the inputs (absent ones: nullopt).
-DType output_dtype(const Op& op, size_t output, const std::vector<std::optional<DType>>& inputs);
+DType output_dtype(const Op& op, size_t output, const DTypes& inputs);
 
 // For adapters: an element type that DType does not even know.
 [[noreturn]] void refuse_dtype(const Op& op, const Input& input, const std::string& got);

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 #include "myops/dtype.h"
+#include "myops/small_vector.h"
 
 namespace myops {
 
-using Shape = std::vector<int64_t>;
+using Shape = SmallVector<int64_t, 6>;
 
 enum class Layout : uint8_t { Contiguous, ChannelsLast };
 
@@ -89,5 +90,7 @@ struct Tensor {
   // Contiguous wins where both fit.
   bool channels_last() const { return !is(Layout::Contiguous) && is(Layout::ChannelsLast); }
 };
+
+using Tensors = SmallVector<Tensor, 6>;
 
 }  // namespace myops

@@ -21,19 +21,22 @@ Shape operand_strides(const Tensor& operand, const Shape& shape) {
 struct Axis {
   int64_t length, a, b, c;  // length, then the step of each tensor in elements
 };
+using Axes = SmallVector<Axis, 6>;
 
 // The loop nest, outermost axis first in memory order of the result, with neighbours that
 // form one run merged: two contiguous tensors are a single axis.
-std::vector<Axis> loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
+Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Shape a_strides = operand_strides(a, c.shape);
   const Shape b_strides = operand_strides(b, c.shape);
-  std::vector<Axis> axes;
+  Axes axes;
   for (size_t i = 0; i < c.shape.size(); ++i) {
     if (c.shape[i] != 1) axes.push_back({c.shape[i], a_strides[i], b_strides[i], c.strides[i]});
   }
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const Axis& left, const Axis& right) { return left.c > right.c; });
-  std::vector<Axis> merged;
+  const auto outer = [](const Axis& left, const Axis& right) { return left.c > right.c; };
+  if (!std::is_sorted(axes.begin(), axes.end(), outer)) {  // the sort allocates
+    std::stable_sort(axes.begin(), axes.end(), outer);
+  }
+  Axes merged;
   for (const Axis& axis : axes) {
     if (!merged.empty()) {
       Axis& last = merged.back();
@@ -127,7 +130,7 @@ template <class T>
 void compute_typed(KernelContext& context) {
   const Tensor &a = context.input(0), &b = context.input(1), &c = context.output(0);
   if (c.elements() == 0) return;
-  const std::vector<Axis> axes = loop_nest(a, b, c);
+  const Axes axes = loop_nest(a, b, c);
   const Axis inner = axes.back();
   const Place place = place_of<T>(c.elements());
   // Work is cut by elements of the result, so a piece may begin and end inside a run.

@@ -1,0 +1,154 @@
+#include "plain.h"
+
+#include "../../core/dispatcher_schema.h"
+
+namespace myops::numpy {
+namespace {
+
+DType dtype_of(const dlpack::DataType& type) {
+  expect(type.lanes == 1);
+  switch (type.code << 8 | type.bits) {
+    case dlpack::kFloat << 8 | 16:
+      return DType::Float16;
+    case dlpack::kBFloat << 8 | 16:
+      return DType::BFloat16;
+    case dlpack::kFloat << 8 | 32:
+      return DType::Float32;
+    case dlpack::kFloat << 8 | 64:
+      return DType::Float64;
+    case dlpack::kUInt << 8 | 8:
+      return DType::UInt8;
+    case dlpack::kInt << 8 | 32:
+      return DType::Int32;
+    case dlpack::kInt << 8 | 64:
+      return DType::Int64;
+    default:
+      throw NotPlain();
+  }
+}
+
+bool is_list(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
+
+double real(PyObject* object) {
+  return PyFloat_CheckExact(object) ? PyFloat_AS_DOUBLE(object)
+                                    : static_cast<double>(integer(object));
+}
+
+template <class T, class Convert>
+std::vector<T> numbers(PyObject* list, const Convert& convert) {
+  expect(is_list(list));
+  std::vector<T> values(static_cast<size_t>(PySequence_Fast_GET_SIZE(list)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = convert(PySequence_Fast_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
+  }
+  return values;
+}
+
+AttributeValue attribute(const Attribute& declared, PyObject* value) {
+  switch (declared.type()) {
+    case AttributeType::Bool:
+      expect(PyBool_Check(value));
+      return value == Py_True;
+    case AttributeType::Int:
+      return integer(value);
+    case AttributeType::Float:
+      return real(value);
+    case AttributeType::String:
+      expect(PyUnicode_CheckExact(value));
+      return py::handle(value).cast<std::string>();
+    case AttributeType::Ints:
+      return numbers<int64_t>(value, integer);
+    case AttributeType::Floats:
+      return numbers<double>(value, real);
+  }
+  throw std::bad_variant_access();
+}
+
+// Whether the kernel can walk it as it is.
+bool fits(const Input& input, const Tensor& tensor) {
+  return input.access_mode == Access::Strided || input.access_mode == Access::ShapeOnly ||
+         tensor.is(Layout::Contiguous) ||
+         (input.access_mode == Access::ChannelsLast && tensor.is(Layout::ChannelsLast));
+}
+
+}  // namespace
+
+int64_t integer(PyObject* object) {
+  expect(PyLong_CheckExact(object));
+  const long long value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw NotPlain();
+  }
+  return value;
+}
+
+Tensor TensorReader::read(PyObject* object, bool differentiable) const {
+  // No subclass, no lazy negation.
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  expect(type == tensor.ptr() || type == parameter.ptr());
+  if (differentiable) {
+    PyObject* getter = requires_grad.ptr();
+    expect(!holds(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
+  }
+  expect(!holds(PyObject_CallOneArg(is_neg.ptr(), object)));
+  dlpack::Tensor seen;
+  if (exchange->tensor_from_object(object, &seen) != 0) {
+    PyErr_Clear();  // a sparse tensor, say: the dispatcher has the words for it
+    throw NotPlain();
+  }
+  expect(seen.device.type == dlpack::kCpu);
+  Shape shape(seen.shape, seen.shape + seen.rank);
+  Shape strides = seen.strides == nullptr ? strides_for(shape, Layout::Contiguous)
+                                          : Shape(seen.strides, seen.strides + seen.rank);
+  // Zeros that torch keeps without memory have none.
+  expect(seen.data != nullptr || element_count(shape) == 0);
+  return Tensor(static_cast<char*>(seen.data) + seen.byte_offset, dtype_of(seen.dtype),
+                std::move(shape), std::move(strides));
+}
+
+PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,
+                         bool differentiable) {
+  const size_t count = op.inputs.size();
+  expect(PyTuple_CheckExact(given) && static_cast<size_t>(PyTuple_GET_SIZE(given)) == count);
+  tensors.reserve(count);
+  bool lists = false, values = false;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(given, static_cast<Py_ssize_t>(i));
+    const Input& input = op.inputs[i];
+    if (item == Py_None) {
+      tensors.emplace_back();
+    } else if (input.has_values && is_list(item)) {
+      lists = true;
+      if (integer_values(op, input)) {
+        std::vector<int64_t>& kept = integers.emplace_back(numbers<int64_t>(item, integer));
+        tensors.emplace_back(kept.data(), DType::Int64, Shape{static_cast<int64_t>(kept.size())});
+      } else {
+        std::vector<double>& kept = reals.emplace_back(numbers<double>(item, real));
+        tensors.emplace_back(kept.data(), DType::Float64, Shape{static_cast<int64_t>(kept.size())});
+      }
+    } else {
+      tensors.push_back(reader.read(item, differentiable));
+      expect(fits(input, tensors.back()));
+      values = values || input.has_values;
+    }
+  }
+  expect(!(lists && values));  // the dispatcher has no overload for both
+}
+
+Attributes plain_attributes(const Op& op, PyObject* given) {
+  Attributes values(op.attributes);
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0;) {
+    size_t index = 0;
+    while (index < op.attributes.size() &&
+           PyUnicode_CompareWithASCIIString(key, op.attributes[index].name.c_str()) != 0) {
+      ++index;
+    }
+    expect(index < op.attributes.size());
+    values.set(index, attribute(op.attributes[index], value));
+  }
+  return values;
+}
+
+}  // namespace myops::numpy

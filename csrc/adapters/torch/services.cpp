@@ -1,0 +1,94 @@
+#include "services.h"
+
+#include <torch/csrc/stable/macros.h>
+#include <torch/csrc/stable/ops.h>
+
+#include <array>
+#include <cstdlib>
+
+#if __has_include(<sys/mman.h>)
+#include <sys/mman.h>
+#endif
+
+namespace myops::torch_adapter {
+namespace {
+
+constexpr size_t kLarge = 4 << 20;  // bytes; NumPy's arrays ask from here on, too
+constexpr uintptr_t kPage = 4096;
+
+bool decide_huge_pages() {
+  const char* wanted = std::getenv("MYOPS_HUGE_PAGES");
+  if (wanted == nullptr || *wanted == '\0') return true;
+  const std::string text(wanted);
+  if (text == "0" || text == "1") return text == "1";
+  throw Error(str("MYOPS_HUGE_PAGES: got ", quoted(text), ", expected 0 or 1"));
+}
+
+bool want_huge_pages() {
+  static const bool wanted = decide_huge_pages();
+  return wanted;
+}
+
+// A request, not a need: a system without huge pages refuses it, and nothing is lost.
+void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
+}  // namespace
+
+AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& strides) {
+  static const std::array<int32_t, kDTypeCount> codes = {
+      aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float32(),
+      aoti_torch_dtype_float64(), aoti_torch_dtype_uint8(),    aoti_torch_dtype_int32(),
+      aoti_torch_dtype_int64()};
+  const size_t bytes = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+  const bool large = bytes >= kLarge && want_huge_pages();
+  AtenTensorHandle tensor = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+      codes[static_cast<size_t>(dtype)], aoti_torch_device_type_cpu(), 0, &tensor));
+  if (large) ask_for_huge_pages(data_of(tensor), bytes);
+  return tensor;
+}
+
+void* data_of(AtenTensorHandle tensor) {
+  void* data = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &data));
+  return data;
+}
+
+void run_tasks(int64_t count, Runtime::Task task, void* argument) {
+  torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) task(argument, i);
+  });
+}
+
+}  // namespace myops::torch_adapter
+
+// The same as plain C functions, for calls from Python that do not come through the dispatcher
+// (see adapters/numpy/direct.h).
+#define MYOPS_VISIBLE extern "C" __attribute__((visibility("default")))
+
+MYOPS_VISIBLE void myops_run_tasks(int64_t count, myops::Runtime::Task task, void* argument) {
+  myops::torch_adapter::run_tasks(count, task, argument);
+}
+
+// The tensor's handle, or null where torch refuses, for lack of memory say.
+MYOPS_VISIBLE void* myops_new_tensor(myops::DType dtype, const myops::Shape& shape,
+                                     const myops::Shape& strides, void** data) {
+  try {
+    const AtenTensorHandle tensor = myops::torch_adapter::new_tensor(dtype, shape, strides);
+    *data = myops::torch_adapter::data_of(tensor);
+    return tensor;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+MYOPS_VISIBLE void myops_delete_tensor(void* tensor) {
+  (void)aoti_torch_delete_tensor_object(static_cast<AtenTensorHandle>(tensor));
+}

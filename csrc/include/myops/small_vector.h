@@ -1,0 +1,134 @@
+// A vector whose first few elements stand in the object itself.
+//
+// Shapes are made by the dozen in every call and hardly ever have more than six lengths: with
+// std::vector the allocations took longer than the rest of a small call.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace myops {
+
+// As std::vector, for a T with a default; `own`: how many elements need no memory elsewhere.
+template <class T, size_t own>
+class SmallVector {
+  template <class Iterator>
+  using Traversal = typename std::iterator_traits<Iterator>::iterator_category;
+
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  SmallVector() = default;
+  explicit SmallVector(size_t count, const T& value = T()) { resize(count, value); }
+  template <class Iterator, class = Traversal<Iterator>>
+  SmallVector(Iterator first, Iterator last) {
+    assign(first, last);
+  }
+  SmallVector(std::initializer_list<T> items) { assign(items.begin(), items.end()); }
+  SmallVector(const std::vector<T>& items) { assign(items.begin(), items.end()); }
+  SmallVector(const SmallVector& other) { assign(other.begin(), other.end()); }
+  SmallVector(SmallVector&& other) noexcept { take(other); }
+  SmallVector& operator=(const SmallVector& other) {
+    if (this != &other) assign(other.begin(), other.end());
+    return *this;
+  }
+  SmallVector& operator=(SmallVector&& other) noexcept {
+    if (this != &other) take(other);
+    return *this;
+  }
+  ~SmallVector() = default;
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return more_ ? more_.get() : own_.data(); }
+  const T* data() const { return more_ ? more_.get() : own_.data(); }
+  T* begin() { return data(); }
+  const T* begin() const { return data(); }
+  T* end() { return data() + size_; }
+  const T* end() const { return data() + size_; }
+  T& operator[](size_t index) { return data()[index]; }
+  const T& operator[](size_t index) const { return data()[index]; }
+  T& front() { return data()[0]; }
+  const T& front() const { return data()[0]; }
+  T& back() { return data()[size_ - 1]; }
+  const T& back() const { return data()[size_ - 1]; }
+
+  void reserve(size_t count) {
+    if (count <= room_) return;
+    const size_t room = std::max(count, 2 * room_);
+    std::unique_ptr<T[]> larger(new T[room]);
+    std::move(begin(), end(), larger.get());
+    more_ = std::move(larger);
+    room_ = room;
+  }
+  void resize(size_t count, const T& value = T()) {
+    reserve(count);
+    if (count > size_) std::fill(data() + size_, data() + count, value);
+    size_ = count;
+  }
+  template <class Iterator, class = Traversal<Iterator>>
+  void assign(Iterator first, Iterator last) {
+    const auto count = static_cast<size_t>(std::distance(first, last));
+    reserve(count);
+    std::copy(first, last, data());
+    size_ = count;
+  }
+  void clear() { size_ = 0; }
+  void push_back(T value) {
+    reserve(size_ + 1);
+    data()[size_++] = std::move(value);
+  }
+  template <class... Arguments>
+  T& emplace_back(Arguments&&... arguments) {
+    push_back(T(std::forward<Arguments>(arguments)...));
+    return back();
+  }
+  void pop_back() { --size_; }
+  T* insert(const T* place, T value) {
+    const auto index = static_cast<size_t>(place - begin());
+    push_back(std::move(value));
+    std::rotate(begin() + index, end() - 1, end());
+    return begin() + index;
+  }
+  T* erase(const T* place) {
+    T* hole = begin() + (place - begin());
+    std::move(hole + 1, end(), hole);
+    --size_;
+    return hole;
+  }
+
+  friend bool operator==(const SmallVector& left, const SmallVector& right) {
+    return std::equal(left.begin(), left.end(), right.begin(), right.end());
+  }
+  friend bool operator!=(const SmallVector& left, const SmallVector& right) {
+    return !(left == right);
+  }
+
+ private:
+  void take(SmallVector& other) {
+    if (other.more_) {
+      more_ = std::move(other.more_);
+      room_ = std::exchange(other.room_, own);
+      size_ = other.size_;
+    } else {  // there is room for these in any case
+      std::move(other.begin(), other.end(), data());
+      size_ = other.size_;
+    }
+    other.size_ = 0;
+  }
+
+  size_t size_ = 0, room_ = own;
+  std::array<T, own> own_;
+  std::unique_ptr<T[]> more_;  // where the elements are, once there were too many
+};
+
+}  // namespace myops
