@@ -110,6 +110,15 @@ def test_who_watches_sees_the_call(direct: list[bool], name: str) -> None:
 
 
 @each_call
+def test_nobody_else_keeps_the_result(direct: list[bool], name: str) -> None:
+    result = CALLS[name](X)
+    assert direct == [True]
+    assert result._use_count() == torch.add(X, X)._use_count()
+    assert result.untyped_storage()._use_count() == torch.add(X, X).untyped_storage()._use_count()
+    assert result.untyped_storage().resizable()
+
+
+@each_call
 def test_gradients(direct: list[bool], name: str) -> None:
     x = X.clone().requires_grad_()
     CALLS[name](x).sum().backward()

@@ -26,7 +26,26 @@ struct Torch {
   py::object forward_ad;             // module
   std::vector<py::object> watchers;  // functions: whether somebody watches
   py::str level;
+
+  // It shares `tensor`, which is not taken over.
+  py::object python_tensor(void* tensor) const {
+    const py::object capsule = take(PyCapsule_New(tensor, nullptr, nullptr));
+    return take(PyObject_CallOneArg(wrap.ptr(), capsule.ptr()));
+  }
 };
+
+// Whether python_tensor() does as it says. The function behind it is internal to torch, and has a
+// name that says otherwise.
+bool wraps_as_expected(const Torch& torch) {
+  void* data = nullptr;
+  void* tensor = torch.services.new_tensor(DType::Float32, {}, {}, &data);
+  if (tensor == nullptr) return false;
+  const py::object shared = torch.python_tensor(tensor);
+  if (!py::hasattr(shared, "_use_count")) return false;
+  if (shared.attr("_use_count")().cast<int64_t>() != 2) return false;
+  torch.services.delete_tensor(tensor);
+  return true;
+}
 
 class DirectRuntime final : public Runtime {
  public:
@@ -51,12 +70,7 @@ class DirectRuntime final : public Runtime {
   }
 
   size_t count() const { return new_tensors_.size(); }
-  py::object output(size_t index) {
-    const py::object capsule = take(PyCapsule_New(new_tensors_[index], nullptr, nullptr));
-    py::object tensor = take(PyObject_CallOneArg(torch_.wrap.ptr(), capsule.ptr()));
-    new_tensors_[index] = nullptr;  // it went into `tensor`
-    return tensor;
-  }
+  py::object output(size_t index) const { return torch_.python_tensor(new_tensors_[index]); }
 
  private:
   const Torch& torch_;
@@ -152,6 +166,7 @@ py::object direct(const Op& op, const py::dict& parts) {
       parts["forward_ad"],
       parts["watchers"].cast<std::vector<py::object>>(),
       "_current_level"});
+  if (!wraps_as_expected(*torch)) return py::none();
   const py::capsule self(torch.release(), kTorch, [](PyObject* capsule) {
     delete static_cast<Torch*>(PyCapsule_GetPointer(capsule, kTorch));
   });
