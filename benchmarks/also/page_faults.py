@@ -1,4 +1,4 @@
-"""What the memory of a large result costs, under three ways to get it from the system."""
+"""What the memory of a large result costs, under four ways to get it from the system."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from benchmarks.result import Result
 TITLE = "Page faults of a large result"
 EXPLANATION = (
     "`my_add` of 10^7 elements with a result that torch allocates (40 MB), in processes of their "
-    "own: as it is, with torch's huge pages, and with a malloc that keeps what it has. The last "
-    "needs no change to a program; a result that is given (`out=`) needs no pages at all."
+    "own: as it is (our ops ask for huge pages), without that, with torch's huge pages, and with a "
+    "malloc that keeps what it has. A result that is given (`out=`) needs no pages at all."
 )
 SHOWN = ("myops.my_add", "myops.my_add, out=", "torch.add(alpha=2)", "torch.add(alpha=2, out=)")
 SETTINGS = {
     "as it is": {},
+    "MYOPS_HUGE_PAGES=0": {"MYOPS_HUGE_PAGES": "0"},
     "THP_MEM_ALLOC_ENABLE=1": {"THP_MEM_ALLOC_ENABLE": "1"},
     "MALLOC_MMAP_MAX_=0": {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**32)},
 }
