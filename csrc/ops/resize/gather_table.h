@@ -227,10 +227,13 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
     const bool each = block.road == Road::Any || block.road == Road::OneByOne;
     const int64_t size = each ? width * L : L;
     new_index_.resize(static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t at = few_from_[i] - block.low;
-      const bool second = block.road == Road::Any && at >= L;
-      new_index_[i] = static_cast<int32_t>(second ? at - block.second + L : at);
+    const auto low = block.low, second = block.second;
+    int32_t* index = new_index_.data();
+    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_from_[i] - low);
+    if (block.road == Road::Any) {
+      for (int64_t i = 0; i < size; ++i) {
+        if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
+      }
     }
     new_weight_.assign(few_weight_, few_weight_ + width * L);
   } else {
@@ -285,7 +288,7 @@ int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_
     if (back > made || blocks_[made - back].road != block.road) continue;
     const int64_t earlier = blocks_[made - back].*place;
     if (earlier + size <= static_cast<int64_t>(all.size()) &&
-        std::equal(table.begin(), table.end(), all.begin() + earlier)) {
+        std::memcmp(table.data(), all.data() + earlier, table.size() * sizeof(T)) == 0) {
       return earlier;
     }
   }

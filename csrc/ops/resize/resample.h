@@ -42,7 +42,9 @@ class Resampler {
       const Level<Wide>& level = plan.levels[i];
       Ring& ring = rings_[i];
       if (plan.rows_first(i) || plan.in_pairs(i)) {
-        row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
+        if (plan.rows_first(i)) {
+          row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
+        }
         if (write == Write::Streamed) {
           result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
         }
