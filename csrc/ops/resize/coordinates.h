@@ -53,9 +53,8 @@ class CoordinateMap {
         return each([&](Real x) { return map.half_pixel(x); });
       case Coordinates::HalfPixelSymmetric:  // ONNX Runtime mixes in double here
         if (torch_) return each([&](Real x) { return map.offset_ + map.half_pixel(x); });
-        return each([&](Real x) {
-          return static_cast<Real>(map.offset_ + (x + 0.5) / map.scale_ - 0.5);
-        });
+        return each(
+            [&](Real x) { return static_cast<Real>(map.offset_ + (x + 0.5) / map.scale_ - 0.5); });
       case Coordinates::PytorchHalfPixel:
         if (output_ > 1) return each([&](Real x) { return map.half_pixel(x); });
         return each([](Real) { return Real(0); });

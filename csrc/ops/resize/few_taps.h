@@ -1,6 +1,6 @@
-// Tap tables without antialiasing: one tap for each output, two or four. They are made in loops that
-// compilers turn into vectors, a block of outputs after the other: small results and few rows would
-// take longer for their tables than for their elements otherwise.
+// Tap tables without antialiasing: one tap for each output, two or four. They are made in loops
+// that compilers turn into vectors, a block of outputs after the other: small results and few rows
+// would take longer for their tables than for their elements otherwise.
 #pragma once
 
 #include "coordinates.h"

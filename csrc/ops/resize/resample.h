@@ -294,7 +294,7 @@ class Resampler {
   Write write_;
   std::vector<Ring> rings_;
   std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
-  std::optional<Scratch> row_, result_;  // for rows that are combined first
+  std::optional<Scratch> row_, result_;        // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
 };

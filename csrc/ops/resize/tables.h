@@ -8,7 +8,7 @@
 namespace myops::resize::MYOPS_ISA {
 
 inline void take_tables(const KernelContext& context, int64_t input, int64_t output, double bytes) {
-  constexpr double kMost = 9e18;    // below 2^63
+  constexpr double kMost = 9e18;      // below 2^63
   constexpr double kSmall = 1 << 16;  // where the words would take longer than the tables
   context.take(bytes < kSmall ? std::string("tables")
                               : str("tables for an axis from length ", input, " to ", output),
