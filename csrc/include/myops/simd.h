@@ -183,6 +183,32 @@ MYOPS_INLINE Lanes<A, 4> sums(const V (&x)[4]) {
   }
 }
 
+// As many bytes as float has lanes; of integers the lowest. GCC converts between bytes and integers
+// lane by lane, so it is told how.
+inline Index<float> load_bytes(const uint8_t* from) {
+#if MYOPS_VECTOR_BYTES == 64
+  return (Index<float>)_mm512_cvtepu8_epi32(
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif MYOPS_VECTOR_BYTES == 32
+  return (Index<float>)_mm256_cvtepu8_epi32(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  return __builtin_convertvector((load_as<Lanes<uint8_t, kLanes<float>>>(from)), Index<float>);
+#endif
+}
+inline void store_bytes(Index<float> values, uint8_t* to) {
+#if MYOPS_VECTOR_BYTES == 64
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)values));
+#elif MYOPS_VECTOR_BYTES == 32
+  const auto lowest = (__m256i)(values & 255);
+  const __m128i words =
+      _mm_packus_epi32(_mm256_castsi256_si128(lowest), _mm256_extracti128_si256(lowest, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+#else
+  store(to, __builtin_convertvector(values & 255, Lanes<uint8_t, kLanes<float>>));
+#endif
+}
+
 // kLanes elements in the type of the arithmetic, and back with the rounding of dtype.h.
 template <class A, class T>
 inline Vector<A> load_wide(const T* from) {
@@ -201,6 +227,8 @@ inline Vector<A> load_wide(const T* from) {
     for (int64_t lane = 0; lane < kLanes<A>; ++lane) wide[lane] = static_cast<A>(from[lane]);
     return load(wide);
 #endif
+  } else if constexpr (std::is_same_v<T, uint8_t>) {
+    return __builtin_convertvector(load_bytes(from), Vector<A>);
   } else {
     return __builtin_convertvector((load_as<Lanes<T, kLanes<A>>>(from)), Vector<A>);
   }
@@ -217,13 +245,13 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
     const Bits chosen = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
     store(to, __builtin_convertvector(chosen, Lanes<uint16_t, kLanes<A>>));
   } else if constexpr (std::is_same_v<T, uint8_t>) {
-    // To nearest, half to even: between 0 and 255, adding 2^23 leaves no room for a fraction. What
-    // is less or more becomes 0 or 255, NaN 0.
+    // To nearest, half to even: between 0 and 255, adding 2^23 leaves no room for a fraction, and
+    // the integer in the lowest bits. What is less or more becomes 0 or 255, NaN 0.
+    static_assert(sizeof(A) == 4);
     const Vector<A> none{}, most = none + 255, no_fraction = none + 8388608;
     const Vector<A> low = vector > none ? vector : none;
-    const Vector<A> inside = ((low < most ? low : most) + no_fraction) - no_fraction;
-    store(to, __builtin_convertvector(__builtin_convertvector(inside, Index<A>),
-                                      Lanes<uint8_t, kLanes<A>>));
+    const Vector<A> inside = (low < most ? low : most) + no_fraction;
+    store_bytes((Index<A>)inside, to);
   } else {
     static_assert(std::is_same_v<T, Half>);
 #if MYOPS_VECTOR_BYTES == 64

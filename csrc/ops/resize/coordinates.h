@@ -15,11 +15,12 @@
 // one fused operation, as in torch's kernels on every processor that has it.
 #pragma once
 
-#include <cmath>
-
 #include "geometry.h"
+#include "myops/simd.h"
 
-namespace myops::resize {
+namespace myops::resize::MYOPS_ISA {
+
+using namespace ::myops::MYOPS_ISA;
 
 template <class Real>
 class CoordinateMap {
@@ -29,6 +30,7 @@ class CoordinateMap {
         torch_(settings.torch_arithmetic),
         input_(static_cast<Real>(axis.input)),
         output_(static_cast<Real>(axis.output)),
+        last_(static_cast<Real>(axis.input - 1)),
         scale_(axis.scale != 0 ? static_cast<Real>(axis.scale) : output_ / input_),
         step_(axis.scale != 0 ? static_cast<Real>(1 / axis.scale) : input_ / output_),
         start_(static_cast<Real>(axis.roi_start)),
@@ -40,42 +42,67 @@ class CoordinateMap {
     offset_ = input_ / 2 * (1 - adjustment);
   }
 
-  Real operator()(int64_t index) const {
-    const Real x = static_cast<Real>(index);
+  // Of `count` output elements from `begin` on.
+  void fill(int64_t begin, int64_t count, Real* coordinates) const {
+    const CoordinateMap map = *this;  // no store can change it, so the loops become vectors
+    const auto each = [&](const auto& rule) {
+      for (int64_t i = 0; i < count; ++i) coordinates[i] = rule(static_cast<Real>(begin + i));
+    };
     switch (kind_) {
       case Coordinates::HalfPixel:
-        return half_pixel(x);
+        return each([&](Real x) { return map.half_pixel(x); });
       case Coordinates::HalfPixelSymmetric:  // ONNX Runtime mixes in double here
-        if (torch_) return offset_ + half_pixel(x);
-        return static_cast<Real>(offset_ + (x + 0.5) / scale_ - 0.5);
+        if (torch_) return each([&](Real x) { return map.offset_ + map.half_pixel(x); });
+        return each(
+            [&](Real x) { return static_cast<Real>(map.offset_ + (x + 0.5) / map.scale_ - 0.5); });
       case Coordinates::PytorchHalfPixel:
-        return output_ > 1 ? half_pixel(x) : Real(0);
+        if (output_ > 1) return each([&](Real x) { return map.half_pixel(x); });
+        return each([](Real) { return Real(0); });
       case Coordinates::AlignCorners:
-        if (torch_) return step_ * x;
-        return output_ > 1 ? x * (input_ - 1) / (output_ - 1) : Real(0);
+        if (torch_) return each([&](Real x) { return map.step_ * x; });
+        if (output_ > 1) {
+          return each([&](Real x) { return x * (map.input_ - 1) / (map.output_ - 1); });
+        }
+        return each([](Real) { return Real(0); });
       case Coordinates::Asymmetric:
-        return torch_ ? step_ * x : x / scale_;
+        if (torch_) return each([&](Real x) { return map.step_ * x; });
+        return each([&](Real x) { return x / map.scale_; });
       case Coordinates::TfCropAndResize:
         if (output_ > 1) {
-          return start_ * (input_ - 1) + x * (end_ - start_) * (input_ - 1) / (output_ - 1);
+          return each([&](Real x) {
+            return map.start_ * (map.input_ - 1) +
+                   x * (map.end_ - map.start_) * (map.input_ - 1) / (map.output_ - 1);
+          });
         }
-        return static_cast<Real>(0.5 * (start_ + end_) * (input_ - 1));
+        return each([&](Real) {
+          return static_cast<Real>(0.5 * (map.start_ + map.end_) * (map.input_ - 1));
+        });
     }
-    return x;
+  }
+
+  Real operator()(int64_t index) const {
+    Real coordinate;
+    fill(index, 1, &coordinate);
+    return coordinate;
+  }
+
+  // Whether a coordinate counts, or gets the extrapolation value.
+  bool is_inside(Real x) const {
+    return kind_ != Coordinates::TfCropAndResize || (x >= 0 && x <= last_);
   }
 
   Real scale() const { return scale_; }  // output over input
   Real step() const { return step_; }    // input over output; torch: between neighbours
 
  private:
-  Real half_pixel(Real x) const {
+  MYOPS_INLINE Real half_pixel(Real x) const {
     const Real half = Real(0.5);
     return torch_ ? std::fma(step_, x + half, -half) : (x + half) / scale_ - half;
   }
 
   Coordinates kind_;
   bool torch_;
-  Real input_, output_, scale_, step_, start_, end_, offset_;
+  Real input_, output_, last_, scale_, step_, start_, end_, offset_;
 };
 
-}  // namespace myops::resize
+}  // namespace myops::resize::MYOPS_ISA

@@ -80,7 +80,7 @@ class Gather {
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
-  V one_by_one(int64_t first, const Wide* source, bool copy) const;
+  V one_by_one(int64_t first, const Wide* source) const;
 
   Table table_;
 };
@@ -170,11 +170,17 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   const Wide* from = source + block.low;
   const int32_t* index = table_.index(block);
   V x[4] = {};
-  if (block.road == Road::OneByOne) return one_by_one(first, source, kTaps == 0);
+  if (kTaps == 1 && block.road == Road::OneByOne) return one_by_one(first, source);
   if (block.road == Road::Chains) return chains(block, from);
   if (block.road == Road::Long) return many<2>(block, from);
   if (block.road == Road::Longer) return many<4>(block, from);
-  if (block.road == Road::Spread) {
+  if (block.road == Road::OneByOne) {
+    for (int k = 0; k < kValues; ++k) {
+      Wide part[L];
+      for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
+      x[k] = load(part);
+    }
+  } else if (block.road == Road::Spread) {
     if constexpr (L >= 4) {
       for (int j = 0; j < 4; ++j) x[j] = load_fours(from, index + j);
       transpose_fours<Wide>(x);
@@ -251,15 +257,13 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
 }
 
 template <class Wide>
-typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* source,
-                                                  bool copy) const {
+typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* source) const {
   Wide parts[L] = {};
   for (int64_t i = 0; i < L && first + i < elements(); ++i) {
     const auto at = table_.element(first + i);
-    parts[i] = copy ? source[at.source(0)]
-                    : weighted<Wide>(
-                          at.count, [&](int64_t k) { return at.weight[k]; },
-                          [&](int64_t k) { return source[at.source(k)]; });
+    parts[i] = weighted<Wide>(
+        at.count, [&](int64_t k) { return at.weight[k]; },
+        [&](int64_t k) { return source[at.source(k)]; });
   }
   return load(parts);
 }

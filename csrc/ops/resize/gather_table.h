@@ -8,7 +8,7 @@
 //   Long      more than four neighbours each, those of one tap in two vectors
 //   Longer    the same with four vectors
 //   Chains    more than four neighbours each, farther apart: four chains an element
-//   OneByOne  anything else
+//   OneByOne  anything else, such as sources shorter than a vector
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
 
@@ -92,6 +92,8 @@ class GatherTable {
   }
 
   void add_block(int64_t begin);
+  template <int kTaps>
+  void gather_few(int64_t begin);
   void fill_chains(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements);
   template <class T>
@@ -103,6 +105,8 @@ class GatherTable {
   std::vector<Block> blocks_;
   std::vector<int32_t> index_;  // relative to `low`
   std::vector<Wide> weight_;
+  int64_t few_from_[4 * L];  // of one block: [tap][element]
+  Wide few_weight_[4 * L];
   std::vector<int32_t> new_index_;  // of one block
   std::vector<Wide> new_weight_;
 };
@@ -110,23 +114,39 @@ class GatherTable {
 template <class Wide>
 void GatherTable<Wide>::add_block(int64_t begin) {
   Element elements[L];  // behind the end of the row the last one again
-  for (int64_t i = 0; i < L; ++i) elements[i] = element(std::min(begin + i, this->elements() - 1));
   const int64_t width = taps_.width;
-  int64_t least = high(), most = low(), latest = low(), fewest = elements[0].count, widest = 0;
+  const bool few = width == 1 || width == 2 || width == 4;
+  int64_t least = high(), most = low(), latest = low(), fewest = width, widest = width;
   bool neighbours = true;
-  for (const Element& element : elements) {
-    fewest = std::min(fewest, element.count);
-    widest = std::max(widest, element.count);
-    if (element.count > 0) latest = std::max(latest, element.source(0));
-    for (int64_t k = 0; k < element.count; ++k) {
-      const int64_t from = element.source(k);
-      least = std::min(least, from);
-      most = std::max(most, from);
-      neighbours = neighbours && element.index[k] == element.index[0] + k;
+  if (few) {
+    if (width == 1) gather_few<1>(begin);
+    if (width == 2) gather_few<2>(begin);
+    if (width == 4) gather_few<4>(begin);
+    for (int64_t i = 0; i < width * L; ++i) {
+      least = std::min(least, few_from_[i]);
+      most = std::max(most, few_from_[i]);
+    }
+    for (int64_t i = 0; i < (width - 1) * L; ++i) {
+      neighbours &= few_from_[i + L] - few_from_[i] == step_;
+    }
+  } else {
+    for (int64_t i = 0; i < L; ++i) {
+      elements[i] = element(std::min(begin + i, this->elements() - 1));
+    }
+    fewest = elements[0].count;
+    for (const Element& element : elements) {
+      fewest = std::min(fewest, element.count);
+      widest = std::max(widest, element.count);
+      if (element.count > 0) latest = std::max(latest, element.source(0));
+      for (int64_t k = 0; k < element.count; ++k) {
+        const int64_t from = element.source(k);
+        least = std::min(least, from);
+        most = std::max(most, from);
+        neighbours = neighbours && element.index[k] == element.index[0] + k;
+      }
     }
   }
   Block block{least, most + 1, 0, 0, 0, 0, false, Road::OneByOne};
-  const bool few = width == 1 || width == 2 || width == 4;
   const int64_t reach = (width - 1) * step_, room = high() - low();
   if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
     block.road = Road::Near;
@@ -174,25 +194,51 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   blocks_.push_back(block);
 }
 
+// What the elements of a block read and weigh.
+template <class Wide>
+template <int kTaps>
+void GatherTable<Wide>::gather_few(int64_t begin) {
+  const int64_t last = elements() - 1;
+  int64_t output = begin / step_, channel = begin - output * step_;
+  for (int64_t i = 0; i < L; ++i) {
+    const int64_t* index = taps_.index.data() + output * kTaps;
+    const Wide* weight = taps_.weight.data() + output * kTaps;
+    for (int k = 0; k < kTaps; ++k) {
+      few_from_[k * L + i] = index[k] * step_ + channel;
+      few_weight_[k * L + i] = weight[k];
+    }
+    if (begin + i >= last) continue;  // behind the end of the row the last one again
+    if (++channel == step_) channel = 0, ++output;
+  }
+}
+
 // The tables of the block before, or with channels of the block as many before, are used again
-// where they are equal: with a factor like 2 all are.
+// where they are equal: with a factor like 2 all are. With 3 and 1.5 it is three times as far.
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
-  if (block.road == Road::OneByOne) return;
+  const int64_t width = taps_.width;
+  const bool few = width == 1 || width == 2 || width == 4;
+  if (block.road == Road::OneByOne && !few) return;
   new_index_.clear();
   new_weight_.clear();
   if (block.road == Road::Chains) {
     fill_chains(block, elements);
-  } else {
-    for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
-      for (int64_t i = 0; i < L; ++i) {
-        const int64_t at = elements[i].source(k) - block.low;
-        const bool second = block.road == Road::Any && at >= L;
-        new_index_.push_back(static_cast<int32_t>(second ? at - block.second + L : at));
+  } else if (few) {
+    const bool each = block.road == Road::Any || block.road == Road::OneByOne;
+    const int64_t size = each ? width * L : L;
+    new_index_.resize(static_cast<size_t>(size));
+    const auto low = block.low, second = block.second;
+    int32_t* index = new_index_.data();
+    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_from_[i] - low);
+    if (block.road == Road::Any) {
+      for (int64_t i = 0; i < size; ++i) {
+        if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
       }
     }
-    for (int64_t k = 0; k < (block.places > 0 ? 0 : taps_.width); ++k) {
-      for (int64_t i = 0; i < L; ++i) new_weight_.push_back(elements[i].weight[k]);
+    new_weight_.assign(few_weight_, few_weight_ + width * L);
+  } else {
+    for (int64_t i = 0; i < L; ++i) {
+      new_index_.push_back(static_cast<int32_t>(elements[i].source(0) - block.low));
     }
     // Then, where not every place has a tap, 1 where there is one.
     for (const bool weights : {true, false}) {
@@ -238,11 +284,11 @@ int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_
                                  const std::vector<T>& table) {
   const auto size = static_cast<int64_t>(table.size());
   const auto made = static_cast<int64_t>(blocks_.size());
-  for (const int64_t back : {int64_t{1}, step_}) {
+  for (const int64_t back : {int64_t{1}, step_, int64_t{3}, 3 * step_}) {
     if (back > made || blocks_[made - back].road != block.road) continue;
     const int64_t earlier = blocks_[made - back].*place;
     if (earlier + size <= static_cast<int64_t>(all.size()) &&
-        std::equal(table.begin(), table.end(), all.begin() + earlier)) {
+        std::memcmp(table.data(), all.data() + earlier, table.size() * sizeof(T)) == 0) {
       return earlier;
     }
   }

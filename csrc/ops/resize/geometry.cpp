@@ -21,6 +21,7 @@ constexpr int64_t kMaxLength = int64_t{1} << 40;
 std::vector<size_t> listed_axes(const Request& request) {
   const auto rank = static_cast<int64_t>(request.x.size());
   std::vector<size_t> axes;
+  axes.reserve(request.x.size());
   if (request.axes.empty()) {
     for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(static_cast<size_t>(axis));
   }

@@ -6,9 +6,28 @@
 namespace myops::resize {
 namespace {
 
+// Where the attributes stand among those declared, which are the same in both ops. To look for each
+// name in each call would take longer than a small picture.
+struct Places {
+  explicit Places(const Attributes& attributes) : declared(attributes.declared()) {}
+
+  size_t of(const char* name) const {
+    size_t place = 0;
+    while (declared[place].name != name) ++place;
+    return place;
+  }
+
+  const std::vector<Attribute>& declared;
+  const size_t mode = of("mode"), coordinates = of("coordinate_transformation_mode"),
+               rounding = of("nearest_mode"), policy = of("keep_aspect_ratio_policy"),
+               cubic_a = of("cubic_coeff_a"), extrapolation_value = of("extrapolation_value"),
+               antialias = of("antialias"), exclude_outside = of("exclude_outside"),
+               torch_arithmetic = of("torch_arithmetic");
+};
+
 template <class Enum>
-Enum parse(const Attributes& attributes, const char* name, const std::vector<std::string>& names) {
-  const auto place = std::find(names.begin(), names.end(), attributes.text(name));
+Enum parse(const AttributeValue& value, const std::vector<std::string>& names) {
+  const auto place = std::find(names.begin(), names.end(), std::get<std::string>(value));
   return static_cast<Enum>(place - names.begin());
 }
 
@@ -62,17 +81,18 @@ const std::vector<std::string>& policy_names() {
 }
 
 Settings read_settings(const Attributes& attributes) {
+  static const Places places(attributes);
+  const auto value = [&](size_t place) -> const AttributeValue& { return attributes.value(place); };
   Settings settings{};
-  settings.mode = parse<Mode>(attributes, "mode", mode_names());
-  settings.coordinates =
-      parse<Coordinates>(attributes, "coordinate_transformation_mode", coordinate_names());
-  settings.rounding = parse<Rounding>(attributes, "nearest_mode", rounding_names());
-  settings.policy = parse<Policy>(attributes, "keep_aspect_ratio_policy", policy_names());
-  settings.cubic_a = attributes.real("cubic_coeff_a");
-  settings.extrapolation_value = attributes.real("extrapolation_value");
-  settings.antialias = attributes.flag("antialias");
-  settings.exclude_outside = attributes.flag("exclude_outside");
-  settings.torch_arithmetic = attributes.flag("torch_arithmetic");
+  settings.mode = parse<Mode>(value(places.mode), mode_names());
+  settings.coordinates = parse<Coordinates>(value(places.coordinates), coordinate_names());
+  settings.rounding = parse<Rounding>(value(places.rounding), rounding_names());
+  settings.policy = parse<Policy>(value(places.policy), policy_names());
+  settings.cubic_a = std::get<double>(value(places.cubic_a));
+  settings.extrapolation_value = std::get<double>(value(places.extrapolation_value));
+  settings.antialias = std::get<bool>(value(places.antialias));
+  settings.exclude_outside = std::get<bool>(value(places.exclude_outside));
+  settings.torch_arithmetic = std::get<bool>(value(places.torch_arithmetic));
   return settings;
 }
 

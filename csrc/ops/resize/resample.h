@@ -42,8 +42,12 @@ class Resampler {
       const Level<Wide>& level = plan.levels[i];
       Ring& ring = rings_[i];
       if (plan.rows_first(i) || plan.in_pairs(i)) {
-        row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
-        result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
+        if (plan.rows_first(i)) {
+          row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
+        }
+        if (write == Write::Streamed) {
+          result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
+        }
         if (std::is_same_v<T, Wide>) continue;  // rows are read where they are
       } else if (i + 2 == plan.levels.size() && level.blocks == 1 &&
                  Gather<Wide>::takes(stride())) {
@@ -59,7 +63,9 @@ class Resampler {
     }
     for (size_t i = 0; i < plan.levels.size(); ++i) {
       const int64_t slabs = tile_size(i) * plan.levels[i].taps.widest;
-      slabs_.push_back(context.scratch(sizeof(const Wide*) * static_cast<size_t>(slabs)));
+      slabs_.emplace_back();
+      if (slabs == 0 || (std::is_same_v<T, Wide> && plan.in_pairs(i))) continue;
+      slabs_.back().emplace(context.scratch(sizeof(const Wide*) * static_cast<size_t>(slabs)));
     }
   }
 
@@ -146,7 +152,7 @@ class Resampler {
   Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     const Taps<Wide>& taps = level.taps;
-    const Wide** slabs = slabs_[depth].template as<const Wide*>();
+    const Wide** slabs = slabs_[depth]->template as<const Wide*>();
     const int64_t first = taps.first[begin], most = std::min(end - begin, tile_size(depth));
     int64_t count = 0;
     for (; count < most; ++count) {
@@ -269,7 +275,7 @@ class Resampler {
       return gather_.sum(begin * run, end * run,
                          Rows<Wide, Out>{&source, 1, target, 0, ahead, next});
     }
-    const Wide** slabs = slabs_.back().template as<const Wide*>();
+    const Wide** slabs = slabs_.back()->template as<const Wide*>();
     const int64_t tile = tile_size(plan_.levels.size() - 1);
     for (int64_t o = begin; o < end; o += tile) {
       const int64_t count = std::min(tile, end - o), first = taps.first[o];
@@ -287,8 +293,8 @@ class Resampler {
   const Gather<Wide>& gather_;
   Write write_;
   std::vector<Ring> rings_;
-  std::vector<Scratch> slabs_;           // of a tile, for each level
-  std::optional<Scratch> row_, result_;  // for rows that are combined first
+  std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
+  std::optional<Scratch> row_, result_;        // for rows that are combined first
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;
 };

@@ -3,12 +3,15 @@
 #pragma once
 
 #include "gather.h"
+#include "make_taps.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 inline void take_tables(const KernelContext& context, int64_t input, int64_t output, double bytes) {
-  constexpr double kMost = 9e18;  // below 2^63
-  context.take(str("tables for an axis from length ", input, " to ", output),
+  constexpr double kMost = 9e18;      // below 2^63
+  constexpr double kSmall = 1 << 16;  // where the words would take longer than the tables
+  context.take(bytes < kSmall ? std::string("tables")
+                              : str("tables for an axis from length ", input, " to ", output),
                static_cast<size_t>(std::min(bytes, kMost)));
 }
 

@@ -29,16 +29,4 @@ struct Taps {
   }
 };
 
-// No output has more taps than this; to be asked before make_taps(), which makes room for as many.
-int64_t most_taps(const Settings& settings, const Axis& axis);
-
-// An output without taps lies outside the input and gets the extrapolation value.
-template <class Weight>
-Taps<Weight> make_taps(const Settings& settings, const Axis& axis);
-
-// The same linear map turned round: the gradient of the input from that of the output.
-// An element without taps has no influence on any output.
-template <class Weight>
-Taps<Weight> transpose(const Taps<Weight>& taps);
-
 }  // namespace myops::resize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ __all__ = ["NewInterpolate", "interpolate"]
 _MODES = {"linear": (3, "linear"), "bilinear": (4, "linear"), "trilinear": (5, "linear"),
           "bicubic": (4, "cubic")}  # fmt: skip
 _ANY_RANK = ("nearest", "nearest-exact", "area")
+_AXES = {1: [2], 2: [2, 3], 3: [2, 3, 4]}  # of so many lengths
 
 
 def interpolate(
@@ -83,7 +84,7 @@ def interpolate(
     else:
         kind, rounding = _MODES[mode][1], "round_prefer_floor"
         coordinates = "align_corners" if align_corners else "half_pixel"
-    if isinstance(scales, Tensor):
+    if scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
     return run(
         input,
@@ -91,13 +92,11 @@ def interpolate(
         scales,
         size,
         antialias=antialias,
-        axes=list(range(2, input.dim())),
+        axes=_AXES[count],
         coordinate_transformation_mode=coordinates,
         # torch's antialiased bicubic is Pillow's, whose coefficient is -0.5
         cubic_coeff_a=-0.5 if antialias else -0.75,
         exclude_outside=antialias,
-        extrapolation_value=0.0,
-        keep_aspect_ratio_policy="stretch",
         mode=kind,
         nearest_mode=rounding,
         torch_arithmetic=True,
@@ -132,32 +131,36 @@ def _check(
     input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool | None,
     recompute: bool | None, antialias: bool,
 ) -> None:  # fmt: skip
-    def require(condition: bool, argument: str, got: object, expected: str) -> None:
-        if not condition:
-            raise ValueError(f"interpolate: {argument}: got {got}, expected {expected}")
-
-    names = ", ".join([*_ANY_RANK, *_MODES])
-    require(mode in _MODES or mode in _ANY_RANK, "mode", repr(mode), f"one of {names}")
+    rank = input.dim()
     if mode in _MODES:
-        rank = _MODES[mode][0]
-        require(input.dim() == rank, "input", f"rank {input.dim()}", f'{rank} for "{mode}"')
+        if rank != _MODES[mode][0]:
+            _refuse("input", f"rank {rank}", f'{_MODES[mode][0]} for "{mode}"')
+    elif mode in _ANY_RANK:
+        if not 3 <= rank <= 5:
+            _refuse("input", f"rank {rank}", "3, 4 or 5")
+        if align_corners is not None:
+            _refuse("align_corners", align_corners, f'None: "{mode}" does not know it')
     else:
-        require(3 <= input.dim() <= 5, "input", f"rank {input.dim()}", "3, 4 or 5")
-        require(align_corners is None, "align_corners", align_corners,
-                f'None: "{mode}" does not know it')  # fmt: skip
-    given = [name for name, item in (("size", size), ("scale_factor", scale_factor))
-             if item is not None]  # fmt: skip
-    require(len(given) == 1, "size and scale_factor", f"{len(given)} of them", "exactly one")
-    require(not (recompute and size is not None), "recompute_scale_factor", recompute,
-            "None or False when size is given")  # fmt: skip
-    require(not antialias or mode in ("bilinear", "bicubic"), "antialias", antialias,
-            f'False for "{mode}": only bilinear and bicubic know it')  # fmt: skip
+        _refuse("mode", repr(mode), "one of " + ", ".join([*_ANY_RANK, *_MODES]))
+    if (size is None) == (scale_factor is None):
+        given = "2 of them" if size is not None else "0 of them"
+        _refuse("size and scale_factor", given, "exactly one")
+    if recompute and size is not None:
+        _refuse("recompute_scale_factor", recompute, "None or False when size is given")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        _refuse("antialias", antialias, f'False for "{mode}": only bilinear and bicubic know it')
+
+
+def _refuse(argument: str, got: object, expected: str) -> NoReturn:
+    raise ValueError(f"interpolate: {argument}: got {got}, expected {expected}")
 
 
 def _per_axis(item: Any, count: int, name: str) -> Any:
     """One entry for each of `count` axes: a list of numbers, or a Tensor[count]."""
     if item is None:
         return None
+    if type(item) in (int, float):  # the usual case: what follows takes longer than a small call
+        return [item] * count
     if isinstance(item, Tensor):
         # While a program is traced, a length is a tensor and must not be asked.
         fits = torch.jit.is_tracing() or item.dim() == 0 or item.shape[0] in (1, count)

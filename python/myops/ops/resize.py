@@ -105,10 +105,12 @@ def resize(
 
 def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tensor:
     """Calls the op; lists become tensors as soon as one of the three is a tensor."""
-    roi, scales = _numbers(roi, torch.float32), _numbers(scales, torch.float32)
-    sizes = _numbers(sizes, torch.int64)
-    values = [roi, scales, sizes]
-    if any(isinstance(item, Tensor) for item in values):
+    values = [
+        None if roi is None else _numbers(roi, torch.float32),
+        None if scales is None else _numbers(scales, torch.float32),
+        None if sizes is None else _numbers(sizes, torch.int64),
+    ]
+    if not _NOTHING_OR_LIST.issuperset(map(type, values)):
         kinds = [torch.float32, torch.float64, torch.int64]
         values = [
             torch.tensor(item, dtype=kind) if isinstance(item, list) else item
@@ -117,12 +119,19 @@ def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tens
     return _resize(x, *values, **attributes)
 
 
+# Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
+_PLAIN = frozenset((int, float))
+_NOTHING_OR_LIST = frozenset((type(None), list))
+
+
 def _numbers(item: Any, dtype: torch.dtype) -> Any:
-    """A tensor, None, or a list of numbers; a list that holds tensors becomes one tensor."""
-    if item is None or isinstance(item, Tensor):
+    """A tensor, or a list of numbers; a list that holds tensors becomes one tensor."""
+    if type(item) not in (list, tuple) and isinstance(item, Tensor):
         return item
     items = list(item)
-    if any(isinstance(value, (Tensor, torch.SymFloat)) for value in items):
+    if not _PLAIN.issuperset(map(type, items)) and any(
+        isinstance(value, (Tensor, torch.SymFloat)) for value in items
+    ):
         # A SymFloat is what `.item()` gives in torch.export: float() would freeze it.
         tensors = [
             value if isinstance(value, Tensor) else torch.scalar_tensor(value) for value in items
@@ -130,7 +139,7 @@ def _numbers(item: Any, dtype: torch.dtype) -> Any:
         return torch.stack([value.reshape(()).to(dtype) for value in tensors])
     if dtype == torch.int64:
         return [value if isinstance(value, torch.SymInt) else int(value) for value in items]
-    return [float(value) for value in items]
+    return list(map(float, items))
 
 
 def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
