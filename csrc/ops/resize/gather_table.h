@@ -1,7 +1,8 @@
 // What a row of the result reads: the tables behind gather.h, made once a call.
 //
 // A block of kLanes elements takes one of several roads, decided from its taps:
-//   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
+//   Within    all that it reads lies in one vector: a load, and a permutation for each tap; enlarging
+//   Near      what it reads at tap k lies in one vector: a load and a permutation for each tap
 //   Far       the same with two vectors; for shrinking by up to 2
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
 //   Spread    far apart: four neighbours of each element are loaded and turned over
@@ -16,10 +17,22 @@
 
 namespace myops::resize::MYOPS_ISA {
 
+enum class GatherRoad : uint8_t {
+  Within,
+  Near,
+  Far,
+  Any,
+  Spread,
+  Long,
+  Longer,
+  Chains,
+  OneByOne
+};
+
 template <class Wide>
 class GatherTable {
  public:
-  enum class Road : uint8_t { Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
+  using Road = GatherRoad;
   struct Block {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
@@ -128,7 +141,12 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Block block{least, most + 1, 0, 0, 0, 0, false, Road::OneByOne};
   const bool few = width == 1 || width == 2 || width == 4;
   const int64_t reach = (width - 1) * step_, room = high() - low();
-  if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
+  if (kPermutes<Wide> && few && most - least < L && L <= room) {
+    block.road = Road::Within;
+    block.low = std::min(least, high() - L);
+    block.high = block.low + L;
+  } else if (kPermutes<Wide> && few && neighbours && most - reach - least < L &&
+             reach + L <= room) {
     block.road = Road::Near;
     block.low = std::min(least, high() - L - reach);
     block.high = block.low + reach + L;
@@ -184,7 +202,8 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   if (block.road == Road::Chains) {
     fill_chains(block, elements);
   } else {
-    for (int64_t k = 0; k < (block.road == Road::Any ? taps_.width : 1); ++k) {
+    const bool each = block.road == Road::Within || block.road == Road::Any;
+    for (int64_t k = 0; k < (each ? taps_.width : 1); ++k) {
       for (int64_t i = 0; i < L; ++i) {
         const int64_t at = elements[i].source(k) - block.low;
         const bool second = block.road == Road::Any && at >= L;

@@ -13,13 +13,11 @@ struct Pair {
 };
 
 // Whole blocks on one road; returns their end.
-template <int kVectors, bool kRowsFirst, class Wide>
+template <GatherRoad kRoad, bool kRowsFirst, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>& pair,
                  int64_t ahead, Wide* target) {
   constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
-  constexpr auto kRoad =
-      kVectors == 1 ? GatherTable<Wide>::Road::Near : GatherTable<Wide>::Road::Far;
   const int64_t step = table.step(), end = table.elements(), next = pair.next;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   const V weight_a = broadcast(pair.weights[0]), weight_b = broadcast(pair.weights[1]);
@@ -27,22 +25,19 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   for (; first + L <= end && block->road == kRoad; first += L, ++block) {
-    const auto at = load_as<Index<Wide>>(index + block->index);
+    const Places<Wide, 2, kRoad> places(index + block->index, step);
     const V w0 = load(weight + block->weight), w1 = load(weight + block->weight + L);
     const auto columns = [&](const auto& value) {  // value(i): the vector i elements from `low`
-      if constexpr (kVectors == 1) {
-        return fma(w1, permute(value(step), at), w0 * permute(value(0), at));
-      } else {
-        return fma(w1, permute(value(step), value(step + L), at),
-                   w0 * permute(value(0), value(L), at));
-      }
+      V x[2];
+      places.pick(value, x);
+      return fma(w1, x[1], w0 * x[0]);
     };
     const Wide *from_a = a + block->low, *from_b = b + block->low;
     if (ahead > 0) __builtin_prefetch(target + first + ahead, 1);
     V total;
     if constexpr (kRowsFirst) {
       if (next > 0) {
-        for (int k = 0; k < kVectors; ++k) {
+        for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
           __builtin_prefetch(from_a + next + k * L);
           __builtin_prefetch(from_b + next + k * L);
         }
@@ -69,10 +64,14 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room, in
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.road <= GatherTable<Wide>::Road::Far) {
-        first = block.road == GatherTable<Wide>::Road::Near
-                    ? run_pair<1, kRowsFirst>(table, first, pair, ahead, target)
-                    : run_pair<2, kRowsFirst>(table, first, pair, ahead, target);
+      const auto run = [&](auto road) {
+        if (block.road != road) return;
+        first = run_pair<road, kRowsFirst>(table, first, pair, ahead, target);
+      };
+      if (count == L && block.road <= GatherRoad::Far) {
+        run(std::integral_constant<GatherRoad, GatherRoad::Within>());
+        run(std::integral_constant<GatherRoad, GatherRoad::Near>());
+        run(std::integral_constant<GatherRoad, GatherRoad::Far>());
         continue;
       }
     }
