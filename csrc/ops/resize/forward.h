@@ -76,10 +76,9 @@ class Nearest {
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const int64_t count = std::min(together, end - o);
         for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
-        const int64_t ahead = std::max(count > 1 ? count * size : 0, kAhead<T>);
         Upcoming next;
         if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
-        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, ahead, next});
+        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, kAhead<T>, next});
       }
     }
   }

@@ -171,6 +171,21 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
   const Wide* source = rows.sources[0];
   const int32_t* index = table_.all_indices();
   const Wide* weight = table_.all_weights();
+  if constexpr (kTaps == 0) {  // row by row: memory likes one stream of stores
+    int64_t at = first;
+    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
+      const Wide* from = rows.sources[row];
+      const Block* each = block;
+      for (at = first; at + L <= end && each->road == kRoad; at += L, ++each) {
+        if (kOneRow) rows.next.ask(at, L);
+        const Places<Wide, 1, kRoad> places(index + each->index, step);
+        V x[1];
+        places.pick([&](int64_t i) { return load(from + each->low + i); }, x);
+        rows.put(row, at, x[0]);
+      }
+    }
+    return at;
+  }
   for (; first + L <= end && block->road == kRoad; first += L, ++block) {
     const Places<Wide, kValues, kRoad> places(index + block->index, step);
     V w[kValues];
