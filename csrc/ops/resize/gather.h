@@ -47,7 +47,8 @@ class Places {
     }
   }
 
-  // x[k]: what the elements read at tap k; value(i) is the vector i elements from the block's `low`.
+  // x[k]: what the elements read at tap k; value(i) is the vector i elements from the block's
+  // `low`.
   template <class Value>
   MYOPS_INLINE void pick(const Value& value, Vector<Wide>* x) const {
     constexpr int64_t L = kLanes<Wide>;

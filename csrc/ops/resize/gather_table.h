@@ -1,15 +1,13 @@
 // What a row of the result reads: the tables behind gather.h, made once a call.
 //
 // A block of kLanes elements takes one of several roads, decided from its taps:
-//   Within    all that it reads lies in one vector: a load, and a permutation for each tap; enlarging
-//   Near      what it reads at tap k lies in one vector: a load and a permutation for each tap
-//   Far       the same with two vectors; for shrinking by up to 2
-//   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
-//   Spread    far apart: four neighbours of each element are loaded and turned over
-//   Long      more than four neighbours each, those of one tap in two vectors
-//   Longer    the same with four vectors
-//   Chains    more than four neighbours each, farther apart: four chains an element
-//   OneByOne  anything else
+//   Within    all that it reads lies in one vector: a load, and a permutation for each tap;
+//   enlarging Near      what it reads at tap k lies in one vector: a load and a permutation for
+//   each tap Far       the same with two vectors; for shrinking by up to 2 Any       taps that are
+//   no neighbours, in two vectors: at the edges, where indices repeat Spread    far apart: four
+//   neighbours of each element are loaded and turned over Long      more than four neighbours each,
+//   those of one tap in two vectors Longer    the same with four vectors Chains    more than four
+//   neighbours each, farther apart: four chains an element OneByOne  anything else
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
 
@@ -17,17 +15,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-enum class GatherRoad : uint8_t {
-  Within,
-  Near,
-  Far,
-  Any,
-  Spread,
-  Long,
-  Longer,
-  Chains,
-  OneByOne
-};
+enum class GatherRoad : uint8_t { Within, Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
 
 template <class Wide>
 class GatherTable {
