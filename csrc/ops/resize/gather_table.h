@@ -129,12 +129,13 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Block block{least, most + 1, 0, 0, 0, 0, false, Road::OneByOne};
   const bool few = width == 1 || width == 2 || width == 4;
   const int64_t reach = (width - 1) * step_, room = high() - low();
-  if (kPermutes<Wide> && few && most - least < L && L <= room) {
+  const bool near = neighbours && most - reach - least < L && reach + L <= room;
+  // Four permutations by tables of their own are slower than four loads by one table.
+  if (kPermutes<Wide> && few && most - least < L && L <= room && !(near && width == 4)) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
     block.high = block.low + L;
-  } else if (kPermutes<Wide> && few && neighbours && most - reach - least < L &&
-             reach + L <= room) {
+  } else if (kPermutes<Wide> && few && near) {
     block.road = Road::Near;
     block.low = std::min(least, high() - L - reach);
     block.high = block.low + reach + L;
@@ -181,7 +182,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
 }
 
 // The tables of the block before, or with channels of the block as many before, are used again
-// where they are equal: with a factor like 2 all are.
+// where they are equal: with a factor like 2 all are. With a factor of 3 it is every third block.
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   if (block.road == Road::OneByOne) return;
@@ -245,7 +246,7 @@ int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_
                                  const std::vector<T>& table) {
   const auto size = static_cast<int64_t>(table.size());
   const auto made = static_cast<int64_t>(blocks_.size());
-  for (const int64_t back : {int64_t{1}, step_}) {
+  for (const int64_t back : {int64_t{1}, int64_t{3}, step_, 3 * step_}) {
     if (back > made || blocks_[made - back].road != block.road) continue;
     const int64_t earlier = blocks_[made - back].*place;
     if (earlier + size <= static_cast<int64_t>(all.size()) &&
