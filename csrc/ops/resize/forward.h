@@ -30,6 +30,7 @@ class Nearest {
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
     if (row == nullptr && gathers_rows(depth)) return fill_rows(begin, end, source, target);
+    if (last && copy_runs(begin, end, source, target)) return;
     // A row that is repeated is made once, in cache, and streamed from there.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
@@ -40,7 +41,7 @@ class Nearest {
       } else if (rows) {
         if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
         copy_past_caches(row, level.out_volume, target);
-      } else if (index == previous) {
+      } else if (index == previous && depth + 2 != plan_.levels.size()) {
         std::copy(target - level.out_volume, target, target);
       } else {
         copy_slab(depth, source + index * level.in_volume, target, row);
@@ -76,10 +77,9 @@ class Nearest {
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const int64_t count = std::min(together, end - o);
         for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
-        const int64_t ahead = std::max(count > 1 ? count * size : 0, kAhead<T>);
         Upcoming next;
         if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
-        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, ahead, next});
+        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, kAhead<T>, next});
       }
     }
   }
@@ -110,6 +110,25 @@ class Nearest {
     if (level.in_volume != 1 || level.taps.has_empty) return false;
     const int64_t* index = level.taps.index.data() + begin;
     for (int64_t o = 0; o < end - begin; ++o) target[o] = source[index[o]];
+    return true;
+  }
+
+  // The last level where many elements are moved together, as with channels innermost: a call of
+  // memcpy() for each such run would cost more than the copy.
+  bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
+    constexpr int64_t L = MYOPS_VECTOR_BYTES / kBytes;
+    using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
+    const Level<Wide>& level = plan_.levels.back();
+    const int64_t run = level.in_volume;
+    if (run < L || level.taps.has_empty) return false;
+    for (int64_t o = begin; o < end; ++o, target += run) {
+      const T* from = source + level.taps.index[o] * run;
+      for (int64_t i = 0; i + L <= run; i += L) {
+        expect_store(target + i);
+        store(target + i, load_as<V>(from + i));
+      }
+      if (run % L != 0) store(target + run - L, load_as<V>(from + run - L));
+    }
     return true;
   }
 

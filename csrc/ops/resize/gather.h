@@ -37,6 +37,41 @@ struct Rows {
   }
 };
 
+// Where the taps of a block lie, on a road from Within to Far.
+template <class Wide, int kTaps, GatherRoad kRoad>
+class Places {
+ public:
+  Places(const int32_t* index, int64_t step) : step_(step) {
+    for (int k = 0; k < kTables; ++k) {
+      at_[k] = load_as<Index<Wide>>(index + k * kLanes<Wide>);
+    }
+  }
+
+  // x[k]: what the elements read at tap k; value(i) is the vector i elements from the block's
+  // `low`.
+  template <class Value>
+  MYOPS_INLINE void pick(const Value& value, Vector<Wide>* x) const {
+    constexpr int64_t L = kLanes<Wide>;
+    if constexpr (kRoad == GatherRoad::Within) {
+      const Vector<Wide> all = value(0);
+      for (int k = 0; k < kTaps; ++k) x[k] = permute(all, at_[k]);
+    } else {
+      for (int k = 0; k < kTaps; ++k) {
+        if constexpr (kRoad == GatherRoad::Near) {
+          x[k] = permute(value(k * step_), at_[0]);
+        } else {
+          x[k] = permute(value(k * step_), value(k * step_ + L), at_[0]);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kTables = kRoad == GatherRoad::Within ? kTaps : 1;
+  Index<Wide> at_[kTables];
+  int64_t step_;
+};
+
 template <class Wide>
 class Gather {
  public:
@@ -63,7 +98,7 @@ class Gather {
   using V = Vector<Wide>;
   using Table = GatherTable<Wide>;
   using Block = typename Table::Block;
-  using Road = typename Table::Road;
+  using Road = GatherRoad;
 
   const Table& table() const { return table_; }
   // A block of the elements from `first` on, on any road.
@@ -75,8 +110,10 @@ class Gather {
 
   template <int kTaps, class T>
   void run(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, int kVectors, bool kOneRow, class T>
+  template <int kTaps, Road kRoad, class T>
   int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
+  template <int kTaps, Road kRoad, bool kOneRow, class T>
+  int64_t run_rows(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
@@ -95,14 +132,9 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
       if (whole && block.road <= Road::Far) {
-        const bool near = block.road == Road::Near;
-        if (rows.count == 1) {
-          first = near ? run_whole<kTaps, 1, true>(first, end, rows)
-                       : run_whole<kTaps, 2, true>(first, end, rows);
-        } else {
-          first = near ? run_whole<kTaps, 1, false>(first, end, rows)
-                       : run_whole<kTaps, 2, false>(first, end, rows);
-        }
+        if (block.road == Road::Within) first = run_whole<kTaps, Road::Within>(first, end, rows);
+        if (block.road == Road::Near) first = run_whole<kTaps, Road::Near>(first, end, rows);
+        if (block.road == Road::Far) first = run_whole<kTaps, Road::Far>(first, end, rows);
         continue;
       }
     }
@@ -122,38 +154,53 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
   }
 }
 
-// Whole blocks on the road Near (kVectors is 1) or Far (2), as many as follow one another; returns
-// their end.
+// Whole blocks on a road from Within to Far, as many as follow one another; returns their end.
 template <class Wide>
-template <int kTaps, int kVectors, bool kOneRow, class T>
-int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
+template <int kTaps, GatherRoad kRoad, class T>
+int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const {
+  if (rows.count == 1) return run_rows<kTaps, kRoad, true>(first, end, rows);
+  return run_rows<kTaps, kRoad, false>(first, end, rows);
+}
+
+template <class Wide>
+template <int kTaps, GatherRoad kRoad, bool kOneRow, class T>
+int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
   constexpr int kValues = kTaps > 1 ? kTaps : 1;
-  constexpr Road kRoad = kVectors == 1 ? Road::Near : Road::Far;
   const Rows<Wide, T> rows = given;
   const int64_t step = table_.step();
   const Block* block = table_.block(first);
   const Wide* source = rows.sources[0];
   const int32_t* index = table_.all_indices();
   const Wide* weight = table_.all_weights();
+  if constexpr (kTaps == 0) {  // row by row: memory likes one stream of stores
+    int64_t at = first;
+    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
+      const Wide* from = rows.sources[row];
+      const Block* each = block;
+      for (at = first; at + L <= end && each->road == kRoad; at += L, ++each) {
+        if (kOneRow) rows.next.ask(at, L);
+        const Places<Wide, 1, kRoad> places(index + each->index, step);
+        V x[1];
+        places.pick([&](int64_t i) { return load(from + each->low + i); }, x);
+        rows.put(row, at, x[0]);
+      }
+    }
+    return at;
+  }
   for (; first + L <= end && block->road == kRoad; first += L, ++block) {
-    const auto at = load_as<Index<Wide>>(index + block->index);
+    const Places<Wide, kValues, kRoad> places(index + block->index, step);
     V w[kValues];
     for (int k = 0; k < kTaps; ++k) w[k] = load(weight + block->weight + k * L);
     rows.next.ask(first, L);
     const int64_t low = block->low;
     for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
       const Wide* from = (kOneRow ? source : rows.sources[row]) + low;
-      const auto value = [&](int64_t k) {
-        if constexpr (kVectors == 1) {
-          return permute(load(from + k * step), at);
-        } else {
-          return permute(load(from + k * step), load(from + k * step + L), at);
-        }
-      };
-      V total = value(0);
+      V x[kValues];
+      places.pick([&](int64_t at) { return load(from + at); }, x);
+      V total = x[0];
       if constexpr (kTaps > 0) {
         total = w[0] * total;
-        for (int k = 1; k < kTaps; ++k) total = fma(w[k], value(k), total);
+        for (int k = 1; k < kTaps; ++k) total = fma(w[k], x[k], total);
       }
       rows.put(row, first, total);
     }
@@ -187,13 +234,15 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
     }
   } else {
     if constexpr (kPermutes<Wide>) {
-      const auto at = load_as<Index<Wide>>(index);
-      if (block.road == Road::Near) {
-        for (int k = 0; k < kValues; ++k) x[k] = permute(load(from + k * table_.step()), at);
+      const auto pick = [&](auto places) {
+        places.pick([&](int64_t at) { return load(from + at); }, x);
+      };
+      if (block.road == Road::Within) {
+        pick(Places<Wide, kValues, Road::Within>(index, table_.step()));
+      } else if (block.road == Road::Near) {
+        pick(Places<Wide, kValues, Road::Near>(index, table_.step()));
       } else if (block.road == Road::Far) {
-        for (int k = 0; k < kValues; ++k) {
-          x[k] = permute(load(from + k * table_.step()), load(from + k * table_.step() + L), at);
-        }
+        pick(Places<Wide, kValues, Road::Far>(index, table_.step()));
       } else {
         const V low = load(from), high = load(from + block.second);
         for (int k = 0; k < kValues; ++k) {

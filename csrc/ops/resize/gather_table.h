@@ -1,6 +1,7 @@
 // What a row of the result reads: the tables behind gather.h, made once a call.
 //
 // A block of kLanes elements takes one of several roads, decided from its taps:
+//   Within    all that it reads lies in one vector: a load, and a permutation for each tap
 //   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
 //   Far       the same with two vectors; for shrinking by up to 2
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
@@ -16,10 +17,12 @@
 
 namespace myops::resize::MYOPS_ISA {
 
+enum class GatherRoad : uint8_t { Within, Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
+
 template <class Wide>
 class GatherTable {
  public:
-  enum class Road : uint8_t { Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
+  using Road = GatherRoad;
   struct Block {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
@@ -148,7 +151,13 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   }
   Block block{least, most + 1, 0, 0, 0, 0, false, Road::OneByOne};
   const int64_t reach = (width - 1) * step_, room = high() - low();
-  if (kPermutes<Wide> && few && neighbours && most - reach - least < L && reach + L <= room) {
+  const bool near = neighbours && most - reach - least < L && reach + L <= room;
+  // Four permutations by tables of their own are slower than four loads by one table.
+  if (kPermutes<Wide> && few && most - least < L && L <= room && !(near && width == 4)) {
+    block.road = Road::Within;
+    block.low = std::min(least, high() - L);
+    block.high = block.low + L;
+  } else if (kPermutes<Wide> && few && near) {
     block.road = Road::Near;
     block.low = std::min(least, high() - L - reach);
     block.high = block.low + reach + L;
@@ -224,7 +233,8 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   if (block.road == Road::Chains) {
     fill_chains(block, elements);
   } else if (few) {
-    const bool each = block.road == Road::Any || block.road == Road::OneByOne;
+    const bool each =
+        block.road == Road::Within || block.road == Road::Any || block.road == Road::OneByOne;
     const int64_t size = each ? width * L : L;
     new_index_.resize(static_cast<size_t>(size));
     const auto low = block.low, second = block.second;

@@ -1,4 +1,5 @@
-// A row of the result from two source rows, two taps in both directions, in one pass.
+// Rows of the result that are made from the same two source rows, two taps in both directions, in
+// one pass.
 #pragma once
 
 #include "gather.h"
@@ -7,88 +8,163 @@ namespace myops::resize::MYOPS_ISA {
 
 template <class Wide>
 struct Pair {
+  static constexpr int64_t kMost = 3;  // rows of the result
+
   const Wide* rows[2];
-  Wide weights[2];
-  int64_t next;  // from each row to one that is read later, 0: not known
+  const Wide* weights;  // of both rows, for each row of the result
+  int64_t count;        // of rows of the result
+  int64_t next;         // from each source row to one that is read later, 0: not known
+  int64_t ahead;        // see Rows
+  Wide* target;         // the first row; the others follow
 };
 
-// Whole blocks on one road; returns their end.
-template <int kVectors, bool kRowsFirst, class Wide>
-int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>& pair,
-                 int64_t ahead, Wide* target) {
+// Calls run(std::integral_constant<int, count>()).
+template <class Run>
+MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
+  if (count == 1) return run(std::integral_constant<int, 1>());
+  if (count == 2) return run(std::integral_constant<int, 2>());
+  return run(std::integral_constant<int, 3>());
+}
+
+// Whole blocks on one road; returns their end. Rows first: sum(weights[0] * rows[0] + weights[1] *
+// rows[1]), of one row; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+template <GatherRoad kRoad, bool kRowsFirst, int kRows, class Wide>
+int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>& pair) {
+  static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
-  constexpr auto kRoad =
-      kVectors == 1 ? GatherTable<Wide>::Road::Near : GatherTable<Wide>::Road::Far;
-  const int64_t step = table.step(), end = table.elements(), next = pair.next;
+  const int64_t step = table.step(), end = table.elements(), next = pair.next, ahead = pair.ahead;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
-  const V weight_a = broadcast(pair.weights[0]), weight_b = broadcast(pair.weights[1]);
+  Wide* const target = pair.target;
+  V weight_a[kRows], weight_b[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    weight_a[k] = broadcast(pair.weights[2 * k]);
+    weight_b[k] = broadcast(pair.weights[2 * k + 1]);
+  }
   const auto* block = table.block(first);
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   for (; first + L <= end && block->road == kRoad; first += L, ++block) {
-    const auto at = load_as<Index<Wide>>(index + block->index);
+    const Places<Wide, 2, kRoad> places(index + block->index, step);
     const V w0 = load(weight + block->weight), w1 = load(weight + block->weight + L);
     const auto columns = [&](const auto& value) {  // value(i): the vector i elements from `low`
-      if constexpr (kVectors == 1) {
-        return fma(w1, permute(value(step), at), w0 * permute(value(0), at));
-      } else {
-        return fma(w1, permute(value(step), value(step + L), at),
-                   w0 * permute(value(0), value(L), at));
-      }
+      V x[2];
+      places.pick(value, x);
+      return fma(w1, x[1], w0 * x[0]);
     };
     const Wide *from_a = a + block->low, *from_b = b + block->low;
-    if (ahead > 0) __builtin_prefetch(target + first + ahead, 1);
-    V total;
+    const auto put = [&](int64_t at, const V& total) {
+      if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
+      store(target + at, total);
+    };
     if constexpr (kRowsFirst) {
       if (next > 0) {
-        for (int k = 0; k < kVectors; ++k) {
+        for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
           __builtin_prefetch(from_a + next + k * L);
           __builtin_prefetch(from_b + next + k * L);
         }
       }
-      total = columns(
-          [&](int64_t i) { return fma(weight_b, load(from_b + i), weight_a * load(from_a + i)); });
+      put(first, columns([&](int64_t i) {
+            return fma(weight_b[0], load(from_b + i), weight_a[0] * load(from_a + i));
+          }));
     } else {
-      total = weight_a * columns([&](int64_t i) { return load(from_a + i); });
-      total = fma(weight_b, columns([&](int64_t i) { return load(from_b + i); }), total);
+      const V sum_a = columns([&](int64_t i) { return load(from_a + i); });
+      const V sum_b = columns([&](int64_t i) { return load(from_b + i); });
+      for (int k = 0; k < kRows; ++k) {
+        put(first + k * end, fma(weight_b[k], sum_b, weight_a[k] * sum_a));
+      }
     }
-    store(target + first, total);
   }
   return first;
 }
 
-// `target`: the row. Rows first: sum(weights[0] * rows[0] + weights[1] * rows[1]), where `room`
-// takes parts of the row inside; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
-template <bool kRowsFirst, class Wide>
-void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room, int64_t ahead,
-              Wide* target) {
+// All rows of the result. `room` takes parts of the row that is summed first.
+template <bool kRowsFirst, int kRows, class Wide>
+void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.road <= GatherTable<Wide>::Road::Far) {
-        first = block.road == GatherTable<Wide>::Road::Near
-                    ? run_pair<1, kRowsFirst>(table, first, pair, ahead, target)
-                    : run_pair<2, kRowsFirst>(table, first, pair, ahead, target);
+      const auto run = [&](auto road) {
+        if (block.road == road) first = run_pair<road, kRowsFirst, kRows>(table, first, pair);
+      };
+      if (count == L && block.road <= GatherRoad::Far) {
+        run(std::integral_constant<GatherRoad, GatherRoad::Within>());
+        run(std::integral_constant<GatherRoad, GatherRoad::Near>());
+        run(std::integral_constant<GatherRoad, GatherRoad::Far>());
         continue;
       }
     }
-    Wide part[L];
+    const auto put = [&](int64_t row, const Vector<Wide>& total) {
+      Wide part[L];
+      store(part, total);
+      std::copy(part, part + count, pair.target + row * table.elements() + first);
+    };
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
       combine_row<2>(rows, pair.weights, 2, block.high - block.low, Write::Scratch,
                      room + block.low);
-      store(part, gather.template block_of<2>(block, first, room));
+      put(0, gather.template block_of<2>(block, first, room));
     } else {
       const auto a = gather.template block_of<2>(block, first, pair.rows[0]);
       const auto b = gather.template block_of<2>(block, first, pair.rows[1]);
-      store(part, fma(broadcast(pair.weights[1]), b, broadcast(pair.weights[0]) * a));
+      for (int k = 0; k < kRows; ++k) {
+        put(k, fma(broadcast(pair.weights[2 * k + 1]), b, broadcast(pair.weights[2 * k]) * a));
+      }
     }
-    std::copy(part, part + count, target + first);
     first += L;
+  }
+}
+
+// The same for many channels, innermost: `taps` are those of the columns, and as many elements
+// lie between neighbours as there are channels.
+template <bool kRowsFirst, int kRows, class Wide>
+void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<Wide>& pair) {
+  constexpr int64_t L = kLanes<Wide>;
+  const int64_t size = taps.output * channels, ahead = pair.ahead;
+  Wide weight_a[kRows], weight_b[kRows];
+  for (int k = 0; k < kRows; ++k) {
+    weight_a[k] = pair.weights[2 * k];
+    weight_b[k] = pair.weights[2 * k + 1];
+  }
+  Wide* target = pair.target;
+  for (int64_t o = 0; o < taps.output; ++o, target += channels) {
+    const int64_t low = taps.index[2 * o] * channels, high = taps.index[2 * o + 1] * channels;
+    const Wide *a0 = pair.rows[0] + low, *a1 = pair.rows[0] + high;
+    const Wide *b0 = pair.rows[1] + low, *b1 = pair.rows[1] + high;
+    const Wide w0 = taps.weight[2 * o], w1 = taps.weight[2 * o + 1];
+    const auto sums = [&](int64_t i, const auto& value, const auto& scalar, const auto& put) {
+      if constexpr (kRowsFirst) {
+        const auto x0 =
+            fma(scalar(weight_b[0]), value(b0 + i), scalar(weight_a[0]) * value(a0 + i));
+        const auto x1 =
+            fma(scalar(weight_b[0]), value(b1 + i), scalar(weight_a[0]) * value(a1 + i));
+        put(target + i, fma(scalar(w1), x1, scalar(w0) * x0));
+      } else {
+        const auto a = fma(scalar(w1), value(a1 + i), scalar(w0) * value(a0 + i));
+        const auto b = fma(scalar(w1), value(b1 + i), scalar(w0) * value(b0 + i));
+        for (int k = 0; k < kRows; ++k) {
+          put(target + k * size + i, fma(scalar(weight_b[k]), b, scalar(weight_a[k]) * a));
+        }
+      }
+    };
+    int64_t i = 0;
+    for (; i + L <= channels; i += L) {
+      sums(
+          i, [&](const Wide* from) { return load(from); },
+          [&](Wide weight) { return broadcast(weight); },
+          [&](Wide* to, const Vector<Wide>& total) {
+            if (ahead > 0) __builtin_prefetch(to + ahead, 1);
+            store(to, total);
+          });
+    }
+    for (; i < channels; ++i) {
+      sums(
+          i, [&](const Wide* from) { return *from; }, [&](Wide weight) { return weight; },
+          [&](Wide* to, Wide total) { *to = total; });
+    }
   }
 }
 

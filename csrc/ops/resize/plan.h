@@ -35,8 +35,9 @@ struct Plan {
   // pass: what lies between is not kept, and to make it again costs less than to fetch it.
   bool in_pairs(size_t depth) const {
     const Level<Weight>& level = levels[depth];
-    return kPermutes<Weight> && depth + 2 == levels.size() && level.blocks == 1 &&
-           level.taps.width == 2 && levels.back().taps.width == 2 && levels.back().in_volume < 8;
+    return depth + 2 == levels.size() && level.blocks == 1 && level.taps.width == 2 &&
+           levels.back().taps.width == 2 &&
+           (kPermutes<Weight> || !Gather<Weight>::takes(levels.back().in_volume));
   }
 
   // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would

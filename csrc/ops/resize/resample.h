@@ -19,14 +19,18 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Results that fit no cache are written past them where that is faster.
-inline constexpr int64_t kStreamedBytes = 16 << 20;
-
+// Whether the result stays in caches. One that does not is written past them where that is faster,
+// and as one stream, which memory takes better than several.
 template <class T, class Wide>
-bool streams(const Plan<Wide>& plan) {
+bool is_cached(const Plan<Wide>& plan) {
+  constexpr int64_t kMostBytes = 16 << 20;
   const Level<Wide>& first = plan.levels.front();
   const int64_t elements = plan.outer * first.taps.output * first.out_volume;
-  return elements * static_cast<int64_t>(sizeof(T)) > kStreamedBytes && streaming_stores_pay();
+  return elements * static_cast<int64_t>(sizeof(T)) <= kMostBytes;
+}
+template <class T, class Wide>
+bool streams(const Plan<Wide>& plan) {
+  return !is_cached<T>(plan) && streaming_stores_pay();
 }
 
 // The working memory of one parallel piece.
@@ -126,24 +130,38 @@ class Resampler {
     return plan_.rows_first(depth) ? level.in_volume : level.out_volume;
   }
 
-  // Each row from its two source rows at once (see Plan::in_pairs).
+  // Rows of the result that read the same two source rows, at once (see Plan::in_pairs).
   void fill_pairs(size_t depth, int64_t begin, int64_t end, const Wide* source, Write write,
                   Wide* target) {
     const Level<Wide>& level = plan_.levels[depth];
-    const int64_t ahead = write == Write::Result ? kAhead<Wide> : 0, size = level.in_volume;
-    const int64_t next = level.taps.input / level.taps.output * size;
-    for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
-      const int64_t* index = level.taps.index.data() + level.taps.first[o];
-      const Wide* weight = level.taps.weight.data() + level.taps.first[o];
-      const Pair<Wide> pair{
-          {source + index[0] * size, source + index[1] * size}, {weight[0], weight[1]}, next};
-      Wide* to = write == Write::Streamed ? result_->template as<Wide>() : target;
-      if (plan_.rows_first(depth)) {
-        sum_pair<true>(gather_, pair, row_->template as<Wide>(), ahead, to);
-      } else {
-        sum_pair<false, Wide>(gather_, pair, nullptr, ahead, to);
+    const Taps<Wide>& columns = plan_.levels.back().taps;
+    const bool rows_first = plan_.rows_first(depth), streamed = write == Write::Streamed;
+    const int64_t size = level.in_volume;
+    const int64_t most = rows_first || !is_cached<T>(plan_) ? 1 : Pair<Wide>::kMost;
+    Pair<Wide> pair;
+    pair.next = level.taps.input / level.taps.output * size;
+    pair.ahead = write == Write::Result ? kAhead<Wide> : 0;
+    for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
+      const int64_t* index = level.taps.index.data() + 2 * o;
+      pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
+      pair.weights = level.taps.weight.data() + 2 * o;
+      for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
+        if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
       }
-      if (to != target) stream_copy(to, level.out_volume, target);
+      pair.target = streamed ? result_->template as<Wide>() : target;
+      const auto sum = [&](auto first, auto count) {
+        if (Gather<Wide>::takes(stride())) {
+          sum_pair<first, count>(gather_, pair, row_->template as<Wide>());
+        } else {
+          sum_pair_of_channels<first, count>(columns, stride(), pair);
+        }
+      };
+      if (rows_first) {
+        sum(std::true_type(), std::integral_constant<int, 1>());
+      } else {
+        with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
+      }
+      if (streamed) stream_copy(pair.target, level.out_volume, target);
     }
   }
 
