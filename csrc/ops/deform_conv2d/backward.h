@@ -14,7 +14,7 @@ void backward_typed(KernelContext& context) {
   const Tensor& mask = context.input(4);
   const Problem problem(context.attributes(), X, W, gradient);
   Inputs<T> inputs;
-  inputs.X = X;
+  inputs.X = Field<const T>(X);
   inputs.positions.offset = Field<const T>(context.input(3));
   inputs.positions.mask = Field<const T>(mask);
   const Filters<T> filters(problem, W), none;

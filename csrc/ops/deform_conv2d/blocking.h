@@ -125,20 +125,36 @@ class Tiling {
   int64_t height_, width_, rows_, columns_, across_, count_;
 };
 
+// Calls body(y, x, count, done) for each piece of a row of the result that `pixels` of a tile are.
+template <class Body>
+void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
+  for (int64_t p = pixels.first; p < pixels.last;) {
+    const int64_t row = p / tile.columns, column = p % tile.columns;
+    const int64_t count = std::min(tile.columns - column, pixels.last - p);
+    body(tile.top + row, tile.left + column, count, p - pixels.first);
+    p += count;
+  }
+}
+
 // A tensor of rank 4 read or written by its strides; false when it was left out.
 template <class T>
 struct Field {
-  T* data = nullptr;
+  T *data = nullptr, *end = nullptr;  // end: behind the last element
   int64_t step[4] = {0, 0, 0, 0};
   bool present = false;
 
   Field() = default;
   explicit Field(const Tensor& tensor) : present(tensor.present) {
     if (!present) return;
-    data = static_cast<T*>(tensor.data);
+    end = data = static_cast<T*>(tensor.data);
     std::copy_n(tensor.strides.begin(), 4, step);
+    if (tensor.elements() == 0) return;
+    for (size_t axis = 0; axis < 4; ++axis) end += (tensor.shape[axis] - 1) * step[axis];
+    ++end;
   }
   explicit operator bool() const { return present; }
+  // Whether the channels of a pixel are side by side, and its neighbours are not.
+  bool channels_last() const { return present && step[1] == 1 && step[3] != 1; }
   T* at(int64_t i, int64_t j, int64_t k, int64_t l) const {
     return data + i * step[0] + j * step[1] + k * step[2] + l * step[3];
   }

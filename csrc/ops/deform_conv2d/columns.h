@@ -12,13 +12,13 @@ enum class Column : uint8_t { Value, Change };  // A, A'
 // All that samples depend on; the directions are absent outside the double backward.
 template <class T>
 struct Inputs {
-  Tensor X, X_direction;
+  Field<const T> X, X_direction;
   Positions<T> positions;
 
   // Whether A' is anything but 0.
-  bool changes() const { return X_direction.present || positions.shifted(); }
+  bool changes() const { return X_direction || positions.shifted(); }
   // How many windows share the room for them.
-  int64_t windows() const { return X_direction.present ? 2 : 1; }
+  int64_t windows() const { return X_direction ? 2 : 1; }
 };
 
 // sum_j w_j X_j for one vector of channels.

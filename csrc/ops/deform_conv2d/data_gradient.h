@@ -231,22 +231,22 @@ void DataGradient<T>::run_image_in_bands() const {
 template <class T>
 void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                                       const A* sums) const {
-  const int64_t plane = taps.count() * tile.pixels();
-  const auto write = [&](const Field<T>& out, int64_t channel, int64_t row, const A* from) {
-    T* to = out.at(tile.image, channel, row, tile.left);
-    if (out.step[3] == 1) return narrow(from, tile.columns, to);
-    for (int64_t c = 0; c < tile.columns; ++c) to[c * out.step[3]] = static_cast<T>(from[c]);
-  };
-  for (int64_t k = taps.first; k < taps.last; ++k) {
-    const int64_t channel = offset_group * problem_.taps + k;
-    for (int64_t row = tile.top; row < tile.top + tile.rows; ++row, sums += tile.columns) {
-      if (offset_) {
-        write(offset_, 2 * channel, row, sums);
-        write(offset_, 2 * channel + 1, row, sums + plane);
+  const int64_t first = offset_group * problem_.taps + taps.first, count = taps.count();
+  const int64_t plane = tile.pixels();
+  const auto write = [&](const Field<T>& out, int64_t channel, int64_t channels, const A* from) {
+    for (int64_t row = 0; row < tile.rows; ++row, from += tile.columns) {
+      T* to = out.at(tile.image, channel, tile.top + row, tile.left);
+      if (out.step[1] == 1) {
+        transpose_copy(from, plane, to, out.step[3], channels, tile.columns);
+        continue;
       }
-      if (mask_) write(mask_, channel, row, sums + 2 * plane);
+      for (int64_t c = 0; c < channels; ++c, to += out.step[1]) {
+        narrow(from + c * plane, tile.columns, to);
+      }
     }
-  }
+  };
+  if (offset_) write(offset_, 2 * first, 2 * count, sums);
+  if (mask_) write(mask_, first, count, sums + 2 * count * plane);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -16,8 +16,8 @@ void double_backward_typed(KernelContext& context) {
   const Tensor& mask = context.input(4);
   const Problem problem(context.attributes(), X, W, gradient);
   Inputs<T> inputs;
-  inputs.X = X;
-  inputs.X_direction = context.input(5);
+  inputs.X = Field<const T>(X);
+  inputs.X_direction = Field<const T>(context.input(5));
   inputs.positions.offset = Field<const T>(context.input(3));
   inputs.positions.mask = Field<const T>(mask);
   inputs.positions.shift = Field<const T>(context.input(7));

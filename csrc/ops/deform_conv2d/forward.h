@@ -40,7 +40,7 @@ void forward_typed(KernelContext& context) {
   const Tensor &X = context.input(0), &W = context.input(1);
   const Problem problem(context.attributes(), X, W, context.output(0));
   Inputs<T> inputs;
-  inputs.X = X;
+  inputs.X = Field<const T>(X);
   inputs.positions.offset = Field<const T>(context.input(2));
   inputs.positions.mask = Field<const T>(context.input(4));
   const std::vector<Term<T>> terms = terms_of<T>(problem, W);

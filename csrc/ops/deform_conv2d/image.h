@@ -41,9 +41,9 @@ class Source {
  public:
   using A = Accumulate<T>;
 
-  Source(const KernelContext& context, const Problem& problem, const Tensor& tensor,
+  Source(const KernelContext& context, const Problem& problem, const Field<const T>& field,
          int64_t capacity)
-      : field_(tensor),
+      : field_(field),
         height_(problem.height),
         width_(problem.width),
         window_(context, field_ ? capacity : 0) {}

@@ -1,5 +1,8 @@
 #include "problem.h"
 
+#include <algorithm>
+#include <array>
+
 namespace myops::deform {
 namespace {
 
@@ -12,16 +15,20 @@ int64_t times(int64_t a, int64_t b) {  // of lengths; stays at the largest value
 }
 
 // The numbers of a list attribute; `fallback` when the list is empty.
-std::vector<int64_t> read_list(const std::string& op, const Attributes& attributes,
-                               const char* name, size_t count, int64_t least, int64_t fallback) {
+template <size_t kCount>
+std::array<int64_t, kCount> read_list(const std::string& op, const Attributes& attributes,
+                                      const char* name, int64_t least, int64_t fallback) {
   const std::vector<int64_t>& list = attributes.integers(name);
-  if (list.empty()) return std::vector<int64_t>(count, fallback);
-  bool good = list.size() == count;
+  std::array<int64_t, kCount> numbers;
+  numbers.fill(fallback);
+  if (list.empty()) return numbers;
+  bool good = list.size() == kCount;
   for (const int64_t number : list) good = good && number >= least && number <= kMaxLength;
   if (!good) {
-    fail(op, name, str(list), str(count, " numbers from ", least, " to ", kMaxLength));
+    fail(op, name, str(list), str(kCount, " numbers from ", least, " to ", kMaxLength));
   }
-  return list;
+  std::copy(list.begin(), list.end(), numbers.begin());
+  return numbers;
 }
 
 std::string text(const Dims& dims) {
@@ -109,26 +116,28 @@ void expect_shape(const ShapeContext& context, const char* name, const Dims& dim
 Lengths check(ShapeContext& context, const Slots& slots) {
   const std::string& op = context.op_name();
   const Attributes& attributes = context.attributes();
-  const auto strides = read_list(op, attributes, "strides", 2, 1, 1);
-  const auto dilations = read_list(op, attributes, "dilations", 2, 1, 1);
-  const auto pads = read_list(op, attributes, "pads", 4, 0, 0);
-  const auto kernel = read_list(op, attributes, "kernel_shape", 2, 1, -1);
+  const auto strides = read_list<2>(op, attributes, "strides", 1, 1);
+  const auto dilations = read_list<2>(op, attributes, "dilations", 1, 1);
+  const auto pads = read_list<4>(op, attributes, "pads", 0, 0);
+  const auto kernel = read_list<2>(op, attributes, "kernel_shape", 1, -1);
   for (const int slot : {slots.grad, slots.X, slots.W, slots.offset, slots.mask}) {
     expect_rank(context, slots, slot, 4);
   }
   expect_rank(context, slots, slots.bias, 1);
-  const auto dims_of = [&](int slot, size_t rank) {
+  static const Dims unknown(4);
+  const auto dims_of = [&](int slot) -> const Dims& {
     const bool given = slot >= 0 && context.has(static_cast<size_t>(slot));
-    return given ? context.dims(static_cast<size_t>(slot)) : Dims(rank);
+    return given ? context.dims(static_cast<size_t>(slot)) : unknown;
   };
-  Dims X = dims_of(slots.X, 4), W = dims_of(slots.W, 4);
-  const Dims offset = dims_of(slots.offset, 4), mask = dims_of(slots.mask, 4);
-  const Dims grad = dims_of(slots.grad, 4), bias = dims_of(slots.bias, 1);
+  Dims X = dims_of(slots.X), W = dims_of(slots.W);
+  const Dims &offset = dims_of(slots.offset), &mask = dims_of(slots.mask);
+  const Dims &grad = dims_of(slots.grad), &bias = dims_of(slots.bias);
 
   for (size_t axis = 0; axis < 2; ++axis) {
     Dim& length = W[axis + 2];
     MYOPS_EXPECT(context, kernel[axis] < 0 || !length.known() || length.value == kernel[axis],
-                 "kernel_shape", str(kernel), str("the last two lengths of W, ", text(W)));
+                 "kernel_shape", str(attributes.integers("kernel_shape")),
+                 str("the last two lengths of W, ", text(W)));
     length = merge(length, Dim(kernel[axis]));
     MYOPS_EXPECT(context, W[axis].value != 0, "W", str("shape ", text(W)), "lengths of at least 1");
   }
@@ -166,7 +175,7 @@ Lengths check(ShapeContext& context, const Slots& slots) {
   expect_shape(context, "mask", mask, all.mask,
                "batch, offset_group * kernel taps, output height, output width");
   expect_shape(context, "grad", grad, Y, "that of the output");
-  expect_shape(context, "B", bias, {W[0]}, "the output channels of W");
+  if (&bias != &unknown) expect_shape(context, "B", bias, {W[0]}, "the output channels of W");
   all.offset[1] = merge(twice, offset[1]);
   all.mask[1] = merge(planes, mask[1]);
   return all;

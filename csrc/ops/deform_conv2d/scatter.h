@@ -74,8 +74,8 @@ class TileGradient {
         gradient_(context, gradient, gradient_outputs(problem, blocking_), strip_),
         direct_(context, problem, blocking_, direct, strip_),
         cross_(context, problem, blocking_, cross, strip_),
-        X_(context, problem, positions ? inputs.X : Tensor(), capacity_),
-        direction_(context, problem, positions ? inputs.X_direction : Tensor(), capacity_),
+        X_(context, problem, positions ? inputs.X : Field<const T>(), capacity_),
+        direction_(context, problem, positions ? inputs.X_direction : Field<const T>(), capacity_),
         window_(context, capacity_),
         sums_(context, 8 * (strip_ + 4)) {}
 
@@ -92,8 +92,8 @@ class TileGradient {
            (box.bottom - 1) * problem_.width + box.right > target.first;
   }
 
-  // Adds the share of channels `block`. `sums` holds y, x and m planes of [tap][pixel]; null when
-  // they are not wanted.
+  // Adds the share of channels `block`. `sums` holds a plane of pixels for y and x of every tap,
+  // then one for m of every tap; null when they are not wanted.
   void run(const Range& block, const Target<A>& target, A* sums) {
     block_ = block;
     target_ = target;
@@ -243,7 +243,7 @@ void TileGradient<T>::add_entries(const Part& part, int64_t count) {
 template <class T>
 void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
   using Four = Lanes<A, 4>;
-  const int64_t plane = range_.count() * tile_.pixels();
+  const int64_t plane = tile_.pixels();
   const A* from = sums_.get();
   for (int64_t p = entries.first; p < entries.last; p += 4, from += 32) {
     const int64_t entry = k * taps_.stride() + p;
@@ -258,14 +258,15 @@ void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
       const Point<Four> moved = shifted_gradient(point, taps_.template shift<Four>(entry), H);
       sum = {sum.y + moved.y, sum.x + moved.x, sum.mask + moved.mask};
     }
-    A* to = positions_ + k * tile_.pixels() + p;
+    A* to = positions_ + 2 * k * plane + p;
+    A* to_mask = positions_ + (2 * range_.count() + k) * plane + p;
     const auto place = load_as<Lanes<int32_t, 4>>(taps_.index() + entry);
     const int64_t count = std::min<int64_t>(4, entries.last - p);
     for (int64_t i = 0; i < count; ++i) {
       if (place[i] < 0) continue;
       to[i] += sum.y[i];
       to[plane + i] += sum.x[i];
-      to[2 * plane + i] += sum.mask[i];
+      to_mask[i] += sum.mask[i];
     }
   }
 }
@@ -288,7 +289,7 @@ void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
       continue;
     }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {
-      for (int64_t c = 0; c < count; ++c) to[c * target_.channel] += from[c];
+      add_to(from, target_.channel, count, to);
     }
   }
 }

@@ -29,40 +29,10 @@
 // The backward is the case T' = T, T = 0 of it, so both are the same code.
 #pragma once
 
-#include "blocking.h"
+#include "cells.h"
+#include "lines.h"
 
 namespace myops::deform::MYOPS_ISA {
-
-// In place of the row of a cell: the position samples 0 and has no gradient.
-inline constexpr int32_t kMissed = std::numeric_limits<int32_t>::min();
-
-template <class V>
-struct Weights {
-  V at[4];
-};
-
-template <class A>
-inline Weights<A> weights_at(const A* first, int64_t plane) {
-  return {{first[0], first[plane], first[2 * plane], first[3 * plane]}};
-}
-
-template <class V>
-struct Point {  // fractions and mask, or the direction (y', x', m')
-  V y, x, mask;
-};
-
-template <class V>
-inline Weights<V> value_weights(const Point<V>& f) {
-  return {{(1 - f.y) * (1 - f.x), (1 - f.y) * f.x, f.y * (1 - f.x), f.y * f.x}};
-}
-template <class V>
-inline Weights<V> y_weights(const Point<V>& f) {
-  return {{-(1 - f.x), -f.x, 1 - f.x, f.x}};
-}
-template <class V>
-inline Weights<V> x_weights(const Point<V>& f) {
-  return {{-(1 - f.y), 1 - f.y, -f.y, f.y}};
-}
 
 // What the positions depend on; `shift` and `mask_shift` are y', x' and m'.
 template <class T>
@@ -71,51 +41,35 @@ struct Positions {
   bool shifted() const { return shift || mask_shift; }
 };
 
-// A part of the entries of a tile: taps [first_tap, last_tap) of pixels [first, last).
-struct Entries {
-  int64_t first_tap, last_tap, first, last;
-  int64_t taps() const { return last_tap - first_tap; }
-  int64_t pixels() const { return last - first; }
-};
+template <class T>
+struct PositionLines {
+  Lines<T> offset, mask, shift, mask_shift;
 
-// A rectangle of pixels, ends excluded.
-struct Box {
-  int64_t top, bottom, left, right;
-  int64_t columns() const { return right - left; }
-  int64_t pixels() const { return (bottom - top) * (right - left); }
-};
-
-// The smallest box that holds the cells of positions that hit, kCount positions at a time.
-template <int64_t kCount>
-struct Extent {
-  using I = Lanes<int32_t, kCount>;
-  static constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
-  I top = I{} + kHigh, bottom = I{} + kMissed, left = I{} + kHigh, right = I{} + kMissed;
-
-  // Of positions that miss, y and x are kMissed.
-  void add(const I& hits, const I& y, const I& x) {
-    const I low_y = hits ? y : I{} + kHigh, low_x = hits ? x : I{} + kHigh;
-    top = low_y < top ? low_y : top;
-    bottom = y > bottom ? y : bottom;
-    left = low_x < left ? low_x : left;
-    right = x > right ? x : right;
+  PositionLines(const Positions<T>& of, int64_t image, int64_t tap, int64_t taps)
+      : offset(of.offset, image, 2 * tap, 2 * taps),
+        mask(of.mask, image, tap, taps),
+        shift(of.shift, image, 2 * tap, 2 * taps),
+        mask_shift(of.mask_shift, image, tap, taps) {}
+  template <class Body>
+  void for_each(const Body& body) {
+    for (Lines<T>* lines : {&offset, &mask, &shift, &mask_shift}) body(*lines);
   }
-  Box box() const {
-    Box all{kHigh, kMissed, kHigh, kMissed};
-    for (int64_t i = 0; i < kCount; ++i) {
-      all.top = std::min<int64_t>(all.top, top[i]);
-      all.bottom = std::max<int64_t>(all.bottom, bottom[i]);
-      all.left = std::min<int64_t>(all.left, left[i]);
-      all.right = std::max<int64_t>(all.right, right[i]);
-    }
-    if (all.bottom == kMissed) return {0, 0, 0, 0};
-    return {all.top, all.bottom + 2, all.left, all.right + 2};
+  bool channels_last() const {
+    return offset.channels_last() || mask.channels_last() || shift.channels_last() ||
+           mask_shift.channels_last();
+  }
+  // y', x' and m' of kLanes pixels.
+  Point<typename Lines<T>::V> move(int64_t tap, int64_t pixel) const {
+    Point<typename Lines<T>::V> point{};
+    if (shift) point.y = shift.at(2 * tap, pixel);
+    if (shift) point.x = shift.at(2 * tap + 1, pixel);
+    if (mask_shift) point.mask = mask_shift.at(tap, pixel);
+    return point;
   }
 };
 
-// The samples of a tile for some taps of one offset group. Each quantity is a plane of its own,
-// so that all are computed for kLanes pixels at once: tap k, counted from the first, of pixel p
-// is entry k * stride() + p.
+// The samples of a place: Each quantity is a plane of its own, so that all are computed
+// for kLanes pixels at once: tap k, counted from the first, of pixel p is entry k * stride() + p.
 template <class T>
 class Taps {
  public:
@@ -135,20 +89,7 @@ class Taps {
         changes_(context, positions.shifted() ? 4 * plane_ : 0),
         gradient_(gradient || positions.shifted()) {}
 
-  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps) {
-    place_bases(problem, tile);
-    extent_ = {};
-    // A tile as wide as the result is one run of memory; others are a run for each row.
-    const bool whole = tile.columns == problem.out_width && tile.left == 0 && even_rows(tile);
-    const int64_t rows = whole ? 1 : tile.rows, length = whole ? tile.pixels() : tile.columns;
-    for (int64_t k = taps.first; k < taps.last; ++k) {
-      for (int64_t row = 0; row < rows; ++row) {
-        const Run run{&problem, &tile, offset_group * problem.taps + k, k, row, length};
-        place_run(run, (k - taps.first) * stride_ + row * length);
-        if (positions_.shifted()) shift_run(run, (k - taps.first) * stride_ + row * length);
-      }
-    }
-  }
+  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps);
 
   int64_t stride() const { return stride_; }
   int64_t plane() const { return plane_; }  // from a_j or b_j to the next
@@ -177,12 +118,6 @@ class Taps {
  private:
   using V = Vector<A>;
   using I = Lanes<int32_t, kLanes<A>>;
-  struct Run {
-    const Problem* problem;
-    const Tile* tile;
-    int64_t channel, tap, row, length;
-  };
-
   template <class P>
   Point<P> read_point(const A* from) const {
     return {load_as<P>(from), load_as<P>(from + plane_), load_as<P>(from + 2 * plane_)};
@@ -195,20 +130,9 @@ class Taps {
       return !*field || field->step[2] == tile.columns * field->step[3];
     });
   }
-  // `count` elements, `step` apart, the rest of the vector NaN: a position that misses.
-  static V read(const T* from, int64_t step, int64_t count) {
-    if (step == 1 && count >= kLanes<A>) return load_wide<A>(from);
-    A parts[kLanes<A>];
-    std::fill_n(parts, kLanes<A>, std::numeric_limits<A>::quiet_NaN());
-    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
-      parts[i] = static_cast<A>(from[i * step]);
-    }
-    return load(parts);
-  }
-
   void place_bases(const Problem& problem, const Tile& tile);
-  void place_run(const Run& run, int64_t entry);
-  void shift_run(const Run& run, int64_t entry);
+  void place_entries(int64_t entry, const Point<V>& position, const Point<V>& size);
+  void shift_entries(int64_t entry, const Point<V>& move);
 
   Positions<T> positions_;
   int64_t stride_, plane_;
@@ -231,71 +155,81 @@ void Taps<T>::place_bases(const Problem& problem, const Tile& tile) {
   }
 }
 
-// Comparisons are made before the conversion to integers, which is undefined for a number out of
-// their range; NaN fails them. Lanes behind the end of the run are overwritten by the next run or
-// lie behind the last.
 template <class T>
-void Taps<T>::place_run(const Run& run, int64_t entry) {
-  const Problem& problem = *run.problem;
-  const Field<const T>&offset = positions_.offset, &mask = positions_.mask;
-  const int64_t v = run.tile->top + run.row, u = run.tile->left;
-  const T* offset_y = offset.at(run.tile->image, 2 * run.channel, v, u);
-  const T* masks = mask ? mask.at(run.tile->image, run.channel, v, u) : nullptr;
-  const int64_t offset_step = offset.step[3];
-  const A tap_y = static_cast<A>(run.tap / problem.kernel_width * problem.dilation_y);
-  const A tap_x = static_cast<A>(run.tap % problem.kernel_width * problem.dilation_x);
-  const A height = static_cast<A>(problem.height), width = static_cast<A>(problem.width);
-  const A* base = bases_.get() + run.row * run.length;
-  for (int64_t i = 0; i < run.length; i += kLanes<A>, entry += kLanes<A>) {
-    const T* at = offset_y + i * offset_step;
-    V y = load(base + i) + tap_y + read(at, offset_step, run.length - i);
-    V x = load(base + stride_ + i) + tap_x + read(at + offset.step[1], offset_step, run.length - i);
-    const V m =
-        masks ? read(masks + i * mask.step[3], mask.step[3], run.length - i) : broadcast(A{1});
-    const auto hit = (y > -1) & (y < height) & (x > -1) & (x < width);
-    y = hit ? y : V{};
-    x = hit ? x : V{};
-    const V top = floor<A>(y), left = floor<A>(x);
-    const I hits = __builtin_convertvector(hit, I);
-    const I row = hits ? __builtin_convertvector(top, I) : I{} + kMissed;
-    const I column = hits ? __builtin_convertvector(left, I) : I{} + kMissed;
-    extent_.add(hits, row, column);
-    store(cells_.get() + entry, row);
-    store(cells_.get() + plane_ + entry, column);
-    const Point<V> point{y - top, x - left, m};
-    const Weights<V> weights = value_weights(point);
-    for (int j = 0; j < 4; ++j) store(values_.get() + j * plane_ + entry, weights.at[j] * m);
-    if (!gradient_) continue;
-    store(points_.get() + entry, point.y);
-    store(points_.get() + plane_ + entry, point.x);
-    store(points_.get() + 2 * plane_ + entry, point.mask);
+void Taps<T>::place(const Problem& problem, const Tile& tile, int64_t offset_group,
+                    const Range& taps) {
+  place_bases(problem, tile);
+  extent_ = {};
+  A tap_y[kTaps], tap_x[kTaps];
+  for (int64_t k = 0; k < taps.count(); ++k) {
+    const int64_t tap = taps.first + k;
+    tap_y[k] = static_cast<A>(tap / problem.kernel_width * problem.dilation_y);
+    tap_x[k] = static_cast<A>(tap % problem.kernel_width * problem.dilation_x);
+  }
+  const Point<V> size{broadcast(static_cast<A>(problem.height)),
+                      broadcast(static_cast<A>(problem.width)), V{}};
+  // A tile as wide as the result is one line of memory; others are a line for each row. Lanes
+  // behind the end of a line are overwritten by the next line or lie behind the last.
+  const bool whole = tile.columns == problem.out_width && tile.left == 0 && even_rows(tile);
+  const int64_t rows = whole ? 1 : tile.rows, length = whole ? tile.pixels() : tile.columns;
+  PositionLines<T> lines(positions_, tile.image, offset_group * problem.taps + taps.first,
+                         taps.count());
+  const int64_t step = lines.channels_last() ? kLanes<A> : length;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t first = 0; first < length; first += step) {
+      lines.for_each(
+          [&](Lines<T>& each) { each.move(tile.top + row, tile.left + first, length - first); });
+      for (int64_t k = 0; k < taps.count(); ++k) {
+        const A* base = bases_.get() + row * length + first;
+        int64_t entry = k * stride_ + row * length + first;
+        for (int64_t i = 0; i < std::min(step, length - first); i += kLanes<A>) {
+          const V y = load(base + i) + tap_y[k] + lines.offset.at(2 * k, i);
+          const V x = load(base + stride_ + i) + tap_x[k] + lines.offset.at(2 * k + 1, i);
+          place_entries(entry, {y, x, lines.mask ? lines.mask.at(k, i) : broadcast(A{1})}, size);
+          if (shifted()) shift_entries(entry, lines.move(k, i));
+          entry += kLanes<A>;
+        }
+      }
+    }
   }
 }
 
+// Comparisons are made before the conversion to integers, which is undefined for a number out of
+// their range; NaN fails them.
 template <class T>
-void Taps<T>::shift_run(const Run& run, int64_t entry) {
-  const Field<const T>&shift = positions_.shift, &mask_shift = positions_.mask_shift;
-  const int64_t v = run.tile->top + run.row, image = run.tile->image;
-  for (int64_t i = 0; i < run.length; i += kLanes<A>, entry += kLanes<A>) {
-    const int64_t u = run.tile->left + i, count = run.length - i;
-    Point<V> move{};
-    if (shift) {
-      const T* at = shift.at(image, 2 * run.channel, v, u);
-      move.y = read(at, shift.step[3], count);
-      move.x = read(at + shift.step[1], shift.step[3], count);
-    }
-    if (mask_shift) {
-      move.mask = read(mask_shift.at(image, run.channel, v, u), mask_shift.step[3], count);
-    }
-    store(shifts_.get() + entry, move.y);
-    store(shifts_.get() + plane_ + entry, move.x);
-    store(shifts_.get() + 2 * plane_ + entry, move.mask);
-    const Point<V> point = this->template point<V>(entry);
-    const Weights<V> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
-    for (int j = 0; j < 4; ++j) {
-      const V change = move.mask * w.at[j] + point.mask * (move.y * wy.at[j] + move.x * wx.at[j]);
-      store(changes_.get() + j * plane_ + entry, change);
-    }
+MYOPS_INLINE void Taps<T>::place_entries(int64_t entry, const Point<V>& position,
+                                         const Point<V>& size) {
+  const auto hit =
+      (position.y > -1) & (position.y < size.y) & (position.x > -1) & (position.x < size.x);
+  const V y = hit ? position.y : V{}, x = hit ? position.x : V{};
+  const V top = floor<A>(y), left = floor<A>(x);
+  const I hits = __builtin_convertvector(hit, I);
+  const I row = hits ? __builtin_convertvector(top, I) : I{} + kMissed;
+  const I column = hits ? __builtin_convertvector(left, I) : I{} + kMissed;
+  extent_.add(hits, row, column);
+  store(cells_.get() + entry, row);
+  store(cells_.get() + plane_ + entry, column);
+  const Point<V> point{y - top, x - left, position.mask};
+  const Weights<V> weights = value_weights(point);
+  for (int j = 0; j < 4; ++j) {
+    store(values_.get() + j * plane_ + entry, weights.at[j] * point.mask);
+  }
+  if (!gradient_) return;
+  store(points_.get() + entry, point.y);
+  store(points_.get() + plane_ + entry, point.x);
+  store(points_.get() + 2 * plane_ + entry, point.mask);
+}
+
+template <class T>
+void Taps<T>::shift_entries(int64_t entry, const Point<V>& move) {
+  store(shifts_.get() + entry, move.y);
+  store(shifts_.get() + plane_ + entry, move.x);
+  store(shifts_.get() + 2 * plane_ + entry, move.mask);
+  const Point<V> point = this->template point<V>(entry);
+  const Weights<V> w = value_weights(point), wy = y_weights(point), wx = x_weights(point);
+  for (int j = 0; j < 4; ++j) {
+    const V change = move.mask * w.at[j] + point.mask * (move.y * wy.at[j] + move.x * wx.at[j]);
+    store(changes_.get() + j * plane_ + entry, change);
   }
 }
 

@@ -20,6 +20,10 @@ class GradientStrip {
     for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
       const T* from = gradient_.at(tile.image, outputs.first, row, column);
       A* to = buffer_.get() + done;
+      if (gradient_.step[1] == 1) {
+        transpose_copy(from, gradient_.step[3], to, strip_, count, outputs.count());
+        return;
+      }
       for (int64_t o = 0; o < outputs.count(); ++o, from += gradient_.step[1], to += strip_) {
         widen(from, gradient_.step[3], count, to);
       }
@@ -45,17 +49,6 @@ class GradientStrip {
   }
 
  private:
-  // Calls body(row, column, count, done) for each piece of a row of the result.
-  template <class Body>
-  static void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
-    for (int64_t p = pixels.first; p < pixels.last;) {
-      const int64_t row = p / tile.columns, column = p % tile.columns;
-      const int64_t count = std::min(tile.columns - column, pixels.last - p);
-      body(tile.top + row, tile.left + column, count, p - pixels.first);
-      p += count;
-    }
-  }
-
   Field<const T> gradient_;
   int64_t strip_;
   Buffer<A> buffer_;

@@ -17,8 +17,25 @@ inline void widen(const T* from, int64_t step, int64_t count, A* to) {
   int64_t i = 0;
   if (step == 1) {
     for (; i + kLanes<A> <= count; i += kLanes<A>) store(to + i, load_wide<A>(from + i));
+    if constexpr (std::is_same_v<T, A>) {
+      using Quad = Lanes<A, kQuad<A>>;
+      for (; i + kQuad<A> <= count; i += kQuad<A>) store(to + i, load_as<Quad>(from + i));
+    }
   }
   for (; i < count; ++i) to[i] = static_cast<A>(from[i * step]);
+}
+
+template <class A>
+inline void add_to(const A* from, int64_t step, int64_t count, A* to) {  // `step`: of `to`
+  using Quad = Lanes<A, kQuad<A>>;
+  int64_t i = 0;
+  if (step == 1) {
+    for (; i + kLanes<A> <= count; i += kLanes<A>) store(to + i, load(to + i) + load(from + i));
+    for (; i + kQuad<A> <= count; i += kQuad<A>) {
+      store(to + i, load_as<Quad>(to + i) + load_as<Quad>(from + i));
+    }
+  }
+  for (; i < count; ++i) to[i * step] += from[i];
 }
 
 // to[c * to_step + r] (+)= from[r * from_step + c] for r < rows and c < columns, converted.

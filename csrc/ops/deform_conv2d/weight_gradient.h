@@ -201,6 +201,10 @@ void WeightGradient<T>::write(const Job& job, const Share& share, const A* sums,
     for (int64_t k = 0; k < taps; ++k) {
       const int64_t tap = job.taps.first + k;
       To* to = out.at(o, first, tap / width, tap % width);
+      if (step == 1) {
+        narrow(sums + k * count, count, to);
+        continue;
+      }
       for (int64_t c = 0; c < count; ++c) to[c * step] = static_cast<To>(sums[k * count + c]);
     }
   }

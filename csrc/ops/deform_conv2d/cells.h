@@ -1,0 +1,82 @@
+// Cells of four corners: where a position lies in its cell, the weights of the corners, the boxes
+// that hold cells. The mathematics stand in taps.h.
+#pragma once
+
+#include "blocking.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// In place of the row of a cell: the position samples 0 and has no gradient.
+inline constexpr int32_t kMissed = std::numeric_limits<int32_t>::min();
+
+template <class V>
+struct Weights {
+  V at[4];
+};
+
+template <class A>
+inline Weights<A> weights_at(const A* first, int64_t plane) {
+  return {{first[0], first[plane], first[2 * plane], first[3 * plane]}};
+}
+
+template <class V>
+struct Point {  // fractions and mask, or the direction (y', x', m')
+  V y, x, mask;
+};
+
+template <class V>
+inline Weights<V> value_weights(const Point<V>& f) {
+  return {{(1 - f.y) * (1 - f.x), (1 - f.y) * f.x, f.y * (1 - f.x), f.y * f.x}};
+}
+template <class V>
+inline Weights<V> y_weights(const Point<V>& f) {
+  return {{-(1 - f.x), -f.x, 1 - f.x, f.x}};
+}
+template <class V>
+inline Weights<V> x_weights(const Point<V>& f) {
+  return {{-(1 - f.y), 1 - f.y, -f.y, f.y}};
+}
+
+// A part of the entries of a tile: taps [first_tap, last_tap) of pixels [first, last).
+struct Entries {
+  int64_t first_tap, last_tap, first, last;
+  int64_t taps() const { return last_tap - first_tap; }
+  int64_t pixels() const { return last - first; }
+};
+
+// A rectangle of pixels, ends excluded.
+struct Box {
+  int64_t top, bottom, left, right;
+  int64_t columns() const { return right - left; }
+  int64_t pixels() const { return (bottom - top) * (right - left); }
+};
+
+// The smallest box that holds the cells of positions that hit, kCount positions at a time.
+template <int64_t kCount>
+struct Extent {
+  using I = Lanes<int32_t, kCount>;
+  static constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
+  I top = I{} + kHigh, bottom = I{} + kMissed, left = I{} + kHigh, right = I{} + kMissed;
+
+  // Of positions that miss, y and x are kMissed.
+  void add(const I& hits, const I& y, const I& x) {
+    const I low_y = hits ? y : I{} + kHigh, low_x = hits ? x : I{} + kHigh;
+    top = low_y < top ? low_y : top;
+    bottom = y > bottom ? y : bottom;
+    left = low_x < left ? low_x : left;
+    right = x > right ? x : right;
+  }
+  Box box() const {
+    Box all{kHigh, kMissed, kHigh, kMissed};
+    for (int64_t i = 0; i < kCount; ++i) {
+      all.top = std::min<int64_t>(all.top, top[i]);
+      all.bottom = std::max<int64_t>(all.bottom, bottom[i]);
+      all.left = std::min<int64_t>(all.left, left[i]);
+      all.right = std::max<int64_t>(all.right, right[i]);
+    }
+    if (all.bottom == kMissed) return {0, 0, 0, 0};
+    return {all.top, all.bottom + 2, all.left, all.right + 2};
+  }
+};
+
+}  // namespace myops::deform::MYOPS_ISA
