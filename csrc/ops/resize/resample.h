@@ -19,18 +19,17 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Whether the result stays in caches. One that does not is written past them where that is faster,
-// and as one stream, which memory takes better than several.
+// Whether the result has at most as many bytes.
 template <class T, class Wide>
-bool is_cached(const Plan<Wide>& plan) {
-  constexpr int64_t kMostBytes = 16 << 20;
+bool fits(const Plan<Wide>& plan, int64_t most) {
   const Level<Wide>& first = plan.levels.front();
   const int64_t elements = plan.outer * first.taps.output * first.out_volume;
-  return elements * static_cast<int64_t>(sizeof(T)) <= kMostBytes;
+  return elements * static_cast<int64_t>(sizeof(T)) <= most;
 }
+// Results that fit no cache are written past them where that is faster.
 template <class T, class Wide>
 bool streams(const Plan<Wide>& plan) {
-  return !is_cached<T>(plan) && streaming_stores_pay();
+  return !fits<T>(plan, 16 << 20) && streaming_stores_pay();
 }
 
 // The working memory of one parallel piece.
@@ -137,7 +136,9 @@ class Resampler {
     const Taps<Wide>& columns = plan_.levels.back().taps;
     const bool rows_first = plan_.rows_first(depth), streamed = write == Write::Streamed;
     const int64_t size = level.in_volume;
-    const int64_t most = rows_first || !is_cached<T>(plan_) ? 1 : Pair<Wide>::kMost;
+    // Several rows at once are several streams of stores: only a result that stays in caches, also
+    // where others use the last one too, takes them as fast as one.
+    const int64_t most = rows_first || !fits<T>(plan_, 6 << 20) ? 1 : Pair<Wide>::kMost;
     Pair<Wide> pair;
     pair.next = level.taps.input / level.taps.output * size;
     pair.ahead = write == Write::Result ? kAhead<Wide> : 0;
