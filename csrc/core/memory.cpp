@@ -13,7 +13,21 @@
 namespace myops {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr size_t kAlignment = 64;
+
+// Aligned by hand: glibc's aligned allocation does not find the hole again that one of the same
+// size has left, so that calls with several buffers took more and more memory, and time. What
+// malloc() gave stands before the memory.
+void* allocate(size_t bytes) {
+  constexpr size_t more = kAlignment + sizeof(void*);
+  void* const all = bytes <= SIZE_MAX - more ? std::malloc(bytes + more) : nullptr;
+  if (all == nullptr) throw std::bad_alloc();
+  const uintptr_t first = reinterpret_cast<uintptr_t>(all) + sizeof(void*);
+  const uintptr_t aligned = (first + kAlignment - 1) / kAlignment * kAlignment;
+  void** const memory = reinterpret_cast<void**>(aligned);
+  memory[-1] = all;
+  return memory;
+}
 
 int64_t machine_memory() {
 #ifdef _SC_PHYS_PAGES
@@ -58,14 +72,14 @@ void Budget::refuse(const std::string& op, const std::string& argument, const st
 
 Scratch::Scratch(size_t bytes) : memory_(nullptr, Free{bytes, nullptr}) {
   Budget().take("myops", "prepared inputs", "scratch memory", bytes);
-  memory_.reset(::operator new(bytes, kAlignment));
+  memory_.reset(allocate(bytes));
 }
 
 Scratch::Scratch(size_t bytes, const std::string& op, Budget& budget)
     : memory_(nullptr, Free{bytes, &budget}) {
   if (!budget.try_take(bytes)) budget.refuse(op, "inputs", "scratch memory", bytes);
   try {
-    memory_.reset(::operator new(bytes, kAlignment));
+    memory_.reset(allocate(bytes));
   } catch (...) {
     budget.give_back(bytes);
     throw;
@@ -73,7 +87,7 @@ Scratch::Scratch(size_t bytes, const std::string& op, Budget& budget)
 }
 
 void Scratch::Free::operator()(void* memory) const {
-  ::operator delete(memory, kAlignment);
+  if (memory != nullptr) std::free(static_cast<void**>(memory)[-1]);
   if (budget != nullptr) budget->give_back(bytes);
 }
 

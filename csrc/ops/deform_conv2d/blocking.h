@@ -79,17 +79,18 @@ struct Blocking {
   }
 };
 
-// Memory of one task or one call.
+// Memory of one task or one call; none for a count of 0.
 template <class A>
 class Buffer {
  public:
-  Buffer(const KernelContext& context, int64_t count)
-      : memory_(context.scratch(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(A))) {}
-  A* get() const { return memory_.template as<A>(); }
+  Buffer(const KernelContext& context, int64_t count) {
+    if (count > 0) memory_.emplace(context.scratch(static_cast<size_t>(count) * sizeof(A)));
+  }
+  A* get() const { return memory_ ? memory_->template as<A>() : nullptr; }
   void zero(int64_t count) const { std::fill_n(get(), count, A{}); }
 
  private:
-  Scratch memory_;
+  std::optional<Scratch> memory_;
 };
 
 // A rectangle of output pixels of one image; pixel (row, column) has index row * columns + column.

@@ -1,6 +1,7 @@
 // The sizes of one deformable convolution, and the checks that every op of this room makes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "myops/op.h"
