@@ -38,7 +38,9 @@ constexpr ort::ElementType kElementTypes[kDTypeCount] = {
 
 // What the model says about an input: lengths, names, nothing.
 ort::TypeAndShape declare(Bytes& bytes, const Argument& argument) {
-  ort::TypeAndShape declared{kElementTypes[static_cast<int>(argument.dtype)], argument.shape, {}};
+  ort::TypeAndShape declared{kElementTypes[static_cast<int>(argument.dtype)],
+                             {argument.shape.begin(), argument.shape.end()},
+                             {}};
   if (bytes.one_in(8)) declared.dims.clear();  // unknown rank
   declared.symbols.resize(declared.dims.size());
   for (size_t axis = 0; axis < declared.dims.size(); ++axis) {
@@ -70,7 +72,8 @@ void through_the_library(Bytes& bytes, const Call& call) {
     }
     fake_ort::Input input;
     input.declared = declare(bytes, *argument);
-    input.value = {input.declared.type, argument->shape, argument->bytes};
+    input.value = {
+        input.declared.type, {argument->shape.begin(), argument->shape.end()}, argument->bytes};
     input.is_constant = bytes.one_in(4);
     node.inputs.push_back(std::move(input));
   }
@@ -114,7 +117,7 @@ class Direct final : public Runtime {
   }
 
   std::vector<std::vector<uint8_t>> memory;
-  std::vector<Tensor> outputs;
+  Tensors outputs;
 
  private:
   bool reversed_;
@@ -197,7 +200,7 @@ AttributeValue attribute_value(AttributeType type, const fake_ort::NodeAttribute
 }
 
 // Empty when the call was accepted.
-std::string direct_call(const Call& call, const std::vector<Tensor>& inputs, Direct& runtime) {
+std::string direct_call(const Call& call, const Tensors& inputs, Direct& runtime) {
   Attributes attributes(call.op->attributes);
   for (size_t i = 0; i < call.op->attributes.size(); ++i) {
     const Attribute& declared = call.op->attributes[i];
@@ -235,7 +238,7 @@ bool same(const Tensor& a, const Tensor& b) {
 
 void through_invoke(Bytes& bytes, const Call& call) {
   std::vector<Spread> plain, spread;
-  std::vector<Tensor> plain_inputs, spread_inputs;
+  Tensors plain_inputs, spread_inputs;
   plain.reserve(call.inputs.size());
   spread.reserve(call.inputs.size());
   for (size_t i = 0; i < call.inputs.size(); ++i) {

@@ -134,8 +134,8 @@ class NoRuntime final : public Runtime {
 
 void test_scratch_arrays() {
   const Op op = described(kRule);
-  const std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
+  const Tensors inputs;
+  Tensors outputs;
   const Attributes attributes(op.attributes);
   NoRuntime runtime;
   const KernelContext context(op, inputs, outputs, attributes, runtime, nullptr);

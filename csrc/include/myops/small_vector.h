@@ -27,7 +27,7 @@ class SmallVector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  SmallVector() = default;
+  SmallVector() {}  // not defaulted: `const Shape none;` is fine
   explicit SmallVector(size_t count, const T& value = T()) { resize(count, value); }
   template <class Iterator, class = Traversal<Iterator>>
   SmallVector(Iterator first, Iterator last) {
