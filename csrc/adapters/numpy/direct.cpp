@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "../../core/given_output.h"
+#include "../../core/last_answer.h"
 #include "plain.h"
 
 namespace myops::numpy {
@@ -26,6 +27,7 @@ struct Torch {
   py::object forward_ad;             // module
   std::vector<py::object> watchers;  // functions: whether somebody watches
   py::str level;
+  mutable LastAnswer last = {};
 
   // It shares `tensor`, which is not taken over.
   py::object python_tensor(void* tensor) const {
@@ -107,7 +109,8 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
   DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
   {
     const py::gil_scoped_release release;
-    invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime);
+    invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
+           &torch.last);
   }
   if (out) return py::reinterpret_borrow<py::object>(given_out);
   if (runtime.count() == 1) return runtime.output(0);
@@ -155,7 +158,7 @@ py::object direct(const Op& op, const py::dict& parts) {
   const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
                           function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"])};
-  auto torch = std::make_unique<Torch>(Torch{
+  std::unique_ptr<Torch> torch(new Torch{
       op,
       Attributes(op.attributes),
       services,

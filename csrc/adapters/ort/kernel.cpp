@@ -1,7 +1,8 @@
 // One node of a model: its attributes, read once, and the way from ONNX Runtime's tensors to
-// invoke() and back. A session may run it from several threads at once; nothing here changes.
+// invoke() and back. A session may run it from several threads at once.
 #include <memory>
 
+#include "../../core/last_answer.h"
 #include "status.h"
 #include "typed_op.h"
 
@@ -11,7 +12,8 @@ namespace {
 struct Kernel {
   const TypedOp& typed;
   const Attributes attributes;
-  Prepared prepared;  // from initializers, when the session is made
+  Prepared prepared;        // from initializers, when the session is made
+  mutable LastAnswer last;  // any thread may use it
 };
 
 class Description {
@@ -135,8 +137,8 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
   const TypedOp& typed = TypedOp::of(self);
   return guard(*typed.api, [&] {
     (void)max_bytes();  // a bad setting is refused when a model is loaded, not when it runs
-    auto made = std::make_unique<Kernel>(
-        Kernel{typed, read_attributes(*typed.op, *typed.api, info), nullptr});
+    std::unique_ptr<Kernel> made(
+        new Kernel{typed, read_attributes(*typed.op, *typed.api, info), nullptr, {}});
     made->prepared = prepare(*made, info);
     *kernel = made.release();
   });
@@ -150,7 +152,7 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   return guard(*typed.api, [&] {
     OrtRuntime runtime(typed, context);
     invoke(*typed.op, views(*typed.op, *typed.api, context), self.attributes, runtime,
-           self.prepared.get());
+           self.prepared.get(), &self.last);
   });
 }
 

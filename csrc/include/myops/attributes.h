@@ -48,6 +48,7 @@ class Attributes {
   }
 
   const AttributeValue& value(size_t index) const { return values_[index]; }
+  const std::vector<AttributeValue>& values() const { return values_; }
   const std::vector<Attribute>& declared() const { return *declared_; }
 
   bool flag(const char* name) const { return std::get<bool>(find(name)); }

@@ -122,10 +122,12 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
 const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
 
+class LastAnswer;
+
 // Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
-// The only way into a kernel.
+// The only way into a kernel. Callers that repeat themselves may own a LastAnswer (core/).
 void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
-            const void* prepared = nullptr);
+            const void* prepared = nullptr, LastAnswer* last = nullptr);
 
 // Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
 // do it too; runtimes that know the attributes earlier refuse them earlier.

@@ -149,7 +149,7 @@ void compute_typed(KernelContext& context) {
       run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count, place);
       begin += count;
     }
-    stream_end();
+    if (place == Place::Streamed) stream_end();
   });
 }
 

@@ -1,0 +1,46 @@
+// What the checks and the shape rule of an op said of the last call.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "myops/op.h"
+
+namespace myops {
+
+struct OutputDescription {
+  DType dtype = DType::Float32;
+  Shape shape;
+};
+using OutputDescriptions = SmallVector<OutputDescription, 3>;
+
+// A node of a model, or a function in a loop, is mostly called with the shapes that it had before.
+// The rule sees dtypes, shapes, attributes and short lists of numbers, so that where these are the
+// same as in the last call the answer is too, and finding that out is several times faster than the
+// rule. Each caller that repeats itself owns one, for one op. Any thread may use it: one that finds
+// it in use goes without.
+class LastAnswer {
+ public:
+  // False, and `outputs` as they were, where the last call was another one.
+  bool recall(const Op& op, const Tensors& inputs, const Attributes& attributes,
+              OutputDescriptions& outputs);
+  void keep(const Op& op, const Tensors& inputs, const Attributes& attributes,
+            const OutputDescriptions& outputs);
+
+ private:
+  struct Asked {
+    bool present = false;
+    DType dtype = DType::Float32;
+    Shape shape;
+    std::vector<unsigned char> numbers;  // the bytes of a list that decides the output's shape
+  };
+  bool is(const Op& op, const Tensors& inputs, const Attributes& attributes) const;
+
+  std::atomic_flag used_ = ATOMIC_FLAG_INIT;
+  bool known_ = false;
+  SmallVector<Asked, 6> inputs_;
+  std::vector<AttributeValue> attributes_;
+  OutputDescriptions outputs_;
+};
+
+}  // namespace myops

@@ -1,0 +1,146 @@
+// invoke() with a LastAnswer: the shape rule is asked when anything that it sees has changed, and
+// only then; from several threads at once the answer is still that of the rule.
+#include <thread>
+
+#include "../../csrc/core/last_answer.h"
+#include "checking.h"
+
+namespace {
+
+using namespace myops;
+
+std::atomic<int> asked{0};
+
+// x of any shape, each axis repeated so many times, and `more` at its end.
+void shape(ShapeContext& context) {
+  ++asked;
+  Dims dims = context.dims(0);
+  if (context.has(1)) {
+    const std::vector<double>& times = *context.values(1);
+    if (times.size() != dims.size()) fail(context.op_name(), "times", "a number", "one an axis");
+    for (size_t i = 0; i < dims.size(); ++i) {
+      dims[i] = Dim(dims[i].value * static_cast<int64_t>(times[i]));
+    }
+  }
+  if (!dims.empty()) dims.back() = Dim(dims.back().value + context.attributes().integer("more"));
+  context.set_output(0, dims);
+}
+
+Op probe() {
+  return Op("probe")
+      .type("T", {DType::Float32, DType::Float64})
+      .type("N", {DType::Int64, DType::Float64})
+      .input({"x", "T", "."})
+      .input(Input{"times", "N", "."}.values().optional())
+      .output({"y", "T", "."})
+      .attribute({"more", int64_t{0}, "."})
+      .shape(shape)
+      .kernel([](KernelContext&) {});
+}
+
+class Recording final : public Runtime {
+ public:
+  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    return output = Tensor(nullptr, dtype, shape, layout);
+  }
+  void run(int64_t, Task, void*) override {}
+  Tensor output;
+};
+
+class Caller {
+ public:
+  // How often the rule was asked.
+  int call(const Tensor& x, const Tensor& times = {}) {
+    const int before = asked;
+    invoke(op, {x, times}, attributes, runtime, nullptr, &last);
+    return asked - before;
+  }
+
+  const Op op = probe();
+  Attributes attributes{op.attributes};
+  Recording runtime;
+  LastAnswer last;
+};
+
+void test_what_makes_another_call() {
+  float memory[1] = {};
+  double reals[4] = {2, 3, 9, 9};
+  int64_t integers[2] = {2, 3};
+  const Tensor x(memory, DType::Float32, {4, 5}), wide(memory, DType::Float64, {4, 5});
+  const Tensor longer(memory, DType::Float32, {4, 6}), deeper(memory, DType::Float32, {1, 4, 5});
+  Tensor times(integers, DType::Int64, {2});
+
+  Caller caller;
+  expect(caller.call(x) == 1, "asked at the first call");
+  expect(caller.call(x) == 0, "not asked again");
+  expect(caller.runtime.output.shape == Shape{4, 5}, "the first shape");
+  expect(caller.call(wide) == 1, "asked for another dtype");
+  expect(caller.runtime.output.dtype == DType::Float64, "the other dtype");
+  expect(caller.call(wide) == 0 && caller.runtime.output.dtype == DType::Float64, "kept");
+  expect(caller.call(longer) == 1, "asked for another length");
+  expect(caller.call(deeper) == 1, "asked for another rank");
+  expect(caller.call(x, times) == 1, "asked when an input was left out before");
+  expect(caller.call(x, times) == 0, "not asked for the same numbers");
+  expect(caller.runtime.output.shape == Shape{8, 15}, "the shape that the numbers make");
+  integers[1] = 4;
+  expect(caller.call(x, times) == 1, "asked for other numbers in the same memory");
+  expect(caller.runtime.output.shape == Shape{8, 20}, "the shape that the other numbers make");
+  expect(caller.call(x) == 1, "asked when an input is left out now");
+  caller.attributes.set(0, int64_t{7});
+  expect(caller.call(x) == 1, "asked for another attribute");
+  expect(caller.runtime.output.shape == Shape{4, 12}, "the shape that the attribute makes");
+
+  // Every other number of `reals`; then a list that is what lies there without gaps.
+  Tensor apart(reals, DType::Float64, {2}, Shape{2});
+  expect(caller.call(x, apart) == 1 && caller.call(x, apart) == 1, "lists with gaps: always");
+  double close[2] = {2, 3};
+  times = Tensor(close, DType::Float64, {2});
+  expect(caller.call(x, times) == 1 && caller.call(x, times) == 0, "lists without gaps: once");
+  expect(caller.call(x, apart) == 1, "a list with gaps is not taken for one without");
+  expect(caller.runtime.output.shape == Shape{8, 52}, "the shape that the list with gaps makes");
+}
+
+void test_refusals_are_not_kept() {
+  float memory[1] = {};
+  int64_t integers[1] = {2};
+  Caller caller;
+  const Tensor x(memory, DType::Float32, {4, 5}), times(integers, DType::Int64, {1});
+  expect(caller.call(x) == 1, "a good call");
+  for (int i = 0; i < 2; ++i) {
+    bool refused = false;
+    try {
+      caller.call(x, times);
+    } catch (const Error&) {
+      refused = true;
+    }
+    expect(refused, "refused each time");
+  }
+  expect(caller.call(x) == 0, "the good call is still known");
+}
+
+void test_threads() {
+  float memory[1] = {};
+  Caller shared;
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int64_t i = 0; i < 5000; ++i) {
+        const int64_t length = 1 + (thread + i / 3) % 3;
+        Recording runtime;
+        invoke(shared.op, {Tensor(memory, DType::Float32, Shape(length, 5)), Tensor()},
+               shared.attributes, runtime, nullptr, &shared.last);
+        if (runtime.output.shape != Shape(length, 5)) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+int main() {
+  test_what_makes_another_call();
+  test_refusals_are_not_kept();
+  test_threads();
+  return finish("last answer tests");
+}
