@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from deform_cases import arrays, build, call, expected
-from runtimes import assert_parity
+from runtimes import assert_equal_bits, assert_parity, run_numpy, to_numpy
 
 # As in deform_cases.CASES, then the image's size.
 LARGE = [
@@ -17,6 +18,8 @@ LARGE = [
     ((1, 24, 7, (5, 5), (2, 1), (2, 2), (1, 1), 1, 3, True, False), (57, 66)),  # two blocks of taps
     ((1, 100, 100, (3, 3), (1, 1), (1, 1), (1, 1), 100, 1, True, True), (50, 64)),  # depthwise
     ((1, 20, 300, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, True, True), (30, 41)),  # chunks of outputs
+    ((2, 48, 24, (3, 3), (1, 1), (1, 1), (1, 1), 3, 8, True, True), (40, 53)),  # side by side
+    ((1, 64, 20, (3, 3), (1, 1), (1, 1), (1, 1), 1, 8, True, False), (44, 37)),  # the same
 ]
 
 
@@ -38,6 +41,36 @@ def test_values_and_gradients(number: int, spread: int) -> None:
     gots = torch.autograd.grad(got, [t for t in narrow if t is not None], grad)
     for index, (g, w) in enumerate(zip(gots, wants, strict=True)):
         close(f"gradient {index}", g, w)
+
+
+@pytest.mark.parametrize("number", [5, 6])
+@pytest.mark.parametrize("spread", [1, 40], ids=["near", "anywhere"])
+def test_many_offset_groups_have_one_gradient(number: int, spread: int) -> None:
+    """The gradient of W shares a pass with the others where these are wanted: the bits are the
+    same, in each layout and for each number of threads, for masks that are not finite too."""
+    torch.manual_seed(number)
+    case, size = LARGE[number]
+    tensors, attributes = build(case, size, "float32")
+    x, weight, offset, _, mask = arrays([*tensors[:2], tensors[2] * spread, *tensors[3:]])
+    offset[0, :, 3, 5:9] = 1e4  # misses, and so all of a strip
+    offset[0, :2, 16:] = 1e4
+    mask[0, 4, 3, 6] = mask[0, 0, 20, 6] = float("inf")
+    grad = to_numpy(torch.randn(x.shape[0], weight.shape[0], *offset.shape[2:]))
+    inputs = [grad, x, weight, offset, mask]
+    name = "deform_conv2d_backward"
+    first = run_numpy(name, inputs, attributes, threads=1)
+    assert not np.isfinite(first[1]).all()
+    assert np.isfinite(first[0]).all()
+    for one, other in zip(first, run_numpy(name, inputs, attributes, 3), strict=True):
+        assert_equal_bits(one, other)
+    for index in range(4):
+        needs = [int(i == index) for i in range(4)]
+        alone = run_numpy(name, inputs, {**attributes, "needs": needs}, 1)
+        assert_equal_bits(first[index], alone[index])
+    last = [torch.from_numpy(item).contiguous(memory_format=torch.channels_last) for item in inputs]
+    results = torch.ops.myops.deform_conv2d_backward(*last, **attributes)
+    for one, other in zip(first, results, strict=True):
+        assert_equal_bits(one, to_numpy(other.contiguous()))
 
 
 def test_parity_of_a_large_call() -> None:

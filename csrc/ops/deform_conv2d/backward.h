@@ -21,9 +21,12 @@ void backward_typed(KernelContext& context) {
   const typename DataGradient<T>::Outputs outputs{
       needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),
       needs[3] && mask.present ? context.output(3) : Tensor()};
-  DataGradient<T>(context, problem, inputs, gradient, filters, none, outputs).run();
-  if (!needs[1]) return;
-  WeightGradient<T>(context, problem, inputs, gradient, Column::Value, context.output(1)).run();
+  const DataGradient<T> data(context, problem, inputs, gradient, filters, none, outputs);
+  if (!needs[1]) return data.run();
+  WeightGradient<T> weights(context, problem, inputs, gradient, Column::Value, context.output(1));
+  if (data.gives_samples() && weights.takes_samples()) return data.run(&weights);
+  data.run();
+  weights.run();
 }
 
 void backward(KernelContext& context) {

@@ -43,6 +43,13 @@ inline int64_t pixel_of(int64_t channels) {
   return round_up(channels, kQuad<A>);
 }
 
+// From a pixel to the next where it has values tap by tap: whole vectors, so that products need no
+// care for the last columns.
+template <class A>
+inline int64_t row_of(int64_t taps, int64_t channels) {
+  return round_up(taps * pixel_of<A>(channels), kLanes<A>);
+}
+
 struct Blocking {
   int64_t taps, channels;  // of a full block; channels share their offsets
 
@@ -91,6 +98,32 @@ class Buffer {
 
  private:
   std::optional<Scratch> memory_;
+};
+
+// What tasks need memory for and can use one after another: there are as many as tasks at a time.
+template <class Worker>
+class Pool {
+ public:
+  template <class Make>
+  std::unique_ptr<Worker> take(const Make& make) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!free_.empty()) {
+        std::unique_ptr<Worker> worker = std::move(free_.back());
+        free_.pop_back();
+        return worker;
+      }
+    }
+    return std::unique_ptr<Worker>(new Worker(make()));
+  }
+  void give_back(std::unique_ptr<Worker> worker) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_.push_back(std::move(worker));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> free_;
 };
 
 // A rectangle of output pixels of one image; pixel (row, column) has index row * columns + column.

@@ -52,6 +52,44 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
   for (; c < channels; c += kQuad<A>) blend<kAdd, Lanes<A, kQuad<A>>>(corners, weights, c, out);
 }
 
+// Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out`, rows
+// `row` apart, has those of pixel p, tap by tap.
+template <bool kAdd, int64_t kCount, class T, class A>
+void sample_count(const Taps<T>& taps, const A* weights, View<const A> window, int64_t any,
+                  const Entries& part, int64_t first, int64_t row, A* out) {
+  const int64_t count = kCount ? kCount : any, plane = taps.plane();
+  for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
+    const int32_t* index = taps.index() + k * taps.stride();
+    const A* w = weights + k * taps.stride();
+    A* to = out + (part.first - first) * row + k * count;
+    for (int64_t p = part.first; p < part.last; ++p, to += row) {
+      const Weights<A> at = weights_at(w + p, plane);
+      if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
+        for (int64_t c = 0; c < count; ++c) to[c] = kAdd ? to[c] + at.at[0] * 0 : at.at[0] * 0;
+        continue;
+      }
+      blend_channels<kAdd, kCount>(Corners<const A>(window, index[p]).at, at, count, to);
+    }
+  }
+}
+template <bool kAdd, class T, class A, class... More>
+void sample_entries(const Taps<T>& taps, const A* weights, const View<const A>& window,
+                    int64_t count, const More&... more) {
+  if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, count, more...);
+  if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, count, more...);
+  if (count == 8) return sample_count<kAdd, 8>(taps, weights, window, count, more...);
+  if (count == 4) return sample_count<kAdd, 4>(taps, weights, window, count, more...);
+  sample_count<kAdd, 0>(taps, weights, window, count, more...);
+}
+
+// What products read behind the samples of `pixels` and nobody writes, of the longest rows.
+template <class A>
+inline void clear_padding(A* rows, int64_t used, int64_t pixels) {
+  const int64_t row = round_up(used, kLanes<A>);
+  std::fill_n(rows + (row == used ? row * pixels : 0), (row == used ? 0 : row * pixels) + kPanel<A>,
+              A{});
+}
+
 template <class T>
 class Columns {
  public:
@@ -66,9 +104,9 @@ class Columns {
         X_(context, problem, inputs.X, capacity_),
         direction_(context, problem, inputs.X_direction, capacity_),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
-        size_(blocking_.taps * pixel_of<A>(blocking_.channels) * strip_),
-        buffer_(context, size_ + kPanel<A>) {
-    std::fill_n(buffer_.get() + size_, kPanel<A>, A{});
+        size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<A>),
+        buffer_(context, size_) {
+    clear_padding(buffer_.get(), blocking_.taps * pixel_of<A>(blocking_.channels), strip_);
   }
 
   int64_t strip() const { return strip_; }  // pixels that are sampled at a time
@@ -95,8 +133,8 @@ class Columns {
     body(Range{0, all_.last});
   }
 
-  // Row p - pixels.first holds the samples of pixel p, tap by tap, pixel_of(channels) of each. It
-  // can be read kPanel elements past its end.
+  // Row p - pixels.first holds the samples of pixel p, tap by tap, pixel_of(channels) of each; rows
+  // are row_of() apart. The last can be read kPanel elements past its end.
   const A* sample(Column column, const Range& block, const Range& pixels) {
     const Entries strip{0, all_.last_tap, pixels.first, pixels.last};
     if (held()) {
@@ -163,33 +201,9 @@ class Columns {
   template <bool kAdd>
   void interpolate(const View<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
-    const int64_t count = pixel_of<A>(block.count());
-    if (count == 32) return interpolate_count<kAdd, 32>(view, weights, block, strip, part);
-    if (count == 16) return interpolate_count<kAdd, 16>(view, weights, block, strip, part);
-    if (count == 8) return interpolate_count<kAdd, 8>(view, weights, block, strip, part);
-    if (count == 4) return interpolate_count<kAdd, 4>(view, weights, block, strip, part);
-    return interpolate_count<kAdd, 0>(view, weights, block, strip, part);
-  }
-
-  template <bool kAdd, int64_t kCount>
-  void interpolate_count(const View<const A>& view, const A* weights, const Range& block,
-                         const Entries& strip, const Entries& part) {
-    const int64_t count = kCount ? kCount : pixel_of<A>(block.count());
-    const int64_t row = strip.taps() * count, plane = taps_.plane();
     const View<const A> own{view.data + block.first - held_.first, view.row, view.pixel};
-    for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
-      const int32_t* index = taps_.index() + k * taps_.stride();
-      const A* w = weights + k * taps_.stride();
-      A* out = buffer_.get() + (part.first - strip.first) * row + k * count;
-      for (int64_t p = part.first; p < part.last; ++p, out += row) {
-        const Weights<A> at = weights_at(w + p, plane);
-        if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
-          for (int64_t c = 0; c < count; ++c) out[c] = kAdd ? out[c] + at.at[0] * 0 : at.at[0] * 0;
-          continue;
-        }
-        blend_channels<kAdd, kCount>(Corners<const A>(own, index[p]).at, at, count, out);
-      }
-    }
+    sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
+                         row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
 
   Blocking blocking_;

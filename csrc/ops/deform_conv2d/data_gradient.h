@@ -4,9 +4,12 @@
 // of X. Where an offset group has several tasks, each leaves its sums of the position gradients
 // in a slot and the slots are added in order; to bound the slots, tiles are then done band by
 // band. Sums of 16-bit types are kept in the type of the arithmetic, part of the image at a time.
+// Many offset groups are done side by side, tile after tile: they share the gradient of Y, turned
+// over once.
 #pragma once
 
 #include "scatter.h"
+#include "weight_gradient.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -37,13 +40,19 @@ class DataGradient {
         width_(std::clamp<int64_t>(kParts / parts_, 1, std::max<int64_t>(units(), 1))),
         tiling_(problem, tile_pixels()) {}
 
-  void run() const {
+  // Whether run() can give samples to the gradient of W.
+  bool gives_samples() const {
+    return side_by_side() && (X_ || offset_ || mask_) && std::is_same_v<T, A>;
+  }
+  void run(WeightGradient<T>* weights = nullptr) const {
     if (problem_.batch == 0) return;
     if (X_) clear();
     const bool positions = offset_ || mask_;
     if (X_ && !std::is_same_v<T, A>) run_image_in_bands();
     if (!positions && (!X_ || !std::is_same_v<T, A>)) return;
-    if (!positions || parts_ == 1) {
+    if (side_by_side()) {
+      run_side_by_side(positions, weights);
+    } else if (!positions || parts_ == 1) {
       run_whole(positions);
     } else {
       run_in_bands();
@@ -67,6 +76,10 @@ class DataGradient {
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
     return {unit / problem_.offset_groups, group, {group * length + first, group * length + last}};
   }
+  bool side_by_side() const {
+    return blocks_ == 1 && !problem_.depthwise() && problem_.offset_groups >= kParts &&
+           GradientTile<T>::fits(problem_.outputs, tiling_.pixels());
+  }
   int64_t units() const { return problem_.batch * problem_.offset_groups; }
 
   int64_t tile_pixels() const {
@@ -77,9 +90,10 @@ class DataGradient {
     return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
   }
 
-  TileGradient<T> worker(bool positions) const {
+  TileGradient<T> worker(bool positions, bool samples = false,
+                         const GradientTile<T>* tile = nullptr) const {
     return TileGradient<T>(context_, problem_, inputs_, gradient_, direct_, cross_,
-                           tiling_.pixels(), positions);
+                           tiling_.pixels(), positions, samples, tile);
   }
 
   // The gradient of X itself, from channel `first` on, where sums can be made in place.
@@ -106,15 +120,16 @@ class DataGradient {
     }
   }
 
-  void add_tile(TileGradient<T>& work, const Task& task, int64_t tile, const Range& taps,
-                A* sums) const {
+  void add_tile(TileGradient<T>& work, const Task& task, int64_t tile, const Range& taps, A* sums,
+                const typename TileGradient<T>::Take& take = nullptr) const {
     work.place(tiling_.at(task.image, tile), task.offset_group, taps);
     for_each_channels(task.channels, [&](const Range& block) {
-      work.run(block, target(task.image, block.first), sums);
+      work.run(block, target(task.image, block.first), sums, take);
     });
   }
 
   void clear() const;
+  void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
   void run_whole(bool positions) const;
   void run_in_bands() const;
   void run_image_in_bands() const;
@@ -139,6 +154,48 @@ void DataGradient<T>::clear() const {
   const int64_t plane = problem_.channels * problem_.height * problem_.width;
   context_.parallel_for(problem_.batch * plane, 1 << 18, [&](int64_t begin, int64_t end) {
     std::fill(X_.data + begin, X_.data + end, T{});  // outputs are dense in either layout
+  });
+}
+
+// Every task does one tile for one offset group. Workers are lent to tasks, so that there are as
+// many as threads.
+template <class T>
+void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weights) const {
+  struct Worker {
+    TileGradient<T> work;
+    Buffer<A> sums;
+  };
+  constexpr int64_t kOutputsEach = 16;
+  const int64_t size = 3 * blocking_.taps * tiling_.pixels(), groups = problem_.offset_groups;
+  const GradientTile<T> gradient(context_, gradient_, problem_.outputs, tiling_.pixels());
+  Pool<Worker> workers;
+  if (weights) weights->start();
+  for_each_taps([&](const Range& taps) {
+    for (int64_t item = 0; item < problem_.batch * tiling_.count(); ++item) {
+      const int64_t image = item / tiling_.count(), index = item % tiling_.count();
+      const Tile tile = tiling_.at(image, index);
+      context_.parallel_for(problem_.outputs, kOutputsEach, [&](int64_t begin, int64_t end) {
+        gradient.read(tile, {begin, end}, begin);
+      });
+      context_.parallel_for(groups, 1, [&](int64_t group, int64_t) {
+        std::unique_ptr<Worker> worker = workers.take([&] {
+          return Worker{this->worker(positions, weights != nullptr, &gradient),
+                        Buffer<A>(context_, positions ? size : 0)};
+        });
+        A* const sums = positions ? worker->sums.get() : nullptr;
+        if (positions) worker->sums.zero(size);
+        typename TileGradient<T>::Take take;
+        if (weights) {
+          take = [&](const Range& strip, const A* sampled, const GradientStrip<T>& of_strip) {
+            weights->add(group, tile, strip, sampled, of_strip);
+          };
+        }
+        add_tile(worker->work, task(image * groups + group, 1), index, taps, sums, take);
+        if (positions) write_positions(tile, group, taps, sums);
+        workers.give_back(std::move(worker));
+      });
+      if (weights) weights->end_tile(item);
+    }
   });
 }
 

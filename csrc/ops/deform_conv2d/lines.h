@@ -53,6 +53,7 @@ class Lines {
 
   void turn(int64_t count) {
     const int64_t step = field_.step[3];
+    if (count_ > kLanes<A>) expect(at_ + kLanes<A> * step);
     for (int64_t c = 0; c < channels_; c += kLanes<A>) {
       const T* first = at_ + c;
       V square[kLanes<A>];
@@ -69,6 +70,16 @@ class Lines {
       transpose<A, kLanes<A>>(square);
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kLanes<A>; ++i) rows_[c + i] = square[i];
+    }
+  }
+
+  // The next pixels: their lines are too far apart for hardware to foresee them.
+  void expect(const T* pixel) const {
+    for (int64_t i = 0; i < kLanes<A>; ++i, pixel += field_.step[3]) {
+      for (int64_t c = 0; c < channels_; c += 64 / static_cast<int64_t>(sizeof(T))) {
+        __builtin_prefetch(pixel + c);
+      }
+      __builtin_prefetch(pixel + channels_ - 1);
     }
   }
 

@@ -1,7 +1,11 @@
 // The sizes of one deformable convolution, and the checks that every op of this room makes.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "myops/op.h"

@@ -29,15 +29,20 @@ struct Rows {
   int64_t row, step = 1;
 };
 
-// kRows x kVectors sums: out[i][:] += sum over r of left[i][r] * right[r][:].
-template <class A, int kRows, int kVectors>
+// What a product does with what it finds in its result.
+enum class Result : uint8_t { Add, Overwrite };
+
+// kRows x kVectors sums: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
+template <Result kResult, class A, int kRows, int kVectors>
 inline void multiply_block(const Runs& depth, const Rows<A>& left, const A* right,
                            int64_t right_row, A* out, int64_t out_row) {
   constexpr int64_t L = kLanes<A>;
   Vector<A> sums[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
-    for (int v = 0; v < kVectors; ++v) sums[i][v] = load(out + i * out_row + v * L);
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = kResult == Result::Add ? load(out + i * out_row + v * L) : Vector<A>{};
+    }
   }
   const A* from = left.data;
   for (int64_t run = 0; run < depth.count; ++run, from += depth.step) {
@@ -59,42 +64,44 @@ inline void multiply_block(const Runs& depth, const Rows<A>& left, const A* righ
 }
 
 // The same for `rows` <= kRows of them.
-template <class A, int kRows, int kVectors>
+template <Result kResult, class A, int kRows, int kVectors>
 inline void multiply_rest(int64_t rows, const Runs& depth, const Rows<A>& left, const A* right,
                           int64_t right_row, A* out, int64_t out_row) {
   if constexpr (kRows > 0) {
     if (rows == kRows) {
-      multiply_block<A, kRows, kVectors>(depth, left, right, right_row, out, out_row);
+      multiply_block<kResult, A, kRows, kVectors>(depth, left, right, right_row, out, out_row);
     } else {
-      multiply_rest<A, kRows - 1, kVectors>(rows, depth, left, right, right_row, out, out_row);
+      multiply_rest<kResult, A, kRows - 1, kVectors>(rows, depth, left, right, right_row, out,
+                                                     out_row);
     }
   }
 }
 
-template <class A, int kVectors>
+template <Result kResult, class A, int kVectors>
 void multiply_rows(int64_t rows, const Runs& depth, Rows<A> left, const A* right, int64_t right_row,
                    A* out, int64_t out_row) {
   for (; rows >= kBlockRows; rows -= kBlockRows) {
-    multiply_block<A, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
+    multiply_block<kResult, A, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
     left.data += kBlockRows * left.row;
     out += kBlockRows * out_row;
   }
-  multiply_rest<A, kBlockRows - 1, kVectors>(rows, depth, left, right, right_row, out, out_row);
+  multiply_rest<kResult, A, kBlockRows - 1, kVectors>(rows, depth, left, right, right_row, out,
+                                                      out_row);
 }
 
-// out[i][j] += sum over r of left[i][r] * right[r][j] for i < rows, j < columns.
+// out[i][j] (+)= sum over r of left[i][r] * right[r][j] for i < rows, j < columns.
 //
 // r runs through `depth` in left. In right it advances by `right_row`, and panel after panel
 // (kPanel columns) begins `right_panel` later; right is readable to the end of its last panel.
-template <class A>
+template <Result kResult = Result::Add, class A>
 void multiply(int64_t rows, int64_t columns, const Runs& depth, const Rows<A>& left, const A* right,
               int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
   constexpr int64_t width = kPanel<A>, L = kLanes<A>;
   for (; columns >= width; columns -= width, right += right_panel, out += width) {
-    multiply_rows<A, 2>(rows, depth, left, right, right_row, out, out_row);
+    multiply_rows<kResult, A, 2>(rows, depth, left, right, right_row, out, out_row);
   }
   if (columns >= L) {
-    multiply_rows<A, 1>(rows, depth, left, right, right_row, out, out_row);
+    multiply_rows<kResult, A, 1>(rows, depth, left, right, right_row, out, out_row);
     columns -= L;
     right += L;
     out += L;
@@ -107,7 +114,7 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const Rows<A>& l
       std::copy_n(out + (row + i) * out_row, columns, edge + i * L);
     }
     const Rows<A> part{left.data + row * left.row, left.row, left.step};
-    multiply_rows<A, 1>(count, depth, part, right, right_row, edge, L);
+    multiply_rows<kResult, A, 1>(count, depth, part, right, right_row, edge, L);
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(edge + i * L, columns, out + (row + i) * out_row);
     }

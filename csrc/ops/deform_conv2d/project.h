@@ -117,8 +117,8 @@ class PackedWeights {
 // sums[p][c] += sum over taps of weights[tap][c] * row p of the columns, for one filter a channel.
 template <class A>
 void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* columns,
-                        int64_t width, const A* weights, A* sums, int64_t sums_row) {
-  for (int64_t p = 0; p < pixels; ++p, columns += taps * width, sums += sums_row) {
+                        int64_t width, int64_t row, const A* weights, A* sums, int64_t sums_row) {
+  for (int64_t p = 0; p < pixels; ++p, columns += row, sums += sums_row) {
     int64_t c = 0;
     for (; c + kLanes<A> <= count; c += kLanes<A>) {
       Vector<A> total = load(sums + c);
@@ -250,13 +250,13 @@ template <class T>
 void Projection<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
                                    int64_t pixels, const A* sampled, const A* weights,
                                    A* sums) const {
-  const int64_t pixel = pixel_of<A>(block.count()), row = taps.count() * pixel;
+  const int64_t pixel = pixel_of<A>(block.count()), row = row_of<A>(taps.count(), pixel);
   for_each_share(problem_, block, outputs, [&](const Share& share) {
     const A* from = sampled + share.channels.first - block.first;
     A* to = sums + share.outputs.first - outputs.first;
     if (problem_.depthwise()) {
-      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, weights, to,
-                         outputs.count());
+      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, row, weights,
+                         to, outputs.count());
     } else {
       const int64_t depth = taps.count() * share.channels.count();
       multiply(pixels, share.outputs.count(), columns_of(share, taps.count(), pixel),

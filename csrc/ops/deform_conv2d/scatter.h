@@ -2,6 +2,7 @@
 #pragma once
 
 #include "columns.h"
+#include "tap_strip.h"
 #include "transport.h"
 
 namespace myops::deform::MYOPS_ISA {
@@ -14,48 +15,6 @@ struct Target {
   int64_t channel = 0, pixel = 0, first = 0, last = 0;
 };
 
-// The sums over channels of values * corner j.
-template <class V, class A>
-MYOPS_INLINE Lanes<A, 4> products(const A* const (&corners)[4], const A* values, int64_t channels) {
-  V totals[4] = {};
-  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
-    const V value = load_as<V>(values + c);
-    for (int j = 0; j < 4; ++j) totals[j] = fma(value, load_as<V>(corners[j] + c), totals[j]);
-  }
-  return sums<A>(totals);
-}
-
-// corner j += weight_j * values.
-template <class V, class A>
-MYOPS_INLINE void scatter(A* const (&corners)[4], const Weights<A>& weights, const A* values,
-                          int64_t channels) {
-  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
-    const V value = load_as<V>(values + c);
-    for (int j = 0; j < 4; ++j) {
-      store(corners[j] + c, fma(weights.at[j] - V{}, value, load_as<V>(corners[j] + c)));
-    }
-  }
-}
-
-template <class V>
-inline V inner(const Weights<V>& a, const V (&b)[4]) {
-  return a.at[0] * b[0] + a.at[1] * b[1] + a.at[2] * b[2] + a.at[3] * b[3];
-}
-
-// dL/dy, dL/dx and dL/dm of samples from their sums F_j and H_j; see taps.h.
-template <class V>
-inline Point<V> position_gradient(const Point<V>& point, const V (&F)[4]) {
-  return {point.mask * inner(y_weights(point), F), point.mask * inner(x_weights(point), F),
-          inner(value_weights(point), F)};
-}
-template <class V>
-inline Point<V> shifted_gradient(const Point<V>& point, const Point<V>& shift, const V (&H)[4]) {
-  const V along_y = inner(y_weights(point), H), along_x = inner(x_weights(point), H);
-  const V mixed = point.mask * (H[0] - H[1] - H[2] + H[3]);
-  return {shift.mask * along_y + shift.x * mixed, shift.mask * along_x + shift.y * mixed,
-          shift.y * along_y + shift.x * along_x};
-}
-
 // Everything that one task needs; made once a task, used for tile after tile.
 template <class T>
 class TileGradient {
@@ -63,21 +22,27 @@ class TileGradient {
   using A = Accumulate<T>;
 
   // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h).
+  // `samples`: run() may be asked for them. `tile`: the gradient of Y, if somebody keeps it.
   TileGradient(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
-               int64_t pixels, bool positions)
+               int64_t pixels, bool positions, bool samples = false,
+               const GradientTile<T>* tile = nullptr)
       : problem_(problem),
         blocking_(Blocking::of_gradients<A>(problem)),
         strip_(std::min(strip_pixels(problem, blocking_), pixels)),
         capacity_(window_size<A>(problem, 2 * kWindow<A> / (inputs.windows() + 1))),
         taps_(context, inputs.positions, blocking_.taps, pixels, true),
-        gradient_(context, gradient, gradient_outputs(problem, blocking_), strip_),
+        gradient_(context, gradient, gradient_outputs(problem, blocking_), strip_, tile),
         direct_(context, problem, blocking_, direct, strip_),
         cross_(context, problem, blocking_, cross, strip_),
-        X_(context, problem, positions ? inputs.X : Field<const T>(), capacity_),
+        X_(context, problem, positions || samples ? inputs.X : Field<const T>(), capacity_),
         direction_(context, problem, positions ? inputs.X_direction : Field<const T>(), capacity_),
         window_(context, capacity_),
-        sums_(context, 8 * (strip_ + 4)) {}
+        sums_(context, 8 * (strip_ + kLanes<A>)),
+        sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
+    if (samples)
+      clear_padding(sampled_.get(), blocking_.taps * pixel_of<A>(blocking_.channels), strip_);
+  }
 
   void place(const Tile& tile, int64_t offset_group, const Range& range) {
     tile_ = tile;
@@ -93,8 +58,11 @@ class TileGradient {
   }
 
   // Adds the share of channels `block`. `sums` holds a plane of pixels for y and x of every tap,
-  // then one for m of every tap; null when they are not wanted.
-  void run(const Range& block, const Target<A>& target, A* sums) {
+  // then one for m of every tap; null when they are not wanted. `take` is given the samples of
+  // every strip, as Columns would have them; it may be empty.
+  using Take = std::function<void(const Range& strip, const A* sampled, const GradientStrip<T>&)>;
+  void run(const Range& block, const Target<A>& target, A* sums, const Take& take = nullptr) {
+    take_ = &take;
     block_ = block;
     target_ = target;
     positions_ = sums;
@@ -129,7 +97,8 @@ class TileGradient {
   void run_part(const Range& pixels) {
     const Entries entries{0, range_.count(), pixels.first, pixels.last};
     const Box box = taps_.reach(entries);
-    if (box.pixels() == 0) return;  // outside the image nothing has a gradient
+    // Outside the image nothing has a gradient, but samples are not always 0.
+    if (box.pixels() == 0 && !*take_) return;
     const int64_t pixel = pixel_of<A>(block_.count());
     if (box.pixels() * pixel <= capacity_) {
       in_window(entries, box, [&](Part part) {
@@ -139,17 +108,19 @@ class TileGradient {
           part.entries.last = std::min(p + strip_, pixels.last);
           transport(part.entries);
           add(part);
+          hand_over(part.entries);
         }
       });
     } else if (pixels.count() <= strip_) {
       transport(entries);
       in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
-        if (around.pixels() == 0) return;
+        if (around.pixels() == 0 && !*take_) return;
         in_window(some, around, [&](Part part) {
           part.strip = pixels.first;
           add(part);
         });
       });
+      hand_over(entries);
     } else {
       const int64_t middle = pixels.first + round_up(pixels.count() / 2, strip_);
       run_part({pixels.first, middle});
@@ -161,12 +132,17 @@ class TileGradient {
   void in_window(const Entries& entries, const Box& box, const Body& body) {
     const int64_t pixel = pixel_of<A>(block_.count());
     Part part{entries, entries.first, {}, {}, {window_.get(), box.columns() * pixel, pixel}};
-    if (positions_ && X_) part.X = X_.read(tile_.image, block_, box);
+    if ((positions_ || *take_) && X_) part.X = X_.read(tile_.image, block_, box);
     if (positions_ && direction_) part.direction = direction_.read(tile_.image, block_, box);
     taps_.locate(entries, box, pixel);
     if (target_.data) std::fill_n(window_.get(), box.pixels() * pixel, A{});
     body(part);
     if (target_.data) flush(box, part.out);
+  }
+
+  int64_t row() const { return row_of<A>(blocking_.taps, blocking_.channels); }
+  void hand_over(const Entries& strip) const {
+    if (*take_) (*take_)({strip.first, strip.last}, sampled_.get(), gradient_);
   }
 
   void transport(const Entries& strip) {
@@ -175,17 +151,7 @@ class TileGradient {
     if (cross_) cross_.run(gradient_, tile_, pixels);
   }
 
-  void add(const Part& part) {
-    const int64_t count = pixel_of<A>(block_.count());
-    if (count % kLanes<A> == 0) return add_entries<Vector<A>>(part, count);
-    if constexpr (kLanes<A> > 2 * kQuad<A>) {
-      if (count % (kLanes<A> / 2) == 0) return add_entries<Lanes<A, kLanes<A> / 2>>(part, count);
-    }
-    add_entries<Lanes<A, kQuad<A>>>(part, count);
-  }
-
-  template <class V>
-  void add_entries(const Part& part, int64_t count);
+  void add(const Part& part);
   void add_positions(const Entries& entries, int64_t k);
   void flush(const Box& box, const View<A>& window) const;
 
@@ -200,74 +166,82 @@ class TileGradient {
   GradientStrip<T> gradient_;
   Transport<T> direct_, cross_;
   Source<T> X_, direction_;
-  Buffer<A> window_, sums_;  // sums_: F_j and H_j of a strip's pixels for one tap
+  Buffer<A> window_, sums_, sampled_;  // sums_: F_j and H_j of a strip's pixels for one tap
+  const Take* take_ = nullptr;
 };
 
 template <class T>
-template <class V>
-void TileGradient<T>::add_entries(const Part& part, int64_t count) {
-  const int64_t row = range_.count() * count;
-  const bool shifted = taps_.shifted();
+void TileGradient<T>::add(const Part& part) {
   for (int64_t k = part.entries.first_tap; k < part.entries.last_tap; ++k) {
-    const int64_t begin = (part.entries.first - part.strip) * row + k * count;
-    const A *direct = direct_.get() + begin, *cross = cross_.get() + begin;
-    A* sums = sums_.get();
-    for (int64_t p = part.entries.first; p < part.entries.last;
-         ++p, direct += row, cross += row, sums += 8) {
-      const int64_t entry = k * taps_.stride() + p;
-      const int32_t place = taps_.index()[entry];
-      if (place < 0) continue;
-      if (positions_) {
-        const Corners<const A> X(part.X, place);
-        Lanes<A, 4> F{};
-        if (direct_) F = products<V>(X.at, direct, count);
-        if (direction_) F += products<V>(Corners<const A>(part.direction, place).at, cross, count);
-        store(sums, F);
-        if (shifted) store(sums + 4, products<V>(X.at, cross, count));
-      }
-      if (target_.data) {
-        const Corners<A> out(part.out, place);
-        if (direct_)
-          scatter<V>(out.at, weights_at(taps_.values() + entry, taps_.plane()), direct, count);
-        if (cross_ && shifted) {
-          scatter<V>(out.at, weights_at(taps_.changes() + entry, taps_.plane()), cross, count);
-        }
-      }
+    const Entries& entries = part.entries;
+    const int64_t entry = k * taps_.stride() + entries.first, count = pixel_of<A>(block_.count());
+    TapStrip<A> strip{taps_.index() + entry,
+                      entries.pixels(),
+                      taps_.values() + entry,
+                      taps_.plane(),
+                      nullptr,
+                      0,
+                      part.X,
+                      part.out,
+                      positions_ ? sums_.get() : nullptr};
+    const auto add_from = [&](const Transport<T>& values) {
+      strip.row = values.row();
+      strip.values = values.get() + (entries.first - part.strip) * strip.row + k * count;
+      add_tap(strip, count);
+    };
+    if (direct_) {
+      add_from(direct_);
+    } else if (positions_) {
+      std::fill_n(sums_.get(), 8 * entries.pixels(), A{});
+    }
+    if (taps_.shifted()) {  // then there is `cross`
+      strip.weights = taps_.changes() + entry;
+      if (positions_) strip.sums = sums_.get() + 4;
+      add_from(cross_);
+    }
+    if (positions_ && direction_) {
+      strip.X = part.direction;
+      strip.out = {};
+      strip.sums = sums_.get();
+      strip.more = true;
+      add_from(cross_);
     }
     if (positions_) add_positions(part.entries, k);
   }
+  if (*take_) {
+    const int64_t count = pixel_of<A>(block_.count());
+    sample_entries<false>(taps_, taps_.values(), part.X, count, part.entries, part.strip,
+                          row_of<A>(range_.count(), count), sampled_.get());
+  }
 }
 
-// From the sums of one tap's samples, four pixels at a time. Samples that miss have no gradient,
-// whatever their mask is.
+// From the sums of one tap's samples, a vector of pixels at a time. Samples that miss have no
+// gradient, whatever their mask is.
 template <class T>
 void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
-  using Four = Lanes<A, 4>;
+  constexpr int64_t L = kLanes<A>;
+  using V = Vector<A>;
+  using Mask = Lanes<std::conditional_t<sizeof(A) == 4, int32_t, int64_t>, L>;
   const int64_t plane = tile_.pixels();
   const A* from = sums_.get();
-  for (int64_t p = entries.first; p < entries.last; p += 4, from += 32) {
+  A* const to = positions_ + 2 * k * plane;
+  A* const to_mask = positions_ + (2 * range_.count() + k) * plane;
+  for (int64_t p = entries.first; p < entries.last; p += L, from += 8 * L) {
     const int64_t entry = k * taps_.stride() + p;
-    Four F[4], H[4];
-    for (int i = 0; i < 4; ++i) F[i] = load_as<Four>(from + 8 * i);
-    transpose<A, 4>(F);
-    const Point<Four> point = taps_.template point<Four>(entry);
-    Point<Four> sum = position_gradient(point, F);
+    V F[4], H[4];
+    load_sums(from, F);
+    const Point<V> point = taps_.template point<V>(entry);
+    Point<V> sum = position_gradient(point, F);
     if (taps_.shifted()) {
-      for (int i = 0; i < 4; ++i) H[i] = load_as<Four>(from + 8 * i + 4);
-      transpose<A, 4>(H);
-      const Point<Four> moved = shifted_gradient(point, taps_.template shift<Four>(entry), H);
+      load_sums(from + 4, H);
+      const Point<V> moved = shifted_gradient(point, taps_.template shift<V>(entry), H);
       sum = {sum.y + moved.y, sum.x + moved.x, sum.mask + moved.mask};
     }
-    A* to = positions_ + 2 * k * plane + p;
-    A* to_mask = positions_ + (2 * range_.count() + k) * plane + p;
-    const auto place = load_as<Lanes<int32_t, 4>>(taps_.index() + entry);
-    const int64_t count = std::min<int64_t>(4, entries.last - p);
-    for (int64_t i = 0; i < count; ++i) {
-      if (place[i] < 0) continue;
-      to[i] += sum.y[i];
-      to[plane + i] += sum.x[i];
-      to_mask[i] += sum.mask[i];
-    }
+    const auto missed = __builtin_convertvector(load_as<Index<A>>(taps_.index() + entry) < 0, Mask);
+    const int64_t count = std::min(L, entries.last - p);
+    add_lanes(missed ? V{} : sum.y, count, to + p);
+    add_lanes(missed ? V{} : sum.x, count, to + plane + p);
+    add_lanes(missed ? V{} : sum.mask, count, to_mask + p);
   }
 }
 

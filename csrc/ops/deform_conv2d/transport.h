@@ -1,58 +1,10 @@
 // T(c, k, p) = sum_o W(o, c, k) G(o, p): the gradient of Y carried back to the samples of a strip.
 #pragma once
 
+#include "gradient.h"
 #include "weights.h"
 
 namespace myops::deform::MYOPS_ISA {
-
-// The gradient of Y over a strip of a tile's pixels, in the type of the arithmetic.
-template <class T>
-class GradientStrip {
- public:
-  using A = Accumulate<T>;
-
-  GradientStrip(const KernelContext& context, const Tensor& gradient, int64_t outputs,
-                int64_t strip)
-      : gradient_(gradient), strip_(strip), buffer_(context, strip * outputs) {}
-
-  // Row o holds the pixels of an output, row() elements apart.
-  const A* by_output(const Tile& tile, const Range& pixels, const Range& outputs) {
-    for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
-      const T* from = gradient_.at(tile.image, outputs.first, row, column);
-      A* to = buffer_.get() + done;
-      if (gradient_.step[1] == 1) {
-        transpose_copy(from, gradient_.step[3], to, strip_, count, outputs.count());
-        return;
-      }
-      for (int64_t o = 0; o < outputs.count(); ++o, from += gradient_.step[1], to += strip_) {
-        widen(from, gradient_.step[3], count, to);
-      }
-    });
-    return buffer_.get();
-  }
-  int64_t row() const { return strip_; }
-
-  // Row p holds the outputs of a pixel.
-  const A* by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) {
-    for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
-      const T* from = gradient_.at(tile.image, outputs.first, row, column);
-      A* to = buffer_.get() + done * outputs.count();
-      if (gradient_.step[3] == 1) {
-        transpose_copy(from, gradient_.step[1], to, outputs.count(), outputs.count(), count);
-        return;
-      }
-      for (int64_t c = 0; c < count; ++c, from += gradient_.step[3], to += outputs.count()) {
-        widen(from, gradient_.step[1], outputs.count(), to);
-      }
-    });
-    return buffer_.get();
-  }
-
- private:
-  Field<const T> gradient_;
-  int64_t strip_;
-  Buffer<A> buffer_;
-};
 
 template <class T>
 class Transport {
@@ -73,8 +25,8 @@ class Transport {
     const bool once = all <= 2 * kPacked<A>;
     packed_ = std::make_unique<Buffer<A>>(context, once ? all : columns * std::min(O, kOutputs<A>));
     once_ = once;
-    result_ = std::make_unique<Buffer<A>>(
-        context, strip * blocking.taps * pixel_of<A>(blocking.channels) + kPanel<A>);
+    result_ =
+        std::make_unique<Buffer<A>>(context, strip * row_of<A>(blocking.taps, blocking.channels));
   }
   explicit operator bool() const { return static_cast<bool>(filters_); }
 
@@ -90,27 +42,34 @@ class Transport {
     });
   }
 
-  // Row p holds, tap by tap, T of the channels of the block, pixel_of() of them. Valid until the
-  // next call.
-  const A* run(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
-    const int64_t pixel = pixel_of<A>(block_.count()), row = taps_.count() * pixel;
+  // Row p, row() elements behind the one before, holds T of the channels of the block tap by tap,
+  // pixel_of() of them. Valid until the next call.
+  const A* run(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
     if (problem_.depthwise()) return run_depthwise(gradient, tile, pixels);
-    std::fill_n(result_->get(), pixels.count() * row, A{});
+    if (!whole_rows()) std::fill_n(result_->get(), pixels.count() * row(), A{});
     const A* weights = packed_->get();
     for_each_share(problem_, block_, {0, problem_.outputs}, [&](const Share& whole) {
       const int64_t most = once_ ? whole.outputs.count() : kOutputs<A>;
       for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += most) {
         const Share share{whole.channels, {o, std::min(o + most, whole.outputs.last)}};
         if (!once_) filters_.pack_backward(share, taps_, columns_of(share), packed_->get());
-        run_share(gradient, tile, pixels, share, weights);
+        const bool first = o == whole.outputs.first;
+        run_share(gradient, tile, pixels, share, weights, first && whole_rows());
         if (once_) weights += packed(share);
       }
     });
     return result_->get();
   }
   const A* get() const { return result_ ? result_->get() : nullptr; }
+  int64_t row() const { return row_of<A>(taps_.count(), block_.count()); }
 
  private:
+  // Whether one product writes all of a row: the block is one share without padding.
+  bool whole_rows() const {
+    const int64_t C = problem_.group_channels();
+    return block_.count() == pixel_of<A>(block_.count()) &&
+           block_.first / C == (block_.last - 1) / C;
+  }
   Runs columns_of(const Share& share) const {
     if (problem_.depthwise()) return Runs{};
     return deform::MYOPS_ISA::columns_of(share, taps_.count(), pixel_of<A>(block_.count()));
@@ -121,26 +80,28 @@ class Transport {
     return columns.count * round_up(columns.length, kPanel<A>) * share.outputs.count();
   }
 
-  void run_share(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels,
-                 const Share& share, const A* weights) {
+  void run_share(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels,
+                 const Share& share, const A* weights, bool overwrite) {
     const Runs columns = columns_of(share);
     const int64_t depth = share.outputs.count();
-    const int64_t row = taps_.count() * pixel_of<A>(block_.count());
+    const int64_t length = whole_rows() ? row() : columns.length;
     const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), 1, gradient.row()};
     A* out = result_->get() + share.channels.first - block_.first;
     for (int64_t run = 0; run < columns.count; ++run, out += columns.step) {
-      multiply(pixels.count(), columns.length, Runs{1, depth, 0}, left, weights, kPanel<A>,
-               depth * kPanel<A>, out, row);
+      const auto product = overwrite ? multiply<Result::Overwrite, A> : multiply<Result::Add, A>;
+      product(pixels.count(), length, Runs{1, depth, 0}, left, weights, kPanel<A>,
+              depth * kPanel<A>, out, row());
       weights += round_up(columns.length, kPanel<A>) * depth;
     }
   }
 
-  const A* run_depthwise(GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
-    const A* from = gradient.by_pixel(tile, pixels, block_);
+  const A* run_depthwise(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
+    const Rows<A> rows = gradient.by_pixel(tile, pixels, block_);
     if (!once_) filters_.pack_backward({block_, block_}, taps_, Runs{}, packed_->get());
     const int64_t count = block_.count(), pixel = pixel_of<A>(count);
-    A* out = result_->get();
-    for (int64_t p = 0; p < pixels.count(); ++p, from += count) {
+    for (int64_t p = 0; p < pixels.count(); ++p) {
+      const A* const from = rows.data + p * rows.row;
+      A* out = result_->get() + p * row();
       for (int64_t k = 0; k < taps_.count(); ++k, out += pixel) {
         const A* weights = packed_->get() + k * count;
         for (int64_t c = 0; c < count; ++c) out[c] = weights[c] * from[c];

@@ -2,7 +2,8 @@
 //
 // A job owns a block of channels and taps, so jobs write different elements. Where there are few
 // jobs, tiles are split into slabs as well; each slab has its own copy of the gradient, and the
-// copies are added in order.
+// copies are added in order. Many offset groups are few channels each, for which the gradient of
+// Y would be read again and again: a job then owns several, and more slabs make up for it.
 #pragma once
 
 #include "columns.h"
@@ -36,42 +37,104 @@ class WeightGradient {
         size_(out.elements()),
         blocking_(Blocking::of_gradients<A>(problem)),
         tiling_(problem, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
-        items_(problem.batch * tiling_.count()) {}
+        items_(problem.batch * tiling_.count()),
+        blocks_(panels(problem.field_channels(), blocking_.channels)),
+        tap_blocks_(panels(problem.taps, blocking_.taps)) {
+    const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
+    shared_ = problem.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 && room > 1 &&
+              items_ > 1 && GradientTile<T>::fits(problem.outputs, tiling_.pixels());
+    const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
+    slabs_ = std::clamp<int64_t>(std::min({wanted, room, items_}), 1, kJobs);
+    each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
+  }
 
   void run() const {
-    const int64_t blocks = panels(problem_.field_channels(), blocking_.channels);
-    const int64_t tap_blocks = panels(problem_.taps, blocking_.taps);
-    const int64_t jobs = problem_.offset_groups * blocks * tap_blocks;
-    const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / size_;
-    const int64_t slabs =
-        std::clamp<int64_t>(std::min({panels(kJobs, jobs), room, items_}), 1, kJobs);
-    const Buffer<A> copies(context_, slabs > 1 ? slabs * size_ : 0);
-    context_.parallel_for(jobs * slabs, 1, [&](int64_t index, int64_t) {
-      const int64_t slab = index % slabs, job = index / slabs;
-      const int64_t k = job % tap_blocks * blocking_.taps, unit = job / tap_blocks;
-      const int64_t group = unit / blocks, length = problem_.field_channels();
-      const int64_t c = unit % blocks * blocking_.channels;
-      const Job own{group,
-                    {k, std::min(k + blocking_.taps, problem_.taps)},
-                    {group * length + c, group * length + std::min(c + blocking_.channels, length)},
-                    {items_ * slab / slabs, items_ * (slab + 1) / slabs}};
-      if (slabs == 1) {
-        run_job(own, out_);
+    const Buffer<A> copies(context_, slabs_ > 1 ? slabs_ * size_ : 0);
+    context_.parallel_for(panels(jobs(), each_) * slabs_, 1, [&](int64_t index, int64_t) {
+      const int64_t slab = index % slabs_, first = index / slabs_ * each_;
+      const Range own{first, std::min(first + each_, jobs())};
+      if (slabs_ == 1) {
+        run_jobs(own, {0, items_}, out_);
       } else {
-        run_job(own, copy(copies.get() + slab * size_));
+        run_jobs(own, {begin(slab), begin(slab + 1)}, copy(copies.get() + slab * size_));
       }
     });
-    if (slabs > 1) add_copies(copies.get(), slabs);
+    if (slabs_ > 1) add_copies(copies.get());
+  }
+
+  // Instead of run(), for a pass over the same tiles that samples X anyway: start(), then for every
+  // tile of every image add() of all strips of all offset groups, and end_tile().
+  bool takes_samples() const { return shared_ && problem_.group_outputs() <= kOutputs<A>; }
+  void start() {
+    sums_.emplace(context_, jobs() * sums_size());
+    totals_.emplace(context_, jobs() * sums_size());
+    sums_->zero(jobs() * sums_size());
+    totals_->zero(jobs() * sums_size());
+  }
+  void add(int64_t offset_group, const Tile& tile, const Range& strip, const A* sampled,
+           const GradientStrip<T>& gradient) const {
+    for_each_part(job(offset_group), 0, sums_->get() + offset_group * sums_size(),
+                  [&](const Job& own, const Share& share, A* part) {
+                    add_strip(own, share, tile, strip, sampled, gradient, part);
+                  });
+  }
+  // Slabs as in run(), for the same sums.
+  void end_tile(int64_t item) const {
+    if (item + 1 != begin(item * slabs_ / items_ + 1)) return;
+    context_.parallel_for(jobs(), 1, [&](int64_t index, int64_t) {
+      A *sums = sums_->get() + index * sums_size(), *totals = totals_->get() + index * sums_size();
+      for (int64_t i = 0; i < sums_size(); ++i) totals[i] += sums[i];
+      std::fill_n(sums, sums_size(), A{});
+      if (item + 1 < items_) return;
+      for_each_part(job(index), 0, totals, [&](const Job& own, const Share& share, const A* part) {
+        write(own, share, part, out_);
+      });
+    });
   }
 
  private:
   static constexpr int64_t kJobs = 16;
+  static constexpr int64_t kSharing = 8;  // runs of several jobs
   static constexpr int64_t kCopyBytes = 640 * 1024;
 
   struct Job {
     int64_t offset_group;
-    Range taps, channels, items;
+    Range taps, channels;
   };
+  Job job(int64_t index) const {
+    const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
+    const int64_t group = unit / blocks_, length = problem_.field_channels();
+    const int64_t c = unit % blocks_ * blocking_.channels;
+    return {group,
+            {k, std::min(k + blocking_.taps, problem_.taps)},
+            {group * length + c, group * length + std::min(c + blocking_.channels, length)}};
+  }
+  int64_t jobs() const { return problem_.offset_groups * blocks_ * tap_blocks_; }
+  int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
+  // Of one job, for as many outputs as are done in one pass.
+  int64_t outputs() const { return std::min(problem_.group_outputs(), kOutputs<A>); }
+  int64_t sums_size() const { return outputs() * row_of<A>(blocking_.taps, blocking_.channels); }
+  // Calls body(job, share, sums) for each share of a job, outputs from `first` of a weight group
+  // on.
+  template <class Body>
+  void for_each_part(const Job& own, int64_t first, A* sums, const Body& body) const {
+    for_each_share(problem_, own.channels, {0, problem_.outputs}, [&](const Share& all) {
+      Share share = all;
+      if (!problem_.depthwise()) {
+        share.outputs.first += first;
+        share.outputs.last = std::min(share.outputs.first + outputs(), all.outputs.last);
+      }
+      body(own, share, sums);
+      sums += outputs() * sums_row(own, share);
+    });
+  }
+  // From one output of a share to the next in the sums. A share without gaps has whole vectors:
+  // what lies behind its columns is nobody's.
+  int64_t sums_row(const Job& job, const Share& share) const {
+    const int64_t taps = job.taps.count(), count = share.channels.count();
+    if (problem_.depthwise() || count != pixel_of<A>(job.channels.count())) return taps * count;
+    return row_of<A>(taps, count);
+  }
 
   // W in row-major order.
   Field<A> copy(A* data) const {
@@ -84,14 +147,14 @@ class WeightGradient {
     return field;
   }
 
-  void add_copies(const A* copies, int64_t slabs) const {
+  void add_copies(const A* copies) const {
     const int64_t C = problem_.group_channels(), width = problem_.kernel_width;
     context_.parallel_for(size_ / problem_.taps, 1024, [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line) {
         for (int64_t k = 0; k < problem_.taps; ++k) {
           const A* from = copies + line * problem_.taps + k;
           A sum = from[0];
-          for (int64_t slab = 1; slab < slabs; ++slab) sum += from[slab * size_];
+          for (int64_t slab = 1; slab < slabs_; ++slab) sum += from[slab * size_];
           *out_.at(line / C, line % C, k / width, k % width) = static_cast<T>(sum);
         }
       }
@@ -99,9 +162,9 @@ class WeightGradient {
   }
 
   template <class To>
-  void run_job(const Job& job, const Field<To>& out) const;
+  void run_jobs(const Range& jobs, const Range& items, const Field<To>& out) const;
   void add_strip(const Job& job, const Share& share, const Tile& tile, const Range& pixels,
-                 const A* sampled, GradientStrip<T>& gradient, A* sums) const;
+                 const A* sampled, const GradientStrip<T>& gradient, A* sums) const;
   template <class To>
   void write(const Job& job, const Share& share, const A* sums, const Field<To>& out) const;
 
@@ -114,60 +177,66 @@ class WeightGradient {
   int64_t size_;
   Blocking blocking_;
   Tiling tiling_;
-  int64_t items_;  // tiles of all images
+  int64_t items_;                // tiles of all images
+  int64_t blocks_, tap_blocks_;  // of one offset group; of the kernel
+  bool shared_;                  // jobs that are done together share the gradient of Y
+  int64_t slabs_, each_;         // each_: jobs that are done together
+  std::optional<Buffer<A>> sums_, totals_;
 };
 
-// Groups share a pass over the tiles; the many outputs of a large group take several.
+// Weight groups share a pass over the tiles; the many outputs of a large one take several.
 template <class T>
 template <class To>
-void WeightGradient<T>::run_job(const Job& job, const Field<To>& out) const {
-  const int64_t O = problem_.group_outputs(), most = std::min(O, kOutputs<A>);
-  const int64_t size = most * job.taps.count() * job.channels.count();
-  const Buffer<A> sums(context_, size);
+void WeightGradient<T>::run_jobs(const Range& jobs, const Range& items,
+                                 const Field<To>& out) const {
+  const Buffer<A> sums(context_, jobs.count() * sums_size());
   Columns<T> columns(context_, problem_, inputs_, blocking_, tiling_.pixels(), 2 * kColumns<A>);
-  GradientStrip<T> gradient(context_, gradient_, problem_.depthwise() ? job.channels.count() : most,
-                            columns.strip());
-  for (int64_t first = 0; first < O; first += most) {
-    const auto for_each_part = [&](const auto& body) {
-      A* part = sums.get();
-      for_each_share(problem_, job.channels, {0, problem_.outputs}, [&](const Share& whole) {
-        Share share = whole;
-        if (!problem_.depthwise()) {
-          share.outputs.first += first;
-          share.outputs.last = std::min(share.outputs.first + most, whole.outputs.last);
-        }
-        body(share, part);
-        part += most * job.taps.count() * share.channels.count();
-      });
+  std::optional<GradientTile<T>> whole;
+  if (shared_) whole.emplace(context_, gradient_, problem_.outputs, tiling_.pixels());
+  const GradientStrip<T> gradient(context_, gradient_,
+                                  problem_.depthwise() ? blocking_.channels : outputs(),
+                                  columns.strip(), shared_ ? &*whole : nullptr);
+  for (int64_t first = 0; first < problem_.group_outputs(); first += outputs()) {
+    const auto sums_of = [&](int64_t index) {
+      return sums.get() + (index - jobs.first) * sums_size();
     };
-    sums.zero(size);
-    for (int64_t item = job.items.first; item < job.items.last; ++item) {
+    sums.zero(jobs.count() * sums_size());
+    for (int64_t item = items.first; item < items.last; ++item) {
       const Tile tile = tiling_.at(item / tiling_.count(), item % tiling_.count());
-      columns.place(problem_, tile, job.offset_group, job.taps);
-      columns.in_parts(job.channels, job.channels.last, [&](const Range& pixels) {
-        for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
-          const Range strip{p, std::min(p + columns.strip(), pixels.last)};
-          const A* sampled = columns.sample(column_, job.channels, strip);
-          for_each_part([&](const Share& share, A* part) {
-            add_strip(job, share, tile, strip, sampled, gradient, part);
-          });
-        }
-      });
+      if (shared_) whole->read(tile, {0, problem_.outputs}, 0);
+      for (int64_t index = jobs.first; index < jobs.last; ++index) {
+        const Job own = job(index);
+        columns.place(problem_, tile, own.offset_group, own.taps);
+        columns.in_parts(own.channels, own.channels.last, [&](const Range& pixels) {
+          for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
+            const Range strip{p, std::min(p + columns.strip(), pixels.last)};
+            const A* sampled = columns.sample(column_, own.channels, strip);
+            for_each_part(own, first, sums_of(index), [&](const Job&, const Share& share, A* to) {
+              add_strip(own, share, tile, strip, sampled, gradient, to);
+            });
+          }
+        });
+      }
     }
-    for_each_part([&](const Share& share, const A* part) { write(job, share, part, out); });
+    for (int64_t index = jobs.first; index < jobs.last; ++index) {
+      for_each_part(
+          job(index), first, sums_of(index),
+          [&](const Job& own, const Share& share, const A* from) { write(own, share, from, out); });
+    }
   }
 }
 
 // sums[o][tap][c], of a share.
 template <class T>
 void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile& tile,
-                                  const Range& pixels, const A* sampled, GradientStrip<T>& gradient,
-                                  A* sums) const {
+                                  const Range& pixels, const A* sampled,
+                                  const GradientStrip<T>& gradient, A* sums) const {
   const int64_t taps = job.taps.count(), count = share.channels.count();
-  const int64_t pixel = pixel_of<A>(job.channels.count()), row = taps * pixel;
+  const int64_t pixel = pixel_of<A>(job.channels.count()), row = row_of<A>(taps, pixel);
   if (problem_.depthwise()) {
-    const A* from = gradient.by_pixel(tile, pixels, share.outputs);
-    for (int64_t p = 0; p < pixels.count(); ++p, from += count, sampled += row) {
+    const Rows<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
+    for (int64_t p = 0; p < pixels.count(); ++p, sampled += row) {
+      const A* const from = rows.data + p * rows.row;
       for (int64_t k = 0; k < taps; ++k) {
         add_channels(from, sampled + k * pixel, count, sums + k * count);
       }
@@ -175,11 +244,13 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
     return;
   }
   const Runs runs = columns_of(share, taps, pixel);
+  const int64_t to_row = sums_row(job, share);
+  const int64_t length = runs.count == 1 ? to_row : runs.length;
   const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
   sampled += share.channels.first - job.channels.first;
   for (int64_t run = 0; run < runs.count; ++run, sampled += runs.step, sums += runs.length) {
-    multiply(share.outputs.count(), runs.length, Runs{1, pixels.count(), 0}, left, sampled, row,
-             kPanel<A>, sums, runs.count * runs.length);
+    multiply(share.outputs.count(), length, Runs{1, pixels.count(), 0}, left, sampled, row,
+             kPanel<A>, sums, to_row);
   }
 }
 
@@ -192,7 +263,8 @@ void WeightGradient<T>::write(const Job& job, const Share& share, const A* sums,
   const int64_t step = depthwise ? out.step[0] : out.step[1];
   const int64_t last = depthwise ? share.outputs.first + 1 : share.outputs.last;
   const int64_t taps = job.taps.count(), first = share.channels.first % problem_.group_channels();
-  for (int64_t o = share.outputs.first; o < last; ++o, sums += taps * count) {
+  const int64_t row = sums_row(job, share);
+  for (int64_t o = share.outputs.first; o < last; ++o, sums += row) {
     if (out.step[3] == 1 && out.step[2] == width) {
       To* to = out.at(o, first, 0, 0) + job.taps.first;
       transpose_copy(sums, count, to, step, taps, count);

@@ -90,20 +90,20 @@ class Filters {
     if (depthwise_) return pack_depthwise(share, taps, out);
     const int64_t count = share.channels.count(), rows = share.outputs.count();
     const int64_t run_taps = columns.length / count, panel = rows * kPanel<A>;
-    const bool lines = field_.step[3] == 1 && field_.step[2] == kernel_width_;
+    const bool even = field_.step[2] == kernel_width_ * field_.step[3];  // taps: one step each
     A line[kTaps * 2 * kChannels];  // the columns of one output
     for (int64_t k = taps.first; k < taps.last; k += run_taps) {
       const int64_t size = panels(columns.length, kPanel<A>) * panel;
       if (columns.length % kPanel<A> != 0) std::fill_n(out, size, A{});
       for (int64_t o = 0; o < rows; ++o) {
         const int64_t output = share.outputs.first + o;
-        if (lines) {
-          transpose_copy(at(output, share.channels.first, k), field_.step[1], line, count, count,
-                         run_taps);
+        const T* const from = at(output, share.channels.first, k);
+        if (even && field_.step[3] == 1) {
+          transpose_copy(from, field_.step[1], line, count, count, run_taps);
         } else {
           for (int64_t tap = 0; tap < run_taps; ++tap) {
-            widen(at(output, share.channels.first, k + tap), field_.step[1], count,
-                  line + tap * count);
+            widen(even ? from + tap * field_.step[3] : at(output, share.channels.first, k + tap),
+                  field_.step[1], count, line + tap * count);
           }
         }
         for (int64_t first = 0; first < columns.length; first += kPanel<A>) {

@@ -1,0 +1,124 @@
+// One tap of a strip of pixels: T against the corners of its samples.
+#pragma once
+
+#include "image.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// The sums over channels of values * corner j.
+template <class V, class A>
+MYOPS_INLINE Lanes<A, 4> products(const A* const (&corners)[4], const A* values, int64_t channels) {
+  V totals[4] = {};
+  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
+    const V value = load_as<V>(values + c);
+    for (int j = 0; j < 4; ++j) totals[j] = fma(value, load_as<V>(corners[j] + c), totals[j]);
+  }
+  return sums<A>(totals);
+}
+
+// corner j += weight_j * values.
+template <class V, class A>
+MYOPS_INLINE void scatter(A* const (&corners)[4], const Weights<A>& weights, const A* values,
+                          int64_t channels) {
+  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
+    const V value = load_as<V>(values + c);
+    for (int j = 0; j < 4; ++j) {
+      store(corners[j] + c, fma(weights.at[j] - V{}, value, load_as<V>(corners[j] + c)));
+    }
+  }
+}
+
+// One tap of a strip of pixels.
+template <class A>
+struct TapStrip {
+  const int32_t* index;
+  int64_t pixels;
+  const A* weights;  // of the first corner; `plane` further on those of the next
+  int64_t plane;
+  const A* values;  // T, `row` elements from a pixel to the next
+  int64_t row;
+  View<const A> X;
+  View<A> out;        // no data: not wanted
+  A* sums;            // of T and X, 8 elements from a pixel to the next; null: not wanted
+  bool more = false;  // add to `sums`
+};
+
+// By value: everything is kept in registers. kOne: a pixel is one V, whose length the compiler
+// knows.
+template <class V, bool kOne, class A>
+void add_tap_of(TapStrip<A> at, int64_t count) {
+  if (kOne) count = at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
+  for (int64_t p = 0; p < at.pixels; ++p, at.values += at.row) {
+    const int32_t place = at.index[p];
+    if (place < 0) continue;
+    if (at.sums) {
+      Lanes<A, 4> F = products<V>(Corners<const A>(at.X, place).at, at.values, count);
+      if (at.more) F += load_as<Lanes<A, 4>>(at.sums + 8 * p);
+      store(at.sums + 8 * p, F);
+    }
+    if (at.out.data) {
+      const Weights<A> weights = weights_at(at.weights + p, at.plane);
+      scatter<V>(Corners<A>(at.out, place).at, weights, at.values, count);
+    }
+  }
+}
+template <class V, class A>
+void add_tap_by(const TapStrip<A>& strip, int64_t count) {
+  if (count == static_cast<int64_t>(sizeof(V) / sizeof(A))) {
+    add_tap_of<V, true>(strip, count);
+  } else {
+    add_tap_of<V, false>(strip, count);
+  }
+}
+// By the longest vectors of which a pixel is a whole number.
+template <class A>
+void add_tap(const TapStrip<A>& strip, int64_t count) {
+  if (count % kLanes<A> == 0) return add_tap_by<Vector<A>>(strip, count);
+  if constexpr (kLanes<A> > 2 * kQuad<A>) {
+    if (count % (kLanes<A> / 2) == 0) return add_tap_by<Lanes<A, kLanes<A> / 2>>(strip, count);
+  }
+  add_tap_by<Lanes<A, kQuad<A>>>(strip, count);
+}
+
+// F_j of kLanes pixels, 8 elements from a pixel to the next in memory.
+template <class A>
+MYOPS_INLINE void load_sums(const A* from, Vector<A> (&F)[4]) {
+  if constexpr (kLanes<A> < 4) {
+    for (int64_t i = 0; i < kLanes<A>; ++i) {
+      for (int j = 0; j < 4; ++j) F[j][i] = from[8 * i + j];
+    }
+  } else {
+    int32_t at[kLanes<A>];
+    for (int32_t i = 0; i < kLanes<A>; ++i) at[i] = 8 * (i / 4 * 4);
+    for (int i = 0; i < 4; ++i) F[i] = load_fours(from + 8 * i, at);
+    transpose_fours<A>(F);
+  }
+}
+
+// to += values, `count` of them.
+template <class A>
+MYOPS_INLINE void add_lanes(const Vector<A>& values, int64_t count, A* to) {
+  if (count == kLanes<A>) return store(to, load(to) + values);
+  for (int64_t i = 0; i < count; ++i) to[i] += values[i];
+}
+
+template <class V>
+inline V inner(const Weights<V>& a, const V (&b)[4]) {
+  return a.at[0] * b[0] + a.at[1] * b[1] + a.at[2] * b[2] + a.at[3] * b[3];
+}
+
+// dL/dy, dL/dx and dL/dm of samples from their sums F_j and H_j; see taps.h.
+template <class V>
+inline Point<V> position_gradient(const Point<V>& point, const V (&F)[4]) {
+  return {point.mask * inner(y_weights(point), F), point.mask * inner(x_weights(point), F),
+          inner(value_weights(point), F)};
+}
+template <class V>
+inline Point<V> shifted_gradient(const Point<V>& point, const Point<V>& shift, const V (&H)[4]) {
+  const V along_y = inner(y_weights(point), H), along_x = inner(x_weights(point), H);
+  const V mixed = point.mask * (H[0] - H[1] - H[2] + H[3]);
+  return {shift.mask * along_y + shift.x * mixed, shift.mask * along_x + shift.y * mixed,
+          shift.y * along_y + shift.x * along_x};
+}
+
+}  // namespace myops::deform::MYOPS_ISA
