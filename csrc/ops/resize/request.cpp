@@ -36,7 +36,7 @@ List read_list(const ShapeContext& context, size_t input, const char* name) {
   if (!context.has(input)) return list;
   const Dims& dims = context.dims(input);
   MYOPS_EXPECT(context, dims.size() == 1, name, str("rank ", dims.size()), "a list (rank 1)");
-  list.values = context.values(input);
+  if (context.values(input)) list.values.emplace(*context.values(input));
   list.length = list.values ? static_cast<int64_t>(list.values->size()) : dims[0].value;
   list.certain = list.length >= 0;
   list.present = list.length != 0;
@@ -48,7 +48,7 @@ List read_list(const KernelContext& context, size_t input) {
   const Tensor& tensor = context.input(input);
   if (!tensor.present || tensor.elements() == 0) return list;
   list.present = true;
-  list.values = read_values(tensor);
+  list.values.emplace(read_values(tensor));
   list.length = static_cast<int64_t>(list.values->size());
   return list;
 }
