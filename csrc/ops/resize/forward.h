@@ -50,7 +50,7 @@ class Nearest {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  static constexpr int64_t kMostRows = 16, kRowsBytes = 8 << 10;  // that are made at once
+  static constexpr int64_t kMostRows = 64, kRowsBytes = 32 << 10;  // that are made at once
 
   // Whether a slab of the level is one row that gather() makes.
   bool gathers_rows(size_t depth) const {
