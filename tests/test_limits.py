@@ -99,6 +99,26 @@ assert texts == ["accepted"] * 3, texts
     )
 
 
+def test_tables_of_an_earlier_call_count_like_new_ones() -> None:
+    passes(
+        """
+myops.resize  # loads the library of torch, which both calls go to
+resize = torch.ops.myops.resize.values
+x = torch.ones(1, 64, 2000)
+strided = torch.ones(1, 2000, 64).transpose(1, 2)  # a copy of it is taken from the same memory
+for _ in range(2):
+    assert resize(x, None, None, [1, 64, 2002], mode="linear").shape == (1, 64, 2002)
+    try:
+        resize(strided, None, None, [1, 64, 2002], mode="linear")
+    except RuntimeError as error:
+        assert "resize: inputs: got tables for an axis from length 2000 to 2" in str(error), error
+    else:
+        raise AssertionError("accepted")
+""",
+        "1100000",
+    )
+
+
 def test_scratch_memory_is_refused_alike() -> None:
     passes(
         """

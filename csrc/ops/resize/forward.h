@@ -1,8 +1,8 @@
 // The forward kernel: copies for nearest, weighted sums for the other modes.
 #pragma once
 
+#include "call_tables.h"
 #include "kernels.h"
-#include "layout.h"
 #include "resample.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -12,13 +12,9 @@ template <class T, class Wide>
 class Nearest {
  public:
   // `outside`: what stands where there is no element to copy.
-  Nearest(const Plan<Wide>& plan, T outside, bool streaming) : plan_(plan), outside_(outside) {
-    const Level<Wide>& last = plan.levels.back();
-    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
-      if (!last.taps.has_empty && Gather<Wide>::takes(last.in_volume)) {
-        gather_.emplace(last.taps, last.in_volume);
-      }
-    }
+  // `gather`: of the last level, or null.
+  Nearest(const Plan<Wide>& plan, const Gather<Wide>* gather, T outside, bool streaming)
+      : plan_(plan), gather_(gather), outside_(outside) {
     const size_t levels = plan.levels.size();
     row_size_ = levels > 1 && streaming ? plan.levels[levels - 2].out_volume : 0;
   }
@@ -54,12 +50,12 @@ class Nearest {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  static constexpr int64_t kMostRows = 16, kRowsBytes = 8 << 10;  // that are made at once
+  static constexpr int64_t kMostRows = 64, kRowsBytes = 32 << 10;  // that are made at once
 
   // Whether a slab of the level is one row that gather() makes.
   bool gathers_rows(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
-    return gather_ && depth + 2 == plan_.levels.size() && level.blocks == 1 &&
+    return gather_ != nullptr && depth + 2 == plan_.levels.size() && level.blocks == 1 &&
            !level.taps.has_empty;
   }
 
@@ -101,7 +97,7 @@ class Nearest {
   bool fill_row(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
-      if (gather_) {
+      if (gather_ != nullptr) {
         gather_->copy(begin * level.in_volume, end * level.in_volume,
                       Rows<Wide, Wide>{&source, 1, target, 0, kAhead<T>, {}});
         return true;
@@ -141,8 +137,8 @@ class Nearest {
   }
 
   const Plan<Wide>& plan_;
+  const Gather<Wide>* gather_;
   T outside_;
-  std::optional<Gather<Wide>> gather_;
   int64_t row_size_ = 0;
 };
 
@@ -166,8 +162,9 @@ void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t 
 }
 
 template <class T, class Wide>
-void forward_plan(const KernelContext& context, const Settings& settings, const Plan<Wide>& plan,
-                  const T* source, T* target) {
+void forward_plan(const KernelContext& context, const Settings& settings,
+                  const Tables<Wide>& tables, const T* source, T* target) {
+  const Plan<Wide>& plan = tables.plan;
   if (plan.levels.empty()) {
     copy_all(context, context.output(0).elements(), source, target);
     return;
@@ -175,10 +172,8 @@ void forward_plan(const KernelContext& context, const Settings& settings, const 
   const Level<Wide>& first = plan.levels.front();
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
-    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
-      take_gather(context, plan.levels.back().taps, plan.levels.back().in_volume);
-    }
-    const Nearest<T, Wide> nearest(plan, outside, streams<T>(plan));
+    const Nearest<T, Wide> nearest(plan, tables.gather ? &*tables.gather : nullptr, outside,
+                                   streams<T>(plan));
     for_each_run(context, plan, [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
                  int64_t tensor, int64_t begin, int64_t end) {
@@ -190,7 +185,7 @@ void forward_plan(const KernelContext& context, const Settings& settings, const 
     });
     return;
   }
-  resample(context, plan, source, target);
+  resample(context, plan, *tables.gather, source, target);
   if (settings.coordinates != Coordinates::TfCropAndResize) return;
   for_each_run(context, plan, [&] {
     return [&](int64_t tensor, int64_t begin, int64_t end) {
@@ -200,23 +195,16 @@ void forward_plan(const KernelContext& context, const Settings& settings, const 
   });
 }
 
-template <class T>
-void forward_typed(const KernelContext& context, const Settings& settings,
-                   const std::vector<Axis>& axes) {
-  in_memory_order<T>(context, settings, axes, context.input(0), context.output(0),
-                     [&](const T* source, T* target, bool channels_last) {
-                       const auto plan =
-                           make_plan<Accumulate<T>>(context, settings, axes, channels_last, false);
-                       forward_plan(context, settings, plan, source, target);
-                     });
-}
-
 void forward(KernelContext& context) {
   if (context.output(0).elements() == 0) return;
   const Request request(context, 0);
-  const Geometry geometry = resolve(request);
   dispatch<Half, BFloat16, float, double, uint8_t>(context.output(0).dtype, [&](auto tag) {
-    forward_typed<typename decltype(tag)::type>(context, request.settings, geometry.axes);
+    using T = typename decltype(tag)::type;
+    const auto tables = tables_of<T, false>(context, request);
+    in_memory_order<T>(context, tables->swapped, context.input(0), context.output(0),
+                       [&](const T* source, T* target) {
+                         forward_plan(context, request.settings, *tables, source, target);
+                       });
   });
 }
 

@@ -114,6 +114,8 @@ class Gather {
   int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
   template <int kTaps, Road kRoad, bool kOneRow, class T>
   int64_t run_rows(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
+  template <Road kRoad, int kCopies, bool kAsk>
+  int64_t copy_row(int64_t first, int64_t end, int64_t row, const Rows<Wide, Wide>& rows) const;
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
@@ -162,6 +164,26 @@ int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>&
   return run_rows<kTaps, kRoad, false>(first, end, rows);
 }
 
+// One row of whole blocks, or two equal ones; returns where they end.
+template <class Wide>
+template <GatherRoad kRoad, int kCopies, bool kAsk>
+int64_t Gather<Wide>::copy_row(int64_t first, int64_t end, int64_t row,
+                               const Rows<Wide, Wide>& given) const {
+  const Rows<Wide, Wide> rows = given;
+  const Wide* from = rows.sources[row];
+  const int64_t step = table_.step();
+  const int32_t* index = table_.all_indices();
+  for (const Block* block = table_.block(first); first + L <= end && block->road == kRoad;
+       first += L, ++block) {
+    if (kAsk) rows.next.ask(first, L);
+    const Places<Wide, 1, kRoad> places(index + block->index, step);
+    V x[1];
+    places.pick([&](int64_t i) { return load(from + block->low + i); }, x);
+    for (int copy = 0; copy < kCopies; ++copy) rows.put(row + copy, first, x[0]);
+  }
+  return first;
+}
+
 template <class Wide>
 template <int kTaps, GatherRoad kRoad, bool kOneRow, class T>
 int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
@@ -174,16 +196,12 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
   const Wide* weight = table_.all_weights();
   if constexpr (kTaps == 0) {  // row by row: memory likes one stream of stores
     int64_t at = first;
-    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
-      const Wide* from = rows.sources[row];
-      const Block* each = block;
-      for (at = first; at + L <= end && each->road == kRoad; at += L, ++each) {
-        if (kOneRow) rows.next.ask(at, L);
-        const Places<Wide, 1, kRoad> places(index + each->index, step);
-        V x[1];
-        places.pick([&](int64_t i) { return load(from + each->low + i); }, x);
-        rows.put(row, at, x[0]);
-      }
+    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count);) {
+      const bool twice =
+          !kOneRow && row + 1 < rows.count && rows.sources[row] == rows.sources[row + 1];
+      at = twice ? copy_row<kRoad, 2, kOneRow>(first, end, row, rows)
+                 : copy_row<kRoad, 1, kOneRow>(first, end, row, rows);
+      row += twice ? 2 : 1;
     }
     return at;
   }

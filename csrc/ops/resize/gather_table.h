@@ -1,4 +1,4 @@
-// What a row of the result reads: the tables behind gather.h, made once a call.
+// What a row of the result reads: the tables behind gather.h, made once for equal calls (kept.h).
 //
 // A block of kLanes elements takes one of several roads, decided from its taps:
 //   Within    all that it reads lies in one vector: a load, and a permutation for each tap

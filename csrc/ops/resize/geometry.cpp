@@ -17,10 +17,12 @@ namespace {
 
 constexpr int64_t kMaxLength = int64_t{1} << 40;
 
+using Listed = SmallVector<size_t, 6>;
+
 // The axes that the lists speak of, in the order of the lists.
-std::vector<size_t> listed_axes(const Request& request) {
+Listed listed_axes(const Request& request) {
   const auto rank = static_cast<int64_t>(request.x.size());
-  std::vector<size_t> axes;
+  Listed axes;
   axes.reserve(request.x.size());
   if (request.axes.empty()) {
     for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(static_cast<size_t>(axis));
@@ -120,10 +122,12 @@ struct Rule {
   }
 
   void check_size(const Dim& input, double size) const {
-    const std::string got = str(size, " on axis ", axis);
-    if (input.value == 0 && size != 0) fail(request.op, list, got, "0, as X is empty there");
-    if (size < 0 || (size == 0 && input.value > 0)) fail(request.op, list, got, "at least 1");
-    if (size > static_cast<double>(kMaxLength)) fail(request.op, list, got, "at most 2^40");
+    const auto refuse = [&](const char* expected) {
+      fail(request.op, list, str(size, " on axis ", axis), expected);
+    };
+    if (input.value == 0 && size != 0) refuse("0, as X is empty there");
+    if (size < 0 || (size == 0 && input.value > 0)) refuse("at least 1");
+    if (size > static_cast<double>(kMaxLength)) refuse("at most 2^40");
   }
 
   Dim fitted(const Dim& input, double scale) const {
@@ -138,7 +142,7 @@ struct Rule {
 };
 
 // The one scale that keeps the aspect ratio; nothing while a length is unknown.
-std::optional<double> common_scale(const Request& request, const std::vector<size_t>& axes) {
+std::optional<double> common_scale(const Request& request, const Listed& axes) {
   std::optional<double> chosen;
   for (size_t i = 0; i < axes.size(); ++i) {
     const Dim& input = request.x[axes[i]];
@@ -157,7 +161,7 @@ std::optional<double> common_scale(const Request& request, const std::vector<siz
   return chosen.value_or(1);
 }
 
-void apply_scales(const Request& request, const std::vector<size_t>& axes, Geometry& geometry) {
+void apply_scales(const Request& request, const Listed& axes, Geometry& geometry) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t axis = axes[i];
     if (!request.scales.values) {
@@ -171,7 +175,7 @@ void apply_scales(const Request& request, const std::vector<size_t>& axes, Geome
   }
 }
 
-void apply_sizes(const Request& request, const std::vector<size_t>& axes, Geometry& geometry) {
+void apply_sizes(const Request& request, const Listed& axes, Geometry& geometry) {
   const bool known = request.sizes.values.has_value();
   for (size_t i = 0; i < axes.size() && known; ++i) {
     Rule{request, "sizes", axes[i]}.check_size(request.x[axes[i]], (*request.sizes.values)[i]);
@@ -198,11 +202,11 @@ void apply_sizes(const Request& request, const std::vector<size_t>& axes, Geomet
 Geometry resolve(const Request& request) {
   const size_t rank = request.x.size();
   if (rank == 0) fail(request.op, "X", "rank 0", "rank 1 or more");
-  const std::vector<size_t> axes = listed_axes(request);
+  const Listed axes = listed_axes(request);
   check_settings(request, axes.size());
   check_choice(request, axes.size());
 
-  Geometry geometry{request.x, std::vector<Axis>(rank)};
+  Geometry geometry{request.x, Axes(rank)};
   // A list of unknown length that stands beside a certain one can only be empty.
   const bool by_sizes = request.sizes.present && (request.sizes.certain || !request.scales.present);
   const bool undecided = request.scales.present && request.sizes.present &&

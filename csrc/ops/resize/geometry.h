@@ -47,7 +47,7 @@ struct List {
   bool present = false;  // an empty list counts as absent
   bool certain = true;   // false: the length is unknown, so it may turn out to be empty
   int64_t length = -1;   // -1: unknown
-  std::optional<std::vector<double>> values;
+  std::optional<SmallVector<double, 8>> values;
 };
 
 // `first` is the index of roi among the op's inputs; scales and sizes follow it.
@@ -74,9 +74,10 @@ struct Axis {
 // Throws unless every argument is legal as far as it is known.
 // `output` are the lengths of the result; `axes` has an entry for each axis of X and is only
 // meaningful when all lengths and numbers are known, as they are in a kernel.
+using Axes = SmallVector<Axis, 6>;
 struct Geometry {
   Dims output;
-  std::vector<Axis> axes;
+  Axes axes;
 };
 
 Geometry resolve(const Request& request);

@@ -20,16 +20,19 @@ void swap_axes(const KernelContext& context, int64_t batch, int64_t rows, int64_
   });
 }
 
-// Calls run(source, target, channels_last). When the channels themselves are resampled, a
-// channels_last tensor is brought into row-major order and back: passes run from the fastest axis
-// in memory to the slowest, and sums in another order would have other last bits.
+// Whether channels that are resampled themselves must be brought into row-major order and back:
+// passes run from the fastest axis in memory to the slowest, and sums in another order would have
+// other last bits.
+inline bool must_swap(const Settings& settings, const Axes& axes, bool channels_last) {
+  return channels_last && !is_identity(settings, axes[1]);
+}
+
+// Calls run(source, target), both in row-major order where they must be.
 template <class T, class Run>
-void in_memory_order(const KernelContext& context, const Settings& settings,
-                     const std::vector<Axis>& axes, const Tensor& input, const Tensor& output,
-                     const Run& run) {
-  const bool channels_last = input.channels_last();
-  if (!channels_last || is_identity(settings, axes[1])) {
-    run(input.as<T>(), output.as<T>(), channels_last);
+void in_memory_order(const KernelContext& context, bool swapped, const Tensor& input,
+                     const Tensor& output, const Run& run) {
+  if (!swapped) {
+    run(input.as<T>(), output.as<T>());
     return;
   }
   const auto swap = [&](const Tensor& shape, bool to_channels_last, const T* source, T* target) {
@@ -41,7 +44,7 @@ void in_memory_order(const KernelContext& context, const Settings& settings,
   const Scratch in = context.scratch(sizeof(T) * static_cast<size_t>(input.elements()));
   const Scratch out = context.scratch(sizeof(T) * static_cast<size_t>(output.elements()));
   swap(input, false, input.as<T>(), in.as<T>());
-  run(in.as<T>(), out.as<T>(), false);
+  run(in.as<T>(), out.as<T>());
   swap(output, output.channels_last(), out.as<T>(), output.as<T>());
 }
 

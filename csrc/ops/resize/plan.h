@@ -63,8 +63,8 @@ inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
 
 // The plan of the forward pass, or of its transpose.
 template <class Weight>
-Plan<Weight> make_plan(const KernelContext& context, const Settings& settings,
-                       const std::vector<Axis>& axes, bool channels_last, bool backward) {
+Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axes,
+                       bool channels_last, bool backward) {
   Plan<Weight> plan;
   int64_t in_volume = 1, out_volume = 1, blocks = 1;
   const std::vector<size_t> order = memory_order(axes.size(), channels_last);
@@ -76,10 +76,10 @@ Plan<Weight> make_plan(const KernelContext& context, const Settings& settings,
       out_volume *= axis.input;
       continue;
     }
-    take_taps<Weight>(context, settings, axis);
+    take_taps<Weight>(ledger, settings, axis);
     Taps<Weight> taps = make_taps<Weight>(settings, axis);
     if (backward) {
-      take_transposed(context, taps);
+      take_transposed(ledger, taps);
       taps = transpose(taps);
     }
     const int64_t input = taps.input, output = taps.output;

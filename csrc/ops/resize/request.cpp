@@ -22,8 +22,17 @@ struct Places {
                rounding = of("nearest_mode"), policy = of("keep_aspect_ratio_policy"),
                cubic_a = of("cubic_coeff_a"), extrapolation_value = of("extrapolation_value"),
                antialias = of("antialias"), exclude_outside = of("exclude_outside"),
-               torch_arithmetic = of("torch_arithmetic");
+               torch_arithmetic = of("torch_arithmetic"), axes = of("axes");
 };
+
+const Places& places_of(const Attributes& attributes) {
+  static const Places places(attributes);
+  return places;
+}
+
+const std::vector<int64_t>& read_axes(const Attributes& attributes) {
+  return std::get<std::vector<int64_t>>(attributes.value(places_of(attributes).axes));
+}
 
 template <class Enum>
 Enum parse(const AttributeValue& value, const std::vector<std::string>& names) {
@@ -36,7 +45,7 @@ List read_list(const ShapeContext& context, size_t input, const char* name) {
   if (!context.has(input)) return list;
   const Dims& dims = context.dims(input);
   MYOPS_EXPECT(context, dims.size() == 1, name, str("rank ", dims.size()), "a list (rank 1)");
-  list.values = context.values(input);
+  if (context.values(input)) list.values.emplace(*context.values(input));
   list.length = list.values ? static_cast<int64_t>(list.values->size()) : dims[0].value;
   list.certain = list.length >= 0;
   list.present = list.length != 0;
@@ -48,7 +57,7 @@ List read_list(const KernelContext& context, size_t input) {
   const Tensor& tensor = context.input(input);
   if (!tensor.present || tensor.elements() == 0) return list;
   list.present = true;
-  list.values = read_values(tensor);
+  list.values.emplace(read_values(tensor));
   list.length = static_cast<int64_t>(list.values->size());
   return list;
 }
@@ -81,7 +90,7 @@ const std::vector<std::string>& policy_names() {
 }
 
 Settings read_settings(const Attributes& attributes) {
-  static const Places places(attributes);
+  const Places& places = places_of(attributes);
   const auto value = [&](size_t place) -> const AttributeValue& { return attributes.value(place); };
   Settings settings{};
   settings.mode = parse<Mode>(value(places.mode), mode_names());
@@ -99,7 +108,7 @@ Settings read_settings(const Attributes& attributes) {
 Request::Request(const ShapeContext& context, size_t x_input)
     : op(context.op_name()),
       settings(read_settings(context.attributes())),
-      axes(context.attributes().integers("axes")),
+      axes(read_axes(context.attributes())),
       x(context.dims(x_input)),
       roi(read_list(context, x_input + 1, "roi")),
       scales(read_list(context, x_input + 2, "scales")),
@@ -108,7 +117,7 @@ Request::Request(const ShapeContext& context, size_t x_input)
 Request::Request(const KernelContext& context, size_t x_input)
     : op(context.op_name()),
       settings(read_settings(context.attributes())),
-      axes(context.attributes().integers("axes")),
+      axes(read_axes(context.attributes())),
       x(known_dims(context.input(x_input).shape)),
       roi(read_list(context, x_input + 1)),
       scales(read_list(context, x_input + 2)),

@@ -320,10 +320,9 @@ class Resampler {
 
 // Resamples a whole tensor; the plan has at least one level.
 template <class T, class Wide>
-void resample(const KernelContext& context, const Plan<Wide>& plan, const T* source, T* target) {
+void resample(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
+              const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
-  take_gather(context, plan.levels.back().taps, plan.levels.back().in_volume);
-  const Gather<Wide> gather(plan.levels.back().taps, plan.levels.back().in_volume);
   const Write write = streams<T>(plan) ? Write::Streamed : Write::Result;
   for_each_run(context, plan, [&] {
     return [&, worker = Resampler<T, Wide>(context, plan, gather, write)](

@@ -7,35 +7,57 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-inline void take_tables(const KernelContext& context, int64_t input, int64_t output, double bytes) {
-  constexpr double kMost = 9e18;      // below 2^63
-  constexpr double kSmall = 1 << 16;  // where the words would take longer than the tables
-  context.take(bytes < kSmall ? std::string("tables")
-                              : str("tables for an axis from length ", input, " to ", output),
-               static_cast<size_t>(std::min(bytes, kMost)));
+struct Take {
+  int64_t input, output;  // of the axis
+  int64_t bytes;
+};
+
+inline void take(const KernelContext& context, const Take& tables) {
+  constexpr int64_t kSmall = 1 << 16;  // where the words would take longer than the tables
+  context.take(tables.bytes < kSmall
+                   ? std::string("tables")
+                   : str("tables for an axis from length ", tables.input, " to ", tables.output),
+               static_cast<size_t>(tables.bytes));
 }
+
+// Takes, and remembers what it took: who uses the tables later takes it again.
+class Ledger {
+ public:
+  explicit Ledger(const KernelContext& context) : context_(context) {}
+
+  void take_tables(int64_t input, int64_t output, double bytes) {
+    constexpr double kMost = 9e18;  // below 2^63
+    takes_.push_back({input, output, static_cast<int64_t>(std::min(bytes, kMost))});
+    take(context_, takes_.back());
+  }
+  const std::vector<Take>& takes() const { return takes_; }
+
+ private:
+  const KernelContext& context_;
+  std::vector<Take> takes_;
+};
 
 // Before make_taps().
 template <class Weight>
-void take_taps(const KernelContext& context, const Settings& settings, const Axis& axis) {
+void take_taps(Ledger& ledger, const Settings& settings, const Axis& axis) {
   const double outputs = static_cast<double>(axis.output);
   const double taps = outputs * static_cast<double>(most_taps(settings, axis));
-  take_tables(context, axis.input, axis.output,
-              sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
+  ledger.take_tables(axis.input, axis.output,
+                     sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
 // Before transpose(), which counts in three more tables.
 template <class Weight>
-void take_transposed(const KernelContext& context, const Taps<Weight>& taps) {
+void take_transposed(Ledger& ledger, const Taps<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
-  take_tables(context, taps.output, taps.input,
-              4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
-                  (sizeof(int64_t) + sizeof(Weight)) * all);
+  ledger.take_tables(taps.output, taps.input,
+                     4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
+                         (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 
 // Before a Gather is made of the same arguments.
 template <class Wide>
-void take_gather(const KernelContext& context, const Taps<Wide>& taps, int64_t step) {
+void take_gather(Ledger& ledger, const Taps<Wide>& taps, int64_t step) {
   if (!Gather<Wide>::takes(step)) return;
   constexpr double kBlockBytes = 48;
   constexpr double kLargest = 3;  // times its elements: what a vector holds while it grows
@@ -45,9 +67,9 @@ void take_gather(const KernelContext& context, const Taps<Wide>& taps, int64_t s
   const double weights = few ? elements * static_cast<double>(taps.width)
                              : 2 * elements * static_cast<double>(taps.widest + 3);
   const double indices = elements * (few ? static_cast<double>(taps.width) : 1);
-  take_tables(context, taps.input, taps.output,
-              elements * kBlockBytes / kLanes<Wide> +
-                  kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
+  ledger.take_tables(taps.input, taps.output,
+                     elements * kBlockBytes / kLanes<Wide> +
+                         kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
 }
 
 }  // namespace myops::resize::MYOPS_ISA

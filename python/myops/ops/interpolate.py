@@ -21,6 +21,32 @@ _ANY_RANK = ("nearest", "nearest-exact", "area")
 _AXES = {1: [2], 2: [2, 3], 3: [2, 3, 4]}  # of so many lengths
 
 
+def _attributes(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
+    """Those of Resize that are not what it takes anyway, but for the axes."""
+    given: dict[str, Any] = {"torch_arithmetic": True}
+    if mode == "nearest":
+        given |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    elif mode == "nearest-exact":
+        given |= {"nearest_mode": "round_prefer_ceil"}
+    else:
+        given |= {"mode": _MODES[mode][1]}
+    if align_corners:
+        given |= {"coordinate_transformation_mode": "align_corners"}
+    if antialias:
+        # torch's antialiased bicubic is Pillow's, whose coefficient is -0.5
+        given |= {"antialias": True, "cubic_coeff_a": -0.5, "exclude_outside": True}
+    return given
+
+
+# Made beforehand: a small call would take longer for them than for its pixels.
+_ATTRIBUTES = {
+    (mode, align_corners, antialias): _attributes(mode, align_corners, antialias)
+    for mode in ("nearest", "nearest-exact", *_MODES)
+    for align_corners in (False, True)
+    for antialias in (False, True)
+}
+
+
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | Tensor | None = None,
@@ -77,31 +103,10 @@ def interpolate(
         if out is not None:
             raise ValueError('interpolate: out: got a tensor, expected None: "area" has no out')
         return _area(input, size)
-    if mode == "nearest":
-        kind, coordinates, rounding = "nearest", "asymmetric", "floor"
-    elif mode == "nearest-exact":
-        kind, coordinates, rounding = "nearest", "half_pixel", "round_prefer_ceil"
-    else:
-        kind, rounding = _MODES[mode][1], "round_prefer_floor"
-        coordinates = "align_corners" if align_corners else "half_pixel"
     if scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
-    return run(
-        input,
-        None,
-        scales,
-        size,
-        antialias=antialias,
-        axes=_AXES[count],
-        coordinate_transformation_mode=coordinates,
-        # torch's antialiased bicubic is Pillow's, whose coefficient is -0.5
-        cubic_coeff_a=-0.5 if antialias else -0.75,
-        exclude_outside=antialias,
-        mode=kind,
-        nearest_mode=rounding,
-        torch_arithmetic=True,
-        out=out,
-    )
+    attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias)]
+    return run(input, None, scales, size, axes=_AXES[count], out=out, **attributes)
 
 
 class NewInterpolate:

@@ -105,6 +105,10 @@ def resize(
 
 def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tensor:
     """Calls the op; lists become tensors as soon as one of the three is a tensor."""
+    if roi is None and sizes is None and _is_plain(scales, _PLAIN):
+        return _resize.call(x, None, list(map(float, scales)), None, **attributes)
+    if roi is None and scales is None and _is_plain(sizes, _INTEGERS):
+        return _resize.call(x, None, None, list(sizes), **attributes)
     values = [
         None if roi is None else _numbers(roi, torch.float32),
         None if scales is None else _numbers(scales, torch.float32),
@@ -121,7 +125,12 @@ def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tens
 
 # Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
 _PLAIN = frozenset((int, float))
+_INTEGERS = frozenset((int,))
 _NOTHING_OR_LIST = frozenset((type(None), list))
+
+
+def _is_plain(items: Any, kinds: frozenset[type]) -> bool:
+    return type(items) in (list, tuple) and kinds.issuperset(map(type, items))
 
 
 def _numbers(item: Any, dtype: torch.dtype) -> Any:

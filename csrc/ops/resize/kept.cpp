@@ -1,0 +1,132 @@
+// At most 8 tables and 2 MiB of them for each library (docs/reliability.md names the number); a new
+// one takes the place of the oldest. Readers only share a lock, and nobody waits for it: whoever
+// does not get it makes the tables again, which are the same. So a process that was forked while
+// another thread held the lock works on, too.
+#include "kept.h"
+
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+
+namespace myops::resize {
+namespace {
+
+constexpr int64_t kMostBytes = 2 << 20;
+
+class Kept {
+ public:
+  Kept() = default;
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  // A thread may still come by while a process ends: what it finds then is empty.
+  ~Kept() {
+    const std::unique_lock lock(mutex_);
+    closed_ = true;
+    for (Entry& entry : entries_) entry = Entry();
+  }
+
+  std::shared_ptr<const void> find(const Key& key) {
+    const std::shared_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return nullptr;
+    const Entry* entry = entry_of(key);
+    return entry == nullptr ? nullptr : entry->tables;
+  }
+
+  void add(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
+    std::array<std::shared_ptr<const void>, kEntries> dropped;  // freed without the lock
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || closed_ || entry_of(key) != nullptr) return;
+    for (size_t i = 0; i == 0 || bytes_ + bytes > kMostBytes; ++i) {
+      Entry& oldest = entries_[(next_ + i) % kEntries];
+      dropped[i] = std::move(oldest.tables);
+      bytes_ -= oldest.bytes;
+      oldest = Entry();
+    }
+    entries_[next_] = Entry{key, std::move(tables), bytes};
+    bytes_ += bytes;
+    next_ = (next_ + 1) % kEntries;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::shared_ptr<const void> tables;
+    int64_t bytes = 0;
+  };
+  static constexpr size_t kEntries = 8;
+
+  const Entry* entry_of(const Key& key) const {
+    for (const Entry& entry : entries_) {
+      if (entry.tables && entry.key == key) return &entry;
+    }
+    return nullptr;
+  }
+
+  std::shared_mutex mutex_;
+  std::array<Entry, kEntries> entries_;
+  size_t next_ = 0;  // the oldest
+  int64_t bytes_ = 0;
+  bool closed_ = false;
+};
+
+Kept kept;
+
+}  // namespace
+
+Key::Key(const Request& request, bool channels_last, const void* maker) {
+  const Settings& settings = request.settings;
+  int64_t choices = 0;
+  for (const auto choice :
+       {static_cast<int>(settings.mode), static_cast<int>(settings.coordinates),
+        static_cast<int>(settings.rounding), static_cast<int>(settings.policy),
+        static_cast<int>(settings.antialias), static_cast<int>(settings.exclude_outside),
+        static_cast<int>(settings.torch_arithmetic), static_cast<int>(channels_last)}) {
+    choices = 8 * choices + choice;
+  }
+  add(static_cast<int64_t>(reinterpret_cast<intptr_t>(maker)));
+  add(choices);
+  add(static_cast<int64_t>(request.x.size()));
+  for (const Dim& dim : request.x) add(dim.value);
+  add(static_cast<int64_t>(request.axes.size()));
+  for (const int64_t axis : request.axes) add(axis);
+  add(settings.cubic_a);
+  add(request.roi);
+  add(request.scales);
+  add(request.sizes);
+  if (too_long_) size_ = 0;
+}
+
+bool Key::operator==(const Key& other) const {
+  return size_ == other.size_ &&
+         std::memcmp(words_.data(), other.words_.data(), size_ * sizeof(int64_t)) == 0;
+}
+
+void Key::add(int64_t word) {
+  if (size_ == kWords) {
+    too_long_ = true;
+  } else {
+    words_[size_++] = word;
+  }
+}
+
+void Key::add(double number) {
+  int64_t word = 0;
+  std::memcpy(&word, &number, sizeof word);
+  add(word);
+}
+
+void Key::add(const List& list) {
+  add(list.present ? list.length : int64_t{0});
+  if (!list.present) return;
+  for (const double number : *list.values) add(number);
+}
+
+std::shared_ptr<const void> find_tables(const Key& key) {
+  return key.is_valid() ? kept.find(key) : nullptr;
+}
+
+void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
+  if (key.is_valid() && bytes <= kMostBytes) kept.add(key, std::move(tables), bytes);
+}
+
+}  // namespace myops::resize
