@@ -21,8 +21,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_FLAGS ?=
-# Two processes, as most tests use one core; a file's tests stay in one, as they share exports.
-PARALLEL ?= --numprocesses 2 --dist loadfile
+# Two processes, as most tests use one core; a file's tests stay in one, as they share exports. The
+# order is that of tests/conftest.py: what compiles first, or one process would end alone with it.
+PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
@@ -52,12 +53,12 @@ $(LIBRARY): $(READY) $(shell find csrc -name '*.cpp' -o -name '*.h')
 demo: build
 	$(BIN)/python examples/super_resolution/demo.py
 
-# ONNX Runtime is fetched because our declaration of its ABI is checked against the official header;
-# without it that one test is skipped.
+# ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
+# and the tutorial's last program is built with it; without it these two tests are skipped.
 test: build test-native
 	-sh scripts/fetch_onnxruntime.sh
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) --ignore=tests/hosts
-	MYOPS_ISA=portable $(BIN)/python -m pytest $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
+	MYOPS_ISA=portable $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
 
 # build/native is what ships; the others are built again with AddressSanitizer and
 # UndefinedBehaviorSanitizer, and with ThreadSanitizer.
@@ -68,7 +69,7 @@ test-native: $(READY)
 	$(CONFIGURE) -B build/native-thread -DMYOPS_SANITIZE=thread
 	for tree in native native-address native-thread; do \
 	  $(BIN)/cmake --build build/$$tree && \
-	  $(BIN)/ctest --test-dir build/$$tree --output-on-failure || exit 1; \
+	  $(BIN)/ctest --test-dir build/$$tree --parallel 2 --output-on-failure || exit 1; \
 	done
 
 # Each run begins with the inputs that earlier ones found, in build/fuzz-corpus.
@@ -94,7 +95,7 @@ test-cmake: build
 test-hosts: build
 	-sh scripts/fetch_onnxruntime.sh
 	-$(MAKE) --silent $(NODE)/node_modules/.package-lock.json
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/hosts
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
 
 # --ignore-scripts: the package is complete; its script would download the CUDA variant.
 $(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json

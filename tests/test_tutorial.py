@@ -1,4 +1,4 @@
-"""docs/tutorial.md: every block of it is run, that for C++ hosts in tests/hosts."""
+"""docs/tutorial.md: every block of it is run, that for C++ hosts last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import onnx
-from tutorial import blocks
+from programs import wheel
+from tutorial import blocks, shell
 
 Played = tuple[Path, dict[str, str]]
 
@@ -25,3 +26,13 @@ def test_the_file_of_the_prototype_runs_on_the_kernel(tutorial: Played) -> None:
     _, said = tutorial
     numbers = said["python run.py\n"].split()
     assert len(set(numbers)) == len(numbers) == 8
+
+
+def test_the_cpp_program_says_what_python_says(
+    python: Path, tutorial: Played, tmp_path: Path
+) -> None:
+    folder, said = tutorial
+    (commands,) = [text for _, title, text in blocks() if title == "host"]
+    root, _ = wheel(tmp_path / "onnxruntime")  # the library that run.py used
+    numbers = shell(commands, folder, python, ONNXRUNTIME=str(root)).split()
+    assert numbers == said["python run.py\n"].split()

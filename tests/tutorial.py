@@ -1,8 +1,8 @@
 """Plays docs/tutorial.md: writes its files, types its commands, compares what they say.
 
 A block whose first line names a file (```python rules.py) is written to it; ```sh is run; ```text
-is what the command before it says, "..." standing for some lines; and ```sh host is left to
-tests/hosts, which has an ONNX Runtime for C++. All of it in one folder, in the page's order.
+is what the command before it says, "..." standing for some lines; and ```sh host is left to a test
+of its own, as it needs an ONNX Runtime for C++. All of it in one folder, in the page's order.
 """
 
 from __future__ import annotations

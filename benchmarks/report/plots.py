@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.limits import memory_roof
+from benchmarks.report import labels
 from benchmarks.report.document import Document
 from benchmarks.result import Result
 from benchmarks.scaling import Point
@@ -46,21 +47,22 @@ def roofline(
     a case whose data stay in the cache.
     """
     counts = sorted(count for count in limits if "fma" in limits[count])
+    names = []
     colours = _colours(item.group for item in results if item.flops > 0)
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(
             1, len(counts), figsize=(6.2 * len(counts), 5), squeeze=False, sharey=True
         )
         for count, axes in zip(counts, panels[0], strict=True):
-            _roofs(axes, limits[count])
-            here = [item for item in results if item.threads == count and item.flops > 0]
-            _points(axes, here, colours)
             axes.set(
                 title=f"{count} thread{'s' * (count > 1)}",
                 xlabel="operations for a byte that must be moved",
                 xscale="log",
                 yscale="log",
             )
+            _roofs(axes, limits[count])
+            here = [item for item in results if item.threads == count and item.flops > 0]
+            names.append(_points(axes, here, colours))
         panels[0][0].set_ylabel("GFLOP/s")
         for group, colour in colours.items():
             panels[0][-1].plot([], [], "o", color=colour, label=group)
@@ -68,24 +70,31 @@ def roofline(
             fill = "none" if side == "onnxruntime" else "grey"
             panels[0][-1].plot([], [], mark, color="grey", mfc=fill, label=LABELS[side])
         panels[0][-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+        figure.tight_layout()
+        figure.canvas.draw()
+        for found, axes in zip(names, panels[0], strict=True):
+            labels.place(axes, found)
         _save(figure, path)
 
 
 def _roofs(axes: Any, limits: dict[str, float]) -> None:
     x = np.logspace(-1.2, 3.2, 200)
     peak = limits["fma"]
-    for name, bandwidth, style in (
-        ("memory", memory_roof(limits), "-"),
-        ("cache", limits["triad in cache"], ":"),
+    for name, bandwidth, style, side, gap in (
+        ("memory", memory_roof(limits), "-", "top", 1.1),
+        ("cache", limits["triad in cache"], ":", "bottom", 0.95),
     ):
         axes.plot(x, np.minimum(x * bandwidth, peak), "k" + style, lw=1)
-        axes.annotate(
+        axes.text(  # along its line, near the top, where there are no points
+            0.8 * peak / bandwidth * gap,
+            0.8 * peak,
             f"{name} {bandwidth:.0f} GB/s",
-            (x[4], x[4] * bandwidth),
-            xytext=(2, 12),
-            textcoords="offset points",
             fontsize=7,
-            ha="center",
+            ha="right",
+            va=side,
+            rotation=np.degrees(np.arctan(bandwidth)),
+            rotation_mode="anchor",
+            transform_rotates_text=True,
         )
     axes.annotate(f"multiply-add {peak:.0f} GFLOP/s", (x[-1], peak * 1.05), fontsize=7, ha="right")
 
@@ -95,7 +104,11 @@ def _colours(groups: Iterable[str]) -> dict[str, Any]:
     return dict(zip(dict.fromkeys(groups), plt.get_cmap("tab10").colors, strict=False))
 
 
-def _points(axes: Any, results: Sequence[Result], colours: dict[str, Any]) -> None:
+def _points(
+    axes: Any, results: Sequence[Result], colours: dict[str, Any]
+) -> list[tuple[str, float, float, Any]]:
+    """Draws them; the names of ours, with where they belong."""
+    names = []
     for item in results:
         best = {
             "torch": item.best("torch", output="given") or item.best("torch"),
@@ -116,13 +129,9 @@ def _points(axes: Any, results: Sequence[Result], colours: dict[str, Any]) -> No
                 )
         ours = best["torch"]
         if ours is not None:
-            axes.annotate(
-                item.name,
-                (intensity, item.flops / ours.seconds / 1e9),
-                xytext=(4, 3),
-                textcoords="offset points",
-                fontsize=6,
-            )
+            place = (intensity, item.flops / ours.seconds / 1e9)
+            names.append((item.name, *place, colours[item.group]))
+    return names
 
 
 def scaling(points: Sequence[Point], path: str | Path) -> None:
@@ -146,7 +155,7 @@ def scaling(points: Sequence[Point], path: str | Path) -> None:
                     axes.plot(sizes, costs, "o-", ms=3, color=colour, label=group)
             axes.axhline(1, color="black", lw=0.8, ls=":")
             axes.set(xlabel=name, xscale="log", yscale="log")
-            axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+            axes.set_yticks([0.5, 1, 2, 4, 8, 16], ["0.5", "1", "2", "4", "8", "16"])
             axes.minorticks_off()
         panels[0][0].set_ylabel("cost for one, relative to the largest size")
         handles = panels[0][0].get_legend_handles_labels()

@@ -12,7 +12,7 @@ from typing import Any
 import onnxruntime
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 HOSTS = ROOT / "examples" / "hosts"
 TOOLS = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
 
