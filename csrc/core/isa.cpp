@@ -62,9 +62,6 @@ bool decide_streaming() {
 std::vector<Isa> available_isas() {
   std::vector<Isa> found;
   for (const Isa isa : kBestFirst) {
-#ifdef MYOPS_WITHOUT_AVX2
-    if (isa == Isa::Avx2) continue;
-#endif
     if (available(isa)) found.push_back(isa);
   }
   return found;

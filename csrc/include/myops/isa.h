@@ -41,20 +41,14 @@ struct ForEachIsa {
 }  // namespace myops
 
 #if defined(__x86_64__) || defined(_M_X64)
-#ifdef MYOPS_WITHOUT_AVX2  // builds for tests on machines that would never choose it
-#define MYOPS_DECLARE_AVX2(declaration) namespace avx2 = portable;
-#else
-#define MYOPS_DECLARE_AVX2(declaration) \
-  namespace avx2 {                      \
-  declaration;                          \
-  }
-#endif
 // Declares a function in the namespace of every set.
 #define MYOPS_FOR_EACH_ISA(declaration) \
   namespace portable {                  \
   declaration;                          \
   }                                     \
-  MYOPS_DECLARE_AVX2(declaration)       \
+  namespace avx2 {                      \
+  declaration;                          \
+  }                                     \
   namespace avx512 {                    \
   declaration;                          \
   }

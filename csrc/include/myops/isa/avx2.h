@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common.h"
-#if defined(__x86_64__) && !defined(MYOPS_WITHOUT_AVX2)
+#if defined(__x86_64__)
 #define MYOPS_ISA avx2
 #define MYOPS_VECTOR_BYTES 32
 #define MYOPS_REGISTERS 16
