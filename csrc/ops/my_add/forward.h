@@ -124,7 +124,14 @@ void run(const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t c
   }
 }
 
-constexpr int64_t kGrain = 32768;  // elements a piece: tens of microseconds
+constexpr int64_t kGrain = 32768;  // elements a piece at most: tens of microseconds
+
+// Pieces of equal length, four or a multiple of it, so that few threads have the same to do.
+inline int64_t piece_of(int64_t count) {
+  if (count <= kGrain) return count;
+  const int64_t pieces = (count + 4 * kGrain - 1) / (4 * kGrain) * 4;
+  return ((count + pieces - 1) / pieces + 15) / 16 * 16;  // whole vectors
+}
 
 template <class T>
 void compute_typed(KernelContext& context) {
@@ -134,7 +141,7 @@ void compute_typed(KernelContext& context) {
   const Axis inner = axes.back();
   const Place place = place_of<T>(c.elements());
   // Work is cut by elements of the result, so a piece may begin and end inside a run.
-  context.parallel_for(c.elements(), kGrain, [&](int64_t begin, int64_t end) {
+  context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
     while (begin < end) {
       int64_t rest = begin / inner.length;
       const int64_t column = begin % inner.length;
