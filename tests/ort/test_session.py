@@ -55,6 +55,24 @@ def test_unknown_ranks_and_scalars_are_no_obstacle() -> None:
     assert (result.shape, result.item()) == ((), 5)
 
 
+def test_initializers_are_constant_unless_a_caller_may_replace_them() -> None:
+    constant = np.array([10, 20, 30], np.float32)
+    fixed, open_to_all = add_model(["N", 3], ["M"]), add_model(["N", 3], ["M"])
+    del fixed.graph.input[1]
+    for model in (fixed, open_to_all):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(constant, "b"))
+    ones = np.ones((2, 3), np.float32)
+    for model in (fixed, open_to_all):
+        session = myops.ort.session(model)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                session.run(None, {"a": ones})[0], 2 + constant + 0 * ones
+            )
+    for other in (np.float32([5]), np.float32([1, 2, 3]), constant):  # another length as well
+        result = session.run(None, {"a": ones, "b": other})[0]
+        np.testing.assert_array_equal(result, 2 + other + 0 * ones)
+
+
 # ---- Refusals. Attributes are in test_probe.py.
 
 
