@@ -100,6 +100,33 @@ void check_bound(const Op& op, const Attribute& attribute, const AttributeValue&
   }
 }
 
+// Everything about the outputs that the inputs decide, or a refusal.
+OutputDescriptions ask(const Op& op, const Tensors& inputs, const Attributes& attributes) {
+  ShapeContext shapes(op, attributes);
+  shapes.dtypes_.reserve(inputs.size());
+  shapes.inputs_.resize(inputs.size());
+  shapes.values_.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& tensor = inputs[i];
+    shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
+    if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
+    // What is no list is refused by infer() below, in the words that shape inference has too.
+    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
+    if (read && tensor.elements() > kMaxValues) {
+      fail(op.name, op.inputs[i].name, str(tensor.elements(), " numbers"),
+           str("a list of at most ", kMaxValues));
+    }
+    shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
+  }
+  infer(op, attributes, shapes);
+  OutputDescriptions outputs;
+  outputs.reserve(op.outputs.size());
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    outputs.push_back({output_dtype(op, i, shapes.dtypes_), concrete(op, i, shapes)});
+  }
+  return outputs;
+}
+
 }  // namespace
 
 void check_attributes(const Op& op, const Attributes& attributes) {
@@ -141,36 +168,6 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   context.outputs_.resize(op.outputs.size());
   op.shape_rule(context);
 }
-
-namespace {
-
-OutputDescriptions ask(const Op& op, const Tensors& inputs, const Attributes& attributes) {
-  ShapeContext shapes(op, attributes);
-  shapes.dtypes_.reserve(inputs.size());
-  shapes.inputs_.resize(inputs.size());
-  shapes.values_.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& tensor = inputs[i];
-    shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
-    if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
-    // What is no list is refused by infer() below, in the words that shape inference has too.
-    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
-    if (read && tensor.elements() > kMaxValues) {
-      fail(op.name, op.inputs[i].name, str(tensor.elements(), " numbers"),
-           str("a list of at most ", kMaxValues));
-    }
-    shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
-  }
-  infer(op, attributes, shapes);
-  OutputDescriptions outputs;
-  outputs.reserve(op.outputs.size());
-  for (size_t i = 0; i < op.outputs.size(); ++i) {
-    outputs.push_back({output_dtype(op, i, shapes.dtypes_), concrete(op, i, shapes)});
-  }
-  return outputs;
-}
-
-}  // namespace
 
 void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
             const void* prepared, LastAnswer* last) {

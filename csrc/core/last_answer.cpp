@@ -23,23 +23,6 @@ bool can_be_kept(const Op& op, const Tensors& inputs) {
   return true;
 }
 
-// Holds the flag, if it was free, until it goes.
-class Turn {
- public:
-  explicit Turn(std::atomic_flag& flag)
-      : flag_(flag), mine_(!flag.test_and_set(std::memory_order_acquire)) {}
-  ~Turn() {
-    if (mine_) flag_.clear(std::memory_order_release);
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  explicit operator bool() const { return mine_; }
-
- private:
-  std::atomic_flag& flag_;
-  const bool mine_;
-};
-
 }  // namespace
 
 bool LastAnswer::is(const Op& op, const Tensors& inputs, const Attributes& attributes) const {
@@ -59,8 +42,8 @@ bool LastAnswer::is(const Op& op, const Tensors& inputs, const Attributes& attri
 
 bool LastAnswer::recall(const Op& op, const Tensors& inputs, const Attributes& attributes,
                         OutputDescriptions& outputs) {
-  const Turn turn(used_);
-  if (!turn || !is(op, inputs, attributes)) return false;
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock || !is(op, inputs, attributes)) return false;
   outputs = outputs_;
   return true;
 }
@@ -68,8 +51,8 @@ bool LastAnswer::recall(const Op& op, const Tensors& inputs, const Attributes& a
 void LastAnswer::keep(const Op& op, const Tensors& inputs, const Attributes& attributes,
                       const OutputDescriptions& outputs) {
   if (!can_be_kept(op, inputs)) return;
-  const Turn turn(used_);
-  if (!turn) return;
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock) return;
   known_ = false;  // should memory run out on the way
   inputs_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
