@@ -20,11 +20,22 @@ Isa isa();
 std::vector<Isa> available_isas();  // the best first
 const char* isa_name(Isa isa);
 
-// Whether stores past the caches are the faster way to write what no cache holds. They save the
-// read of every line that is written, but a core has few in flight: measured on one core of AMD
-// Zen 3, 25 GB/s against 16 for plain stores; of Intel Cascade Lake, 7 against 8. The environment
-// variable MYOPS_STREAMING_STORES (0 or 1) decides instead; results are the same.
+// How a result is written.
+enum class Stores : uint8_t {
+  Plain,       // a near cache keeps it
+  Ahead,       // plain, but each line is asked for before its turn comes
+  PastCaches,  // around the caches
+};
+
+// Stores past the caches save the read of every line that is written, but a core has few of them
+// in flight. Measured on one core in GB/s, plain and past the caches: AMD Zen 3 16 and 25, Zen 5 27
+// and 71, Intel Cascade Lake 8 (10 where asked ahead) and 7. So they pay on CPUs of AMD, unless the
+// environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
 bool streaming_stores_pay();
+// The bytes of a result that the last cache keeps, though others use it too.
+int64_t cached_bytes();
+// For a result of so many bytes.
+Stores stores_for(int64_t bytes);
 
 template <class Function>
 struct ForEachIsa {

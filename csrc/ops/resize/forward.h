@@ -13,10 +13,12 @@ class Nearest {
  public:
   // `outside`: what stands where there is no element to copy.
   // `gather`: of the last level, or null.
-  Nearest(const Plan<Wide>& plan, const Gather<Wide>* gather, T outside, bool streaming)
+  Nearest(const Plan<Wide>& plan, const Gather<Wide>* gather, T outside)
       : plan_(plan), gather_(gather), outside_(outside) {
+    const Stores stores = stores_for(result_bytes<T>(plan));
     const size_t levels = plan.levels.size();
-    row_size_ = levels > 1 && streaming ? plan.levels[levels - 2].out_volume : 0;
+    if (levels > 1 && stores == Stores::PastCaches) row_size_ = plan.levels[levels - 2].out_volume;
+    if (stores == Stores::Ahead) ahead_ = kAhead<T>;
   }
 
   // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
@@ -75,7 +77,7 @@ class Nearest {
         for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
         Upcoming next;
         if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
-        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, kAhead<T>, next});
+        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, ahead_, next});
       }
     }
   }
@@ -99,7 +101,7 @@ class Nearest {
     if constexpr (std::is_same_v<T, Wide>) {
       if (gather_ != nullptr) {
         gather_->copy(begin * level.in_volume, end * level.in_volume,
-                      Rows<Wide, Wide>{&source, 1, target, 0, kAhead<T>, {}});
+                      Rows<Wide, Wide>{&source, 1, target, 0, ahead_, {}});
         return true;
       }
     }
@@ -120,7 +122,7 @@ class Nearest {
     for (int64_t o = begin; o < end; ++o, target += run) {
       const T* from = source + level.taps.index[o] * run;
       for (int64_t i = 0; i + L <= run; i += L) {
-        expect_store(target + i);
+        if (ahead_ > 0) expect_store(target + i);
         store(target + i, load_as<V>(from + i));
       }
       if (run % L != 0) store(target + run - L, load_as<V>(from + run - L));
@@ -139,7 +141,7 @@ class Nearest {
   const Plan<Wide>& plan_;
   const Gather<Wide>* gather_;
   T outside_;
-  int64_t row_size_ = 0;
+  int64_t row_size_ = 0, ahead_ = 0;
 };
 
 // Writes the extrapolation value wherever any axis is outside the input. A later step, as
@@ -172,8 +174,7 @@ void forward_plan(const KernelContext& context, const Settings& settings,
   const Level<Wide>& first = plan.levels.front();
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
-    const Nearest<T, Wide> nearest(plan, tables.gather ? &*tables.gather : nullptr, outside,
-                                   streams<T>(plan));
+    const Nearest<T, Wide> nearest(plan, tables.gather ? &*tables.gather : nullptr, outside);
     for_each_run(context, plan, [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
                  int64_t tensor, int64_t begin, int64_t end) {

@@ -72,6 +72,29 @@ class Places {
   int64_t step_;
 };
 
+// The weighted sums of a block on such a road.
+template <class Wide, int kTaps, GatherRoad kRoad>
+class BlockSum {
+ public:
+  BlockSum(const int32_t* index, const Wide* weight, int64_t step) : places_(index, step) {
+    for (int k = 0; k < kTaps; ++k) weight_[k] = load(weight + k * kLanes<Wide>);
+  }
+
+  // As in Places::pick().
+  template <class Value>
+  MYOPS_INLINE Vector<Wide> of(const Value& value) const {
+    Vector<Wide> x[kTaps];
+    places_.pick(value, x);
+    Vector<Wide> total = weight_[0] * x[0];
+    for (int k = 1; k < kTaps; ++k) total = fma(weight_[k], x[k], total);
+    return total;
+  }
+
+ private:
+  Places<Wide, kTaps, kRoad> places_;
+  Vector<Wide> weight_[kTaps];
+};
+
 template <class Wide>
 class Gather {
  public:
@@ -110,12 +133,12 @@ class Gather {
 
   template <int kTaps, class T>
   void run(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, Road kRoad, class T>
+  template <int kTaps, Road kRoad, bool kAlike, class T>
   int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, Road kRoad, bool kOneRow, class T>
+  template <int kTaps, Road kRoad, bool kAlike, bool kOneRow, class T>
   int64_t run_rows(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
-  template <Road kRoad, int kCopies, bool kAsk>
-  int64_t copy_row(int64_t first, int64_t end, int64_t row, const Rows<Wide, Wide>& rows) const;
+  template <Road kRoad, bool kAlike>
+  int64_t copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
@@ -134,9 +157,9 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
       if (whole && block.road <= Road::Far) {
-        if (block.road == Road::Within) first = run_whole<kTaps, Road::Within>(first, end, rows);
-        if (block.road == Road::Near) first = run_whole<kTaps, Road::Near>(first, end, rows);
-        if (block.road == Road::Far) first = run_whole<kTaps, Road::Far>(first, end, rows);
+        first = with_road(block, [&](auto road, auto alike) {
+          return run_whole<kTaps, road, alike>(first, end, rows);
+        });
         continue;
       }
     }
@@ -158,72 +181,80 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
 
 // Whole blocks on a road from Within to Far, as many as follow one another; returns their end.
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, class T>
+template <int kTaps, GatherRoad kRoad, bool kAlike, class T>
 int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const {
-  if (rows.count == 1) return run_rows<kTaps, kRoad, true>(first, end, rows);
-  return run_rows<kTaps, kRoad, false>(first, end, rows);
+  if (rows.count == 1) return run_rows<kTaps, kRoad, kAlike, true>(first, end, rows);
+  return run_rows<kTaps, kRoad, kAlike, false>(first, end, rows);
 }
 
-// One row of whole blocks, or two equal ones; returns where they end.
+// Whole blocks of several rows, row by row: memory likes one stream of stores. Equal rows are
+// written together. Returns where the blocks end.
 template <class Wide>
-template <GatherRoad kRoad, int kCopies, bool kAsk>
-int64_t Gather<Wide>::copy_row(int64_t first, int64_t end, int64_t row,
-                               const Rows<Wide, Wide>& given) const {
+template <GatherRoad kRoad, bool kAlike>
+int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& given) const {
   const Rows<Wide, Wide> rows = given;
-  const Wide* from = rows.sources[row];
   const int64_t step = table_.step();
   const int32_t* index = table_.all_indices();
-  for (const Block* block = table_.block(first); first + L <= end && block->road == kRoad;
-       first += L, ++block) {
-    if (kAsk) rows.next.ask(first, L);
-    const Places<Wide, 1, kRoad> places(index + block->index, step);
-    V x[1];
-    places.pick([&](int64_t i) { return load(from + block->low + i); }, x);
-    for (int copy = 0; copy < kCopies; ++copy) rows.put(row + copy, first, x[0]);
+  const Block* blocks = table_.block(first);
+  // Short rows have few blocks: their number is found once.
+  const int64_t stop = for_blocks<kAlike>(
+      table_, kRoad, first, end, [](const Block&) { return 0; }, [](int, int64_t, int64_t) {});
+  const int64_t count = (stop - first) / L;
+  const auto copy = [&](int64_t row, auto copies) {
+    const Wide* from = rows.sources[row];
+    for (int64_t i = 0; i < count; ++i) {
+      const Places<Wide, 1, kRoad> places(index + blocks[i].index, step);
+      V x[1];
+      places.pick([&](int64_t at) { return load(from + blocks[i].low + at); }, x);
+      for (int k = 0; k < copies; ++k) rows.put(row + k, first + i * L, x[0]);
+    }
+  };
+  for (int64_t row = 0; row < rows.count;) {
+    if (row + 1 < rows.count && rows.sources[row] == rows.sources[row + 1]) {
+      copy(row, std::integral_constant<int, 2>());
+      row += 2;
+    } else {
+      copy(row, std::integral_constant<int, 1>());
+      ++row;
+    }
   }
-  return first;
+  return stop;
 }
 
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, bool kOneRow, class T>
+template <int kTaps, GatherRoad kRoad, bool kAlike, bool kOneRow, class T>
 int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
-  constexpr int kValues = kTaps > 1 ? kTaps : 1;
   const Rows<Wide, T> rows = given;
   const int64_t step = table_.step();
-  const Block* block = table_.block(first);
-  const Wide* source = rows.sources[0];
   const int32_t* index = table_.all_indices();
-  const Wide* weight = table_.all_weights();
-  if constexpr (kTaps == 0) {  // row by row: memory likes one stream of stores
-    int64_t at = first;
-    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count);) {
-      const bool twice =
-          !kOneRow && row + 1 < rows.count && rows.sources[row] == rows.sources[row + 1];
-      at = twice ? copy_row<kRoad, 2, kOneRow>(first, end, row, rows)
-                 : copy_row<kRoad, 1, kOneRow>(first, end, row, rows);
-      row += twice ? 2 : 1;
-    }
-    return at;
+  const Wide* source = rows.sources[0];
+  if constexpr (kTaps == 0 && !kOneRow) {
+    return copy_rows<kRoad, kAlike>(first, end, rows);
+  } else if constexpr (kTaps == 0) {
+    return for_blocks<kAlike>(
+        table_, kRoad, first, end,
+        [&](const Block& block) { return Places<Wide, 1, kRoad>(index + block.index, step); },
+        [&](const auto& places, int64_t low, int64_t at) {
+          rows.next.ask(at, L);
+          V x[1];
+          places.pick([&](int64_t i) { return load(source + low + i); }, x);
+          rows.put(0, at, x[0]);
+        });
+  } else {
+    const Wide* weight = table_.all_weights();
+    return for_blocks<kAlike>(
+        table_, kRoad, first, end,
+        [&](const Block& block) {
+          return BlockSum<Wide, kTaps, kRoad>(index + block.index, weight + block.weight, step);
+        },
+        [&](const auto& block, int64_t low, int64_t at) {
+          rows.next.ask(at, L);
+          for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
+            const Wide* from = (kOneRow ? source : rows.sources[row]) + low;
+            rows.put(row, at, block.of([&](int64_t i) { return load(from + i); }));
+          }
+        });
   }
-  for (; first + L <= end && block->road == kRoad; first += L, ++block) {
-    const Places<Wide, kValues, kRoad> places(index + block->index, step);
-    V w[kValues];
-    for (int k = 0; k < kTaps; ++k) w[k] = load(weight + block->weight + k * L);
-    rows.next.ask(first, L);
-    const int64_t low = block->low;
-    for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
-      const Wide* from = (kOneRow ? source : rows.sources[row]) + low;
-      V x[kValues];
-      places.pick([&](int64_t at) { return load(from + at); }, x);
-      V total = x[0];
-      if constexpr (kTaps > 0) {
-        total = w[0] * total;
-        for (int k = 1; k < kTaps; ++k) total = fma(w[k], x[k], total);
-      }
-      rows.put(row, first, total);
-    }
-  }
-  return first;
 }
 
 // kTaps: 0 for a copy, 1 for what has no such roads.

@@ -28,7 +28,7 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
 
 // Whole blocks on one road; returns their end. Rows first: sum(weights[0] * rows[0] + weights[1] *
 // rows[1]), of one row; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
-template <GatherRoad kRoad, bool kRowsFirst, int kRows, class Wide>
+template <GatherRoad kRoad, bool kAlike, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
@@ -41,41 +41,37 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
     weight_a[k] = broadcast(pair.weights[2 * k]);
     weight_b[k] = broadcast(pair.weights[2 * k + 1]);
   }
-  const auto* block = table.block(first);
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
-  for (; first + L <= end && block->road == kRoad; first += L, ++block) {
-    const Places<Wide, 2, kRoad> places(index + block->index, step);
-    const V w0 = load(weight + block->weight), w1 = load(weight + block->weight + L);
-    const auto columns = [&](const auto& value) {  // value(i): the vector i elements from `low`
-      V x[2];
-      places.pick(value, x);
-      return fma(w1, x[1], w0 * x[0]);
-    };
-    const Wide *from_a = a + block->low, *from_b = b + block->low;
-    const auto put = [&](int64_t at, const V& total) {
-      if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
-      store(target + at, total);
-    };
-    if constexpr (kRowsFirst) {
-      if (next > 0) {
-        for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
-          __builtin_prefetch(from_a + next + k * L);
-          __builtin_prefetch(from_b + next + k * L);
-        }
-      }
-      put(first, columns([&](int64_t i) {
+  const auto put = [&](int64_t at, const V& total) {
+    if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
+    store(target + at, total);
+  };
+  return for_blocks<kAlike>(
+      table, kRoad, first, end,
+      [&](const auto& block) {
+        return BlockSum<Wide, 2, kRoad>(index + block.index, weight + block.weight, step);
+      },
+      [&](const auto& block, int64_t low, int64_t at) {
+        const Wide *from_a = a + low, *from_b = b + low;
+        if constexpr (kRowsFirst) {
+          if (next > 0) {
+            for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
+              __builtin_prefetch(from_a + next + k * L);
+              __builtin_prefetch(from_b + next + k * L);
+            }
+          }
+          put(at, block.of([&](int64_t i) {
             return fma(weight_b[0], load(from_b + i), weight_a[0] * load(from_a + i));
           }));
-    } else {
-      const V sum_a = columns([&](int64_t i) { return load(from_a + i); });
-      const V sum_b = columns([&](int64_t i) { return load(from_b + i); });
-      for (int k = 0; k < kRows; ++k) {
-        put(first + k * end, fma(weight_b[k], sum_b, weight_a[k] * sum_a));
-      }
-    }
-  }
-  return first;
+        } else {
+          const V sum_a = block.of([&](int64_t i) { return load(from_a + i); });
+          const V sum_b = block.of([&](int64_t i) { return load(from_b + i); });
+          for (int k = 0; k < kRows; ++k) {
+            put(at + k * end, fma(weight_b[k], sum_b, weight_a[k] * sum_a));
+          }
+        }
+      });
 }
 
 // All rows of the result. `room` takes parts of the row that is summed first.
@@ -87,13 +83,10 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      const auto run = [&](auto road) {
-        if (block.road == road) first = run_pair<road, kRowsFirst, kRows>(table, first, pair);
-      };
       if (count == L && block.road <= GatherRoad::Far) {
-        run(std::integral_constant<GatherRoad, GatherRoad::Within>());
-        run(std::integral_constant<GatherRoad, GatherRoad::Near>());
-        run(std::integral_constant<GatherRoad, GatherRoad::Far>());
+        first = with_road(block, [&](auto road, auto alike) {
+          return run_pair<road, alike, kRowsFirst, kRows>(table, first, pair);
+        });
         continue;
       }
     }
@@ -104,7 +97,7 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
     };
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
-      combine_row<2>(rows, pair.weights, 2, block.high - block.low, Write::Scratch,
+      combine_row<2>(rows, pair.weights, 2, block.high - block.low, Stores::Plain,
                      room + block.low);
       put(0, gather.template block_of<2>(block, first, room));
     } else {

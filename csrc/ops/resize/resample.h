@@ -19,27 +19,22 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Whether the result has at most as many bytes.
 template <class T, class Wide>
-bool fits(const Plan<Wide>& plan, int64_t most) {
+int64_t result_bytes(const Plan<Wide>& plan) {
   const Level<Wide>& first = plan.levels.front();
-  const int64_t elements = plan.outer * first.taps.output * first.out_volume;
-  return elements * static_cast<int64_t>(sizeof(T)) <= most;
-}
-// Results that fit no cache are written past them where that is faster.
-template <class T, class Wide>
-bool streams(const Plan<Wide>& plan) {
-  return !fits<T>(plan, 16 << 20) && streaming_stores_pay();
+  return plan.outer * first.taps.output * first.out_volume * static_cast<int64_t>(sizeof(T));
 }
 
 // The working memory of one parallel piece.
 template <class T, class Wide>
 class Resampler {
  public:
-  // `gather`: of the last level. `write`: how the result is written.
+  // `gather`: of the last level.
   Resampler(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
-            Write write)
-      : context_(context), plan_(plan), gather_(gather), write_(write) {
+            Stores stores)
+      : context_(context), plan_(plan), gather_(gather), stores_(stores) {
+    // Several rows at once are several streams of stores: memory takes one of plain stores only.
+    if (stores == Stores::Ahead && result_bytes<T>(plan) > cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
@@ -48,8 +43,10 @@ class Resampler {
         if (plan.rows_first(i)) {
           row_.emplace(context.scratch(sizeof(Wide) * static_cast<size_t>(level.in_volume)));
         }
-        if (write == Write::Streamed) {
-          result_.emplace(context.scratch(sizeof(T) * static_cast<size_t>(level.out_volume)));
+        if (stores == Stores::PastCaches) {
+          const int64_t rows = plan.in_pairs(i) ? together_ : 1;
+          result_.emplace(
+              context.scratch(sizeof(T) * static_cast<size_t>(rows * level.out_volume)));
         }
         if (std::is_same_v<T, Wide>) continue;  // rows are read where they are
       } else if (i + 2 == plan.levels.size() && level.blocks == 1 &&
@@ -75,21 +72,21 @@ class Resampler {
   // Writes the slabs [begin, end) of a level's result to `target`.
   template <class Out>
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, Out* target) {
-    const Write write = depth == 0 ? write_ : Write::Scratch;
-    if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, write, target);
+    const Stores stores = depth == 0 ? stores_ : Stores::Plain;
+    if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, stores, target);
     const Level<Wide>& level = plan_.levels[depth];
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (plan_.in_pairs(depth)) return fill_pairs(depth, begin, end, source, write, target);
+      if (plan_.in_pairs(depth)) return fill_pairs(depth, begin, end, source, stores, target);
     }
     if (rings_[depth].places > 0) std::fill_n(rings_[depth].owners(), rings_[depth].places, -1);
     for (int64_t o = begin; o < end;) {
       const Sums<Wide> sums = tile(depth, o, end, source);
       if (plan_.rows_first(depth)) {
         Wide* row = row_->template as<Wide>();
-        combine(level.taps.width, sums, level.in_volume, Write::Scratch, row);
-        resample_row(row, write, rows_after(level, o, source), target);
+        combine(level.taps.width, sums, level.in_volume, Stores::Plain, row);
+        resample_row(row, stores, rows_after(level, o, source), target);
       } else {
-        combine(level.taps.width, sums, level.out_volume, write, target);
+        combine(level.taps.width, sums, level.out_volume, stores, target);
       }
       o += sums.count;
       target += sums.count * level.out_volume;
@@ -130,18 +127,16 @@ class Resampler {
   }
 
   // Rows of the result that read the same two source rows, at once (see Plan::in_pairs).
-  void fill_pairs(size_t depth, int64_t begin, int64_t end, const Wide* source, Write write,
+  void fill_pairs(size_t depth, int64_t begin, int64_t end, const Wide* source, Stores stores,
                   Wide* target) {
     const Level<Wide>& level = plan_.levels[depth];
     const Taps<Wide>& columns = plan_.levels.back().taps;
-    const bool rows_first = plan_.rows_first(depth), streamed = write == Write::Streamed;
+    const bool rows_first = plan_.rows_first(depth), streamed = stores == Stores::PastCaches;
     const int64_t size = level.in_volume;
-    // Several rows at once are several streams of stores: only a result that stays in caches, also
-    // where others use the last one too, takes them as fast as one.
-    const int64_t most = rows_first || !fits<T>(plan_, 6 << 20) ? 1 : Pair<Wide>::kMost;
+    const int64_t most = rows_first ? 1 : together_;
     Pair<Wide> pair;
     pair.next = level.taps.input / level.taps.output * size;
-    pair.ahead = write == Write::Result ? kAhead<Wide> : 0;
+    pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
     for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
       const int64_t* index = level.taps.index.data() + 2 * o;
       pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
@@ -162,7 +157,7 @@ class Resampler {
       } else {
         with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
       }
-      if (streamed) stream_copy(pair.target, level.out_volume, target);
+      if (streamed) stream_copy(pair.target, pair.count * level.out_volume, target);
     }
   }
 
@@ -250,26 +245,26 @@ class Resampler {
 
   // The last level of one row that has been combined.
   template <class Out>
-  void resample_row(const Wide* row, Write write, const Upcoming& next, Out* target) {
+  void resample_row(const Wide* row, Stores stores, const Upcoming& next, Out* target) {
     const Level<Wide>& last = plan_.levels.back();
     if constexpr (std::is_same_v<Out, Wide>) {
-      if (write == Write::Streamed) {
+      if (stores == Stores::PastCaches) {
         Wide* result = result_->template as<Wide>();
-        fill_from(0, last.taps.output, row, Write::Scratch, next, result);
+        fill_from(0, last.taps.output, row, Stores::Plain, next, result);
         stream_copy(result, last.taps.output * last.out_volume, target);
         return;
       }
     }
-    fill_from(0, last.taps.output, row, write, next, target);
+    fill_from(0, last.taps.output, row, stores, next, target);
   }
 
   template <class Out>
-  void fill_last(int64_t begin, int64_t end, const T* source, Write write, Out* target) {
+  void fill_last(int64_t begin, int64_t end, const T* source, Stores stores, Out* target) {
     if constexpr (std::is_same_v<T, Wide>) {
-      fill_from(begin, end, source, write, {}, target);
+      fill_from(begin, end, source, stores, {}, target);
     } else {
       const auto [low, high] = gather_.reads(begin * stride(), end * stride());
-      fill_from(begin, end, widened(source + low, high - low) - low, write, {}, target);
+      fill_from(begin, end, widened(source + low, high - low) - low, stores, {}, target);
     }
   }
 
@@ -285,12 +280,12 @@ class Resampler {
 
   // Outputs [begin, end) of the last level from its first source element on.
   template <class Out>
-  void fill_from(int64_t begin, int64_t end, const Wide* source, Write write, const Upcoming& next,
-                 Out* target) {
+  void fill_from(int64_t begin, int64_t end, const Wide* source, Stores stores,
+                 const Upcoming& next, Out* target) {
     const Taps<Wide>& taps = plan_.levels.back().taps;
     const int64_t run = stride();
     if (Gather<Wide>::takes(run)) {
-      const int64_t ahead = write == Write::Scratch ? 0 : kAhead<Out>;
+      const int64_t ahead = stores == Stores::Ahead ? kAhead<Out> : 0;
       return gather_.sum(begin * run, end * run,
                          Rows<Wide, Out>{&source, 1, target, 0, ahead, next});
     }
@@ -302,7 +297,7 @@ class Resampler {
         slabs[k - first] = source + taps.index[k] * run;
       }
       const Sums<Wide> sums{count, taps.first.data() + o, slabs, taps.weight.data() + first};
-      combine(taps.width, sums, run, write, target);
+      combine(taps.width, sums, run, stores, target);
       target += count * run;
     }
   }
@@ -310,7 +305,8 @@ class Resampler {
   const KernelContext& context_;
   const Plan<Wide>& plan_;
   const Gather<Wide>& gather_;
-  Write write_;
+  Stores stores_;
+  int64_t together_ = Pair<Wide>::kMost;  // rows of the result that are made from the same others
   std::vector<Ring> rings_;
   std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
   std::optional<Scratch> row_, result_;        // for rows that are combined first
@@ -323,9 +319,9 @@ template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
               const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
-  const Write write = streams<T>(plan) ? Write::Streamed : Write::Result;
+  const Stores stores = stores_for(result_bytes<T>(plan));
   for_each_run(context, plan, [&] {
-    return [&, worker = Resampler<T, Wide>(context, plan, gather, write)](
+    return [&, worker = Resampler<T, Wide>(context, plan, gather, stores)](
                int64_t tensor, int64_t begin, int64_t end) mutable {
       worker.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                   target + (tensor * first.taps.output + begin) * first.out_volume);

@@ -63,10 +63,6 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   return (chains[0] + chains[2]) + (chains[1] + chains[3]);
 }
 
-// What is written: memory that is used again at once, a part of the result, or a part of a result
-// that goes past the caches.
-enum class Write : uint8_t { Scratch, Result, Streamed };
-
 // Rows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j + 1]),
 // of which `rows` and `weights` hold those from first[0] on.
 template <class Wide>
@@ -80,7 +76,7 @@ struct Sums {
 // One row. kTaps is the number of taps, or -1: `taps`.
 template <int kTaps, class Wide, class T>
 MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int64_t taps,
-                              int64_t size, Write write, T* __restrict target) {
+                              int64_t size, Stores stores, T* __restrict target) {
   constexpr int64_t L = kLanes<Wide>;
   const int64_t count = kTaps < 0 ? taps : kTaps;
   const Wide* from[kTaps < 0 ? 1 : kTaps];
@@ -100,13 +96,13 @@ MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int6
   };
   int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
-    if (write == Write::Streamed) {
+    if (stores == Stores::PastCaches) {
       const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
       for (; i < size && (offset + i) % L != 0; ++i) one(i);
       for (; i + L <= size; i += L) stream(target + i, several(i));
     }
   }
-  if (write == Write::Result) {
+  if (stores == Stores::Ahead) {
     for (; i + L <= size; i += L) {
       expect_store(target + i);
       store_narrow<Wide>(target + i, several(i));
@@ -117,30 +113,30 @@ MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int6
 }
 
 template <int kTaps, class Wide, class T>
-void combine_as(const Sums<Wide>& sums, int64_t size, Write write, T* target) {
+void combine_as(const Sums<Wide>& sums, int64_t size, Stores stores, T* target) {
   for (int64_t row = 0; row < sums.count; ++row, target += size) {
     const int64_t at = kTaps < 0 ? sums.first[row] - sums.first[0] : row * kTaps;
     const int64_t taps = sums.first[row + 1] - sums.first[row];
     if (kTaps < 0 && taps == 8) {  // the gradient of a doubling by cubic, but for its edges
-      combine_row<8>(sums.rows + at, sums.weights + at, taps, size, write, target);
+      combine_row<8>(sums.rows + at, sums.weights + at, taps, size, stores, target);
     } else {
-      combine_row<kTaps>(sums.rows + at, sums.weights + at, taps, size, write, target);
+      combine_row<kTaps>(sums.rows + at, sums.weights + at, taps, size, stores, target);
     }
   }
 }
 
 // `width`: the taps of every row, or 0 where they differ. Rows of the target follow one another.
 template <class Wide, class T>
-void combine(int64_t width, const Sums<Wide>& sums, int64_t size, Write write, T* target) {
+void combine(int64_t width, const Sums<Wide>& sums, int64_t size, Stores stores, T* target) {
   switch (width) {
     case 1:
-      return combine_as<1>(sums, size, write, target);
+      return combine_as<1>(sums, size, stores, target);
     case 2:
-      return combine_as<2>(sums, size, write, target);
+      return combine_as<2>(sums, size, stores, target);
     case 4:
-      return combine_as<4>(sums, size, write, target);
+      return combine_as<4>(sums, size, stores, target);
     default:
-      return combine_as<-1>(sums, size, write, target);
+      return combine_as<-1>(sums, size, stores, target);
   }
 }
 
