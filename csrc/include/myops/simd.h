@@ -343,6 +343,10 @@ inline void stream(A* to, const Vector<A>& vector) {
   store(to, vector);
 #endif
 }
+template <class A>
+inline bool can_stream(const A* to) {
+  return reinterpret_cast<uintptr_t>(to) % MYOPS_VECTOR_BYTES == 0;
+}
 inline void stream_end() {
 #if defined(__x86_64__)
   _mm_sfence();

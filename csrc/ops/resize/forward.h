@@ -27,7 +27,12 @@ class Nearest {
     const Taps<Wide>& taps = level.taps;
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
-    if (row == nullptr && gathers_rows(depth)) return fill_rows(begin, end, source, target);
+    if (gathers_rows(depth)) {
+      const bool past_caches = row != nullptr;
+      if (!past_caches || (level.out_volume % kLanes<T> == 0 && can_stream(target))) {
+        return fill_rows(begin, end, source, target, past_caches);
+      }
+    }
     if (last && copy_runs(begin, end, source, target)) return;
     // A row that is repeated is made once, in cache, and streamed from there.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
@@ -63,7 +68,7 @@ class Nearest {
 
   // Rows of the level before the last. Equal rows are made again: reading them back would cost as
   // much.
-  void fill_rows(int64_t begin, int64_t end, const T* source, T* target) const {
+  void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool past_caches) const {
     if constexpr (std::is_same_v<T, Wide>) {
       const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
       const int64_t size = level.out_volume, input = level.in_volume;
@@ -77,7 +82,8 @@ class Nearest {
         for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
         Upcoming next;
         if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
-        gather_->copy(0, size, Rows<Wide, Wide>{sources, count, target, size, ahead_, next});
+        gather_->copy(0, size,
+                      Rows<Wide, Wide>{sources, count, target, size, ahead_, next, past_caches});
       }
     }
   }

@@ -29,9 +29,13 @@ struct Rows {
   int64_t step;   // from one row of the target to the next
   int64_t ahead;  // how far behind each store memory is asked for; 0: not at all
   Upcoming next;
+  bool past_caches = false;  // each block's place is one that stream() takes
 
   MYOPS_INLINE void put(int64_t row, int64_t at, const Vector<Wide>& values) const {
     T* to = target + row * step + at;
+    if constexpr (std::is_same_v<T, Wide>) {
+      if (past_caches) return stream(to, values);
+    }
     if (ahead > 0) __builtin_prefetch(to + ahead, 1);
     store_narrow<Wide>(to, values);
   }

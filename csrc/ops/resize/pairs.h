@@ -15,6 +15,7 @@ struct Pair {
   int64_t count;        // of rows of the result
   int64_t next;         // from each source row to one that is read later, 0: not known
   int64_t ahead;        // see Rows
+  bool past_caches;     // see Rows
   Wide* target;         // the first row; the others follow
 };
 
@@ -36,6 +37,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
   const int64_t step = table.step(), end = table.elements(), next = pair.next, ahead = pair.ahead;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
+  const bool past_caches = pair.past_caches;
   V weight_a[kRows], weight_b[kRows];
   for (int k = 0; k < kRows; ++k) {
     weight_a[k] = broadcast(pair.weights[2 * k]);
@@ -44,6 +46,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   const auto put = [&](int64_t at, const V& total) {
+    if (past_caches) return stream(target + at, total);
     if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
     store(target + at, total);
   };

@@ -134,6 +134,8 @@ class Resampler {
     const bool rows_first = plan_.rows_first(depth), streamed = stores == Stores::PastCaches;
     const int64_t size = level.in_volume;
     const int64_t most = rows_first ? 1 : together_;
+    // Each row is aligned if one is.
+    const bool direct = Gather<Wide>::takes(stride()) && level.out_volume % kLanes<Wide> == 0;
     Pair<Wide> pair;
     pair.next = level.taps.input / level.taps.output * size;
     pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
@@ -144,7 +146,9 @@ class Resampler {
       for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
         if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
       }
-      pair.target = streamed ? result_->template as<Wide>() : target;
+      pair.past_caches = streamed && direct && can_stream(target);
+      const bool copied = streamed && !pair.past_caches;
+      pair.target = copied ? result_->template as<Wide>() : target;
       const auto sum = [&](auto first, auto count) {
         if (Gather<Wide>::takes(stride())) {
           sum_pair<first, count>(gather_, pair, row_->template as<Wide>());
@@ -157,7 +161,7 @@ class Resampler {
       } else {
         with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
       }
-      if (streamed) stream_copy(pair.target, pair.count * level.out_volume, target);
+      if (copied) stream_copy(pair.target, pair.count * level.out_volume, target);
     }
   }
 
