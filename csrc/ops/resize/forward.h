@@ -15,7 +15,7 @@ class Nearest {
   // `gather`: of the last level, or null.
   Nearest(const Plan<Wide>& plan, const Gather<Wide>* gather, T outside)
       : plan_(plan), gather_(gather), outside_(outside) {
-    const Stores stores = stores_for(result_bytes<T>(plan));
+    const Stores stores = stores_for(plan.bytes(sizeof(T)));
     const size_t levels = plan.levels.size();
     if (levels > 1 && stores == Stores::PastCaches) row_size_ = plan.levels[levels - 2].out_volume;
     if (stores == Stores::Ahead) ahead_ = kAhead<T>;

@@ -2,7 +2,7 @@
 // roads of gather_table.h.
 #pragma once
 
-#include "gather_table.h"
+#include "gather_walk.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -39,64 +39,6 @@ struct Rows {
     if (ahead > 0) __builtin_prefetch(to + ahead, 1);
     store_narrow<Wide>(to, values);
   }
-};
-
-// Where the taps of a block lie, on a road from Within to Far.
-template <class Wide, int kTaps, GatherRoad kRoad>
-class Places {
- public:
-  Places(const int32_t* index, int64_t step) : step_(step) {
-    for (int k = 0; k < kTables; ++k) {
-      at_[k] = load_as<Index<Wide>>(index + k * kLanes<Wide>);
-    }
-  }
-
-  // x[k]: what the elements read at tap k; value(i) is the vector i elements from the block's
-  // `low`.
-  template <class Value>
-  MYOPS_INLINE void pick(const Value& value, Vector<Wide>* x) const {
-    constexpr int64_t L = kLanes<Wide>;
-    if constexpr (kRoad == GatherRoad::Within) {
-      const Vector<Wide> all = value(0);
-      for (int k = 0; k < kTaps; ++k) x[k] = permute(all, at_[k]);
-    } else {
-      for (int k = 0; k < kTaps; ++k) {
-        if constexpr (kRoad == GatherRoad::Near) {
-          x[k] = permute(value(k * step_), at_[0]);
-        } else {
-          x[k] = permute(value(k * step_), value(k * step_ + L), at_[0]);
-        }
-      }
-    }
-  }
-
- private:
-  static constexpr int kTables = kRoad == GatherRoad::Within ? kTaps : 1;
-  Index<Wide> at_[kTables];
-  int64_t step_;
-};
-
-// The weighted sums of a block on such a road.
-template <class Wide, int kTaps, GatherRoad kRoad>
-class BlockSum {
- public:
-  BlockSum(const int32_t* index, const Wide* weight, int64_t step) : places_(index, step) {
-    for (int k = 0; k < kTaps; ++k) weight_[k] = load(weight + k * kLanes<Wide>);
-  }
-
-  // As in Places::pick().
-  template <class Value>
-  MYOPS_INLINE Vector<Wide> of(const Value& value) const {
-    Vector<Wide> x[kTaps];
-    places_.pick(value, x);
-    Vector<Wide> total = weight_[0] * x[0];
-    for (int k = 1; k < kTaps; ++k) total = fma(weight_[k], x[k], total);
-    return total;
-  }
-
- private:
-  Places<Wide, kTaps, kRoad> places_;
-  Vector<Wide> weight_[kTaps];
 };
 
 template <class Wide>
@@ -261,113 +203,6 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
   }
 }
 
-// kTaps: 0 for a copy, 1 for what has no such roads.
-template <class Wide>
-template <int kTaps>
-MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block, int64_t first,
-                                                             const Wide* source) const {
-  constexpr int kValues = kTaps > 1 ? kTaps : 1;
-  const Wide* from = source + block.low;
-  const int32_t* index = table_.index(block);
-  V x[4] = {};
-  if (kTaps == 1 && block.road == Road::OneByOne) return one_by_one(first, source);
-  if (block.road == Road::Chains) return chains(block, from);
-  if (block.road == Road::Long) return many<2>(block, from);
-  if (block.road == Road::Longer) return many<4>(block, from);
-  if (block.road == Road::OneByOne) {
-    for (int k = 0; k < kValues; ++k) {
-      Wide part[L];
-      for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
-      x[k] = load(part);
-    }
-  } else if (block.road == Road::Spread) {
-    if constexpr (L >= 4) {
-      for (int j = 0; j < 4; ++j) x[j] = load_fours(from, index + j);
-      transpose_fours<Wide>(x);
-    }
-  } else {
-    if constexpr (kPermutes<Wide>) {
-      const auto pick = [&](auto places) {
-        places.pick([&](int64_t at) { return load(from + at); }, x);
-      };
-      if (block.road == Road::Within) {
-        pick(Places<Wide, kValues, Road::Within>(index, table_.step()));
-      } else if (block.road == Road::Near) {
-        pick(Places<Wide, kValues, Road::Near>(index, table_.step()));
-      } else if (block.road == Road::Far) {
-        pick(Places<Wide, kValues, Road::Far>(index, table_.step()));
-      } else {
-        const V low = load(from), high = load(from + block.second);
-        for (int k = 0; k < kValues; ++k) {
-          x[k] = permute(low, high, load_as<Index<Wide>>(index + k * L));
-        }
-      }
-    }
-  }
-  if constexpr (kTaps == 0) return x[0];
-  const Wide* weight = table_.weight(block);
-  V total = load(weight) * x[0];
-  for (int k = 1; k < kValues; ++k) total = fma(load(weight + k * L), x[k], total);
-  return total;
-}
-
-// What is not there is read as 0, not only weighted by it: it may be infinite.
-template <class Wide>
-typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* from) const {
-  if constexpr (L >= 4) {
-    const int32_t* index = table_.index(block);
-    const Wide* weight = table_.weight(block);
-    const Wide* real = weight + L * block.places;
-    V x[4] = {};
-    for (int four = 0; 4 * four < block.places; ++four, from += 4, weight += 4 * L, real += 4 * L) {
-      for (int v = 0; v < 4; ++v) {
-        V value = load_fours(from, index + v);
-        if (!block.full) value = load(real + v * L) != V{} ? value : V{};
-        const V w = load(weight + v * L);
-        x[v] = four == 0 ? w * value : fma(w, value, x[v]);
-      }
-    }
-    return sums_of_fours(x, std::make_integer_sequence<int, L>());
-  } else {
-    return V{};
-  }
-}
-
-template <class Wide>
-template <int kVectors>
-typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from) const {
-  if constexpr (kPermutes<Wide>) {
-    const auto at = load_as<Index<Wide>>(table_.index(block));
-    const Wide* weight = table_.weight(block);
-    const Wide* real = weight + L * block.places;
-    V x[4] = {};
-    for (int k = 0; k < block.places; ++k, from += table_.step(), weight += L, real += L) {
-      V value = permute(load(from), load(from + L), at);
-      if constexpr (kVectors == 4) {  // permute() looks at the lower bits of an index alone
-        const V far = permute(load(from + 2 * L), load(from + 3 * L), at);
-        value = at < static_cast<int32_t>(2 * L) ? value : far;
-      }
-      if (!block.full) value = load(real) != V{} ? value : V{};
-      const V sum = fma(load(weight), value, x[0]);  // of the chain k mod 4, which is in front
-      x[0] = x[1], x[1] = x[2], x[2] = x[3], x[3] = sum;
-    }
-    // The chains are turned by the number of taps, which changes no sum: pairs stay pairs.
-    return (x[0] + x[2]) + (x[1] + x[3]);
-  } else {
-    return V{};
-  }
-}
-
-template <class Wide>
-typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* source) const {
-  Wide parts[L] = {};
-  for (int64_t i = 0; i < L && first + i < elements(); ++i) {
-    const auto at = table_.element(first + i);
-    parts[i] = weighted<Wide>(
-        at.count, [&](int64_t k) { return at.weight[k]; },
-        [&](int64_t k) { return source[at.source(k)]; });
-  }
-  return load(parts);
-}
-
 }  // namespace myops::resize::MYOPS_ISA
+
+#include "gather_block.h"

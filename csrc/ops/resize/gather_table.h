@@ -17,18 +17,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-enum class GatherRoad : uint8_t {
-  Within,
-  Near,
-  Far,
-  Any,
-  Spread,
-  Long,
-  Longer,
-  Chains,
-  OneByOne,
-  Alike
-};
+enum class GatherRoad : uint8_t { Within, Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
 
 template <class Wide>
 class GatherTable {
@@ -43,7 +32,7 @@ class GatherTable {
     int32_t shift;          // of them `shift` elements behind the one before
     bool full;              // there is a tap in every place
     Road road;
-    Road each;  // the road of a block that is made alone; Alike: those from here on in one loop
+    Road each;  // the road, or OneByOne where those from here on are made in one loop
   };
   struct Element {
     const int64_t* index;
@@ -129,44 +118,6 @@ class GatherTable {
   std::vector<int32_t> new_index_;  // of one block
   std::vector<Wide> new_weight_;
 };
-
-// Calls run(road, kAlike), both constants, for a block on a road from Within to Far.
-template <class Block, class Run>
-MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
-  using Road = GatherRoad;
-  constexpr std::integral_constant<Road, Road::Within> within;
-  constexpr std::integral_constant<Road, Road::Near> near;
-  constexpr std::integral_constant<Road, Road::Far> far;
-  constexpr std::true_type alike;
-  constexpr std::false_type each;
-  if (block.road == Road::Far) return run(far, each);
-  if (block.road == Road::Near)
-    return block.each == Road::Alike ? run(near, alike) : run(near, each);
-  return block.each == Road::Alike ? run(within, alike) : run(within, each);
-}
-
-// Whole blocks from `first` on, up to `end`: load(block) loads the tables of one, make(tables, low,
-// at) makes it. kAlike: those that are alike, else those that take `road` alone. Returns where they
-// end.
-template <bool kAlike, class Wide, class Load, class Make>
-MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, GatherRoad road, int64_t first,
-                                int64_t end, const Load& load, const Make& make) {
-  constexpr int64_t L = kLanes<Wide>;
-  const auto* block = table.block(first);
-  if constexpr (kAlike) {
-    const auto tables = load(*block);
-    const int64_t count = std::min<int64_t>(block->alike, (end - first) / L), shift = block->shift;
-    int64_t low = block->low;
-    for (const int64_t stop = first + count * L; first < stop; first += L, low += shift) {
-      make(tables, low, first);
-    }
-  } else {
-    for (; first + L <= end && block->each == road; first += L, ++block) {
-      make(load(*block), block->low, first);
-    }
-  }
-  return first;
-}
 
 template <class Wide>
 void GatherTable<Wide>::add_block(int64_t begin) {
@@ -276,108 +227,6 @@ void GatherTable<Wide>::gather_few(int64_t begin) {
   }
 }
 
-// The tables of the block before, or with channels of the block as many before, are used again
-// where they are equal: with a factor like 2 all are. With 3 and 1.5 it is three times as far.
-template <class Wide>
-void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
-  const int64_t width = taps_.width;
-  const bool few = width == 1 || width == 2 || width == 4;
-  if (block.road == Road::OneByOne && !few) return;
-  new_index_.clear();
-  new_weight_.clear();
-  if (block.road == Road::Chains) {
-    fill_chains(block, elements);
-  } else if (few) {
-    const bool each =
-        block.road == Road::Within || block.road == Road::Any || block.road == Road::OneByOne;
-    const int64_t size = each ? width * L : L;
-    new_index_.resize(static_cast<size_t>(size));
-    const auto low = block.low, second = block.second;
-    int32_t* index = new_index_.data();
-    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_from_[i] - low);
-    if (block.road == Road::Any) {
-      for (int64_t i = 0; i < size; ++i) {
-        if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
-      }
-    }
-    new_weight_.assign(few_weight_, few_weight_ + width * L);
-  } else {
-    for (int64_t i = 0; i < L; ++i) {
-      new_index_.push_back(static_cast<int32_t>(elements[i].source(0) - block.low));
-    }
-    // Then, where not every place has a tap, 1 where there is one.
-    for (const bool weights : {true, false}) {
-      if (!weights && block.full) break;
-      for (int64_t k = 0; k < block.places; ++k) {
-        for (int64_t i = 0; i < L; ++i) {
-          const bool real = k < elements[i].count;
-          new_weight_.push_back(!real ? Wide(0) : weights ? elements[i].weight[k] : Wide(1));
-        }
-      }
-    }
-  }
-  block.index = share(index_, block, &Block::index, new_index_);
-  block.weight = share(weight_, block, &Block::weight, new_weight_);
-}
-
-// With a factor like 2 all blocks but those at the edges are alike: their tables are then loaded
-// once for a row. Not where a picture shrinks: there memory sets the pace, and loops without loads
-// of tables were slower (linear, 1080p by 1/2: 780 against 560 us).
-template <class Wide>
-void GatherTable<Wide>::find_alike() {
-  for (size_t i = blocks_.size(); i-- > 1;) {
-    const Block& next = blocks_[i];
-    Block& block = blocks_[i - 1];
-    const int64_t shift = next.low - block.low;
-    if (block.road != next.road || block.road > Road::Near || block.index != next.index ||
-        block.weight != next.weight) {
-      continue;
-    }
-    block.shift = static_cast<int32_t>(shift);
-    block.alike = next.alike == 1 || next.shift == block.shift ? next.alike + 1 : 2;
-    if (block.alike >= 16) block.each = Road::Alike;
-  }
-}
-
-// Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to what it reads at
-// 4 * four + j. Where not every place has a tap, then the same with 1 where there is one. (Which of
-// the four chains a tap goes to is counted from where reading begins; the sum of the chains,
-// (c0 + c2) + (c1 + c3), comes out the same.)
-template <class Wide>
-void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements) {
-  for (int64_t i = 0; i < L; ++i) {
-    new_index_.push_back(static_cast<int32_t>(chains_begin(block, elements[i]) - block.low));
-  }
-  for (const bool weights : {true, false}) {
-    if (!weights && block.full) return;
-    for (int64_t four = 0; 4 * four < block.places; ++four) {
-      for (int64_t at = 0; at < 4 * L; ++at) {
-        const int64_t lane = at % L;
-        const Element& element = elements[lane / 4 * 4 + at / L];
-        const int64_t k = 4 * four + lane % 4 - (element.source(0) - chains_begin(block, element));
-        const bool real = k >= 0 && k < element.count;
-        new_weight_.push_back(!real ? Wide(0) : weights ? element.weight[k] : Wide(1));
-      }
-    }
-  }
-}
-
-template <class Wide>
-template <class T>
-int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_t Block::* place,
-                                 const std::vector<T>& table) {
-  const auto size = static_cast<int64_t>(table.size());
-  const auto made = static_cast<int64_t>(blocks_.size());
-  for (const int64_t back : {int64_t{1}, step_, int64_t{3}, 3 * step_}) {
-    if (back > made || blocks_[made - back].road != block.road) continue;
-    const int64_t earlier = blocks_[made - back].*place;
-    if (earlier + size <= static_cast<int64_t>(all.size()) &&
-        std::memcmp(table.data(), all.data() + earlier, table.size() * sizeof(T)) == 0) {
-      return earlier;
-    }
-  }
-  all.insert(all.end(), table.begin(), table.end());
-  return static_cast<int64_t>(all.size()) - size;
-}
-
 }  // namespace myops::resize::MYOPS_ISA
+
+#include "gather_fill.h"

@@ -2,7 +2,7 @@
 // one pass.
 #pragma once
 
-#include "gather.h"
+#include "plan.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -161,6 +161,54 @@ void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<W
           i, [&](const Wide* from) { return *from; }, [&](Wide weight) { return weight; },
           [&](Wide* to, Wide total) { *to = total; });
     }
+  }
+}
+
+template <class Wide>
+struct PairMemory {
+  Wide* row;     // for a row that is summed first
+  Wide* result;  // for rows that are then copied past the caches
+};
+
+// The rows [begin, end) of the level before the last, up to `most` at once (see Plan::in_pairs).
+template <class Wide>
+void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMemory<Wide>& memory,
+                int64_t most, Stores stores, int64_t begin, int64_t end, const Wide* source,
+                Wide* target) {
+  const size_t depth = plan.levels.size() - 2;
+  const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
+  const int64_t size = level.in_volume, stride = last.in_volume;
+  const bool gathers = Gather<Wide>::takes(stride), rows_first = plan.rows_first(depth);
+  const bool past_caches = stores == Stores::PastCaches;
+  if (rows_first) most = 1;
+  Pair<Wide> pair;
+  pair.next = level.taps.input / level.taps.output * size;
+  pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
+  for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
+    const int64_t* index = level.taps.index.data() + 2 * o;
+    pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
+    pair.weights = level.taps.weight.data() + 2 * o;
+    for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
+      if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
+    }
+    // Where one row is aligned and as long as whole vectors, the others are aligned, too.
+    pair.past_caches =
+        past_caches && gathers && level.out_volume % kLanes<Wide> == 0 && can_stream(target);
+    const bool copied = past_caches && !pair.past_caches;
+    pair.target = copied ? memory.result : target;
+    const auto sum = [&](auto first, auto count) {
+      if (gathers) {
+        sum_pair<first, count>(gather, pair, memory.row);
+      } else {
+        sum_pair_of_channels<first, count>(last.taps, stride, pair);
+      }
+    };
+    if (rows_first) {
+      sum(std::true_type(), std::integral_constant<int, 1>());
+    } else {
+      with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
+    }
+    if (copied) stream_copy(pair.target, pair.count * level.out_volume, target);
   }
 }
 

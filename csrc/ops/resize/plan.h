@@ -25,6 +25,12 @@ struct Plan {
   int64_t outer = 1;  // tensors that start at the first resampled axis
   std::vector<Level<Weight>> levels;
 
+  // Of the result, with elements of so many bytes.
+  int64_t bytes(size_t element) const {
+    const Level<Weight>& first = levels.front();
+    return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
+  }
+
   // Whether the rows of a level are combined before the columns, the last level, are resampled.
   bool rows_first(size_t depth) const {
     const Level<Weight>& level = levels[depth];

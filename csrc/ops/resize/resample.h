@@ -19,12 +19,6 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-template <class T, class Wide>
-int64_t result_bytes(const Plan<Wide>& plan) {
-  const Level<Wide>& first = plan.levels.front();
-  return plan.outer * first.taps.output * first.out_volume * static_cast<int64_t>(sizeof(T));
-}
-
 // The working memory of one parallel piece.
 template <class T, class Wide>
 class Resampler {
@@ -34,7 +28,7 @@ class Resampler {
             Stores stores)
       : context_(context), plan_(plan), gather_(gather), stores_(stores) {
     // Several rows at once are several streams of stores: memory takes one of plain stores only.
-    if (stores == Stores::Ahead && result_bytes<T>(plan) > cached_bytes()) together_ = 1;
+    if (stores == Stores::Ahead && plan.bytes(sizeof(T)) > cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
@@ -76,7 +70,11 @@ class Resampler {
     if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, stores, target);
     const Level<Wide>& level = plan_.levels[depth];
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (plan_.in_pairs(depth)) return fill_pairs(depth, begin, end, source, stores, target);
+      if (plan_.in_pairs(depth)) {
+        const PairMemory<Wide> memory{row_ ? row_->template as<Wide>() : nullptr,
+                                      result_ ? result_->template as<Wide>() : nullptr};
+        return fill_pairs(plan_, gather_, memory, together_, stores, begin, end, source, target);
+      }
     }
     if (rings_[depth].places > 0) std::fill_n(rings_[depth].owners(), rings_[depth].places, -1);
     for (int64_t o = begin; o < end;) {
@@ -124,45 +122,6 @@ class Resampler {
   int64_t slab_size(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
     return plan_.rows_first(depth) ? level.in_volume : level.out_volume;
-  }
-
-  // Rows of the result that read the same two source rows, at once (see Plan::in_pairs).
-  void fill_pairs(size_t depth, int64_t begin, int64_t end, const Wide* source, Stores stores,
-                  Wide* target) {
-    const Level<Wide>& level = plan_.levels[depth];
-    const Taps<Wide>& columns = plan_.levels.back().taps;
-    const bool rows_first = plan_.rows_first(depth), streamed = stores == Stores::PastCaches;
-    const int64_t size = level.in_volume;
-    const int64_t most = rows_first ? 1 : together_;
-    // Each row is aligned if one is.
-    const bool direct = Gather<Wide>::takes(stride()) && level.out_volume % kLanes<Wide> == 0;
-    Pair<Wide> pair;
-    pair.next = level.taps.input / level.taps.output * size;
-    pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
-    for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
-      const int64_t* index = level.taps.index.data() + 2 * o;
-      pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
-      pair.weights = level.taps.weight.data() + 2 * o;
-      for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
-        if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
-      }
-      pair.past_caches = streamed && direct && can_stream(target);
-      const bool copied = streamed && !pair.past_caches;
-      pair.target = copied ? result_->template as<Wide>() : target;
-      const auto sum = [&](auto first, auto count) {
-        if (Gather<Wide>::takes(stride())) {
-          sum_pair<first, count>(gather_, pair, row_->template as<Wide>());
-        } else {
-          sum_pair_of_channels<first, count>(columns, stride(), pair);
-        }
-      };
-      if (rows_first) {
-        sum(std::true_type(), std::integral_constant<int, 1>());
-      } else {
-        with_count(pair.count, [&](auto count) { sum(std::false_type(), count); });
-      }
-      if (copied) stream_copy(pair.target, pair.count * level.out_volume, target);
-    }
   }
 
   // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
@@ -323,7 +282,7 @@ template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather,
               const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
-  const Stores stores = stores_for(result_bytes<T>(plan));
+  const Stores stores = stores_for(plan.bytes(sizeof(T)));
   for_each_run(context, plan, [&] {
     return [&, worker = Resampler<T, Wide>(context, plan, gather, stores)](
                int64_t tensor, int64_t begin, int64_t end) mutable {
