@@ -142,9 +142,7 @@ int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Rows<Wide, Wid
   const int64_t step = table_.step();
   const int32_t* index = table_.all_indices();
   const Block* blocks = table_.block(first);
-  // Short rows have few blocks: their number is found once.
-  const int64_t stop = for_blocks<kAlike>(
-      table_, kRoad, first, end, [](const Block&) { return 0; }, [](int, int64_t, int64_t) {});
+  const int64_t stop = table_.run_end(*blocks, first, end);
   const int64_t count = (stop - first) / L;
   const auto copy = [&](int64_t row, auto copies) {
     const Wide* from = rows.sources[row];
@@ -178,7 +176,7 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
     return copy_rows<kRoad, kAlike>(first, end, rows);
   } else if constexpr (kTaps == 0) {
     return for_blocks<kAlike>(
-        table_, kRoad, first, end,
+        table_, first, end,
         [&](const Block& block) { return Places<Wide, 1, kRoad>(index + block.index, step); },
         [&](const auto& places, int64_t low, int64_t at) {
           rows.next.ask(at, L);
@@ -189,7 +187,7 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
   } else {
     const Wide* weight = table_.all_weights();
     return for_blocks<kAlike>(
-        table_, kRoad, first, end,
+        table_, first, end,
         [&](const Block& block) {
           return BlockSum<Wide, kTaps, kRoad>(index + block.index, weight + block.weight, step);
         },

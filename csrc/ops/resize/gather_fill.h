@@ -54,18 +54,24 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
 // once for a row. Not where a picture shrinks: there memory sets the pace, and loops without loads
 // of tables were slower (linear, 1080p by 1/2: 780 against 560 us).
 template <class Wide>
-void GatherTable<Wide>::find_alike() {
+void GatherTable<Wide>::find_runs() {
+  constexpr int32_t kFew = 16;  // that are alike: they take as long with tables of their own
+  int32_t alike = 1;
   for (size_t i = blocks_.size(); i-- > 1;) {
     const Block& next = blocks_[i];
     Block& block = blocks_[i - 1];
-    const int64_t shift = next.low - block.low;
-    if (block.road != next.road || block.road > Road::Near || block.index != next.index ||
-        block.weight != next.weight) {
+    if (block.road != next.road) {
+      alike = 1;
       continue;
     }
-    block.shift = static_cast<int32_t>(shift);
-    block.alike = next.alike == 1 || next.shift == block.shift ? next.alike + 1 : 2;
-    if (block.alike >= 16) block.each = Road::OneByOne;
+    if (block.road <= Road::Near && block.index == next.index && block.weight == next.weight) {
+      block.shift = static_cast<int32_t>(next.low - block.low);
+      alike = alike == 1 || block.shift == next.shift ? alike + 1 : 2;
+    } else {
+      alike = 1;
+    }
+    block.alike = alike >= kFew;
+    block.run = block.alike ? alike : next.alike ? 1 : next.run + 1;
   }
 }
 

@@ -28,11 +28,11 @@ class GatherTable {
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
     int32_t places;         // for taps of each element, of more than four
-    int32_t alike;          // blocks from here on, this one included, with the same tables, each
-    int32_t shift;          // of them `shift` elements behind the one before
+    int32_t run;            // blocks from here on, this one included, that one loop makes
+    int32_t shift;          // from the `low` of one to the next, where they are alike
     bool full;              // there is a tap in every place
     Road road;
-    Road each;  // the road, or OneByOne where those from here on are made in one loop
+    bool alike;  // those of the run: their tables are this one's
   };
   struct Element {
     const int64_t* index;
@@ -50,7 +50,7 @@ class GatherTable {
     const int64_t blocks = (elements() + L - 1) / L;
     blocks_.reserve(static_cast<size_t>(blocks));
     for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
-    find_alike();
+    find_runs();
   }
 
   int64_t elements() const { return taps_.output * step_; }
@@ -58,6 +58,10 @@ class GatherTable {
   int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
   // The block of the elements [at, at + kLanes), `at` a multiple of kLanes.
   const Block* block(int64_t at) const { return &blocks_[static_cast<size_t>(at / L)]; }
+  // Where the run of blocks from `first` on ends, or its last whole block before `end`.
+  static int64_t run_end(const Block& block, int64_t first, int64_t end) {
+    return first + std::min<int64_t>(block.run, (end - first) / L) * L;
+  }
   const int32_t* index(const Block& block) const { return index_.data() + block.index; }
   const Wide* weight(const Block& block) const { return weight_.data() + block.weight; }
   const int32_t* all_indices() const { return index_.data(); }
@@ -99,7 +103,7 @@ class GatherTable {
   }
 
   void add_block(int64_t begin);
-  void find_alike();
+  void find_runs();
   template <int kTaps>
   void gather_few(int64_t begin);
   void fill_chains(const Block& block, const Element* elements);
@@ -154,7 +158,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       }
     }
   }
-  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, Road::OneByOne};
+  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, false};
   const int64_t reach = (width - 1) * step_, room = high() - low();
   const bool near = neighbours && most - reach - least < L && reach + L <= room;
   // Four permutations by tables of their own are slower than four loads by one table.
@@ -204,7 +208,6 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       block.high = low + many;
     }
   }
-  block.each = block.road;
   fill_tables(block, elements);
   blocks_.push_back(block);
 }

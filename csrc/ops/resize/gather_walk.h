@@ -73,32 +73,26 @@ MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   constexpr std::true_type alike;
   constexpr std::false_type each;
   if (block.road == Road::Far) return run(far, each);
-  if (block.road == Road::Near)
-    return block.each != block.road ? run(near, alike) : run(near, each);
-  return block.each != block.road ? run(within, alike) : run(within, each);
+  if (block.road == Road::Near) return block.alike ? run(near, alike) : run(near, each);
+  return block.alike ? run(within, alike) : run(within, each);
 }
 
-// Whole blocks from `first` on, up to `end`: load(block) loads the tables of one, make(tables, low,
-// at) makes it. kAlike: those that are alike, else those that take `road` alone. Returns where they
-// end.
+// The run of blocks that begins at `first`, as far as it lies before `end`: load(block) loads the
+// tables of one, make(tables, low, at) makes it. Returns where it ends.
 template <bool kAlike, class Wide, class Load, class Make>
-MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, GatherRoad road, int64_t first,
-                                int64_t end, const Load& load, const Make& make) {
+MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, int64_t first, int64_t end,
+                                const Load& load, const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
   const auto* block = table.block(first);
+  const int64_t stop = table.run_end(*block, first, end);
   if constexpr (kAlike) {
     const auto tables = load(*block);
-    const int64_t count = std::min<int64_t>(block->alike, (end - first) / L), shift = block->shift;
-    int64_t low = block->low;
-    for (const int64_t stop = first + count * L; first < stop; first += L, low += shift) {
-      make(tables, low, first);
-    }
+    const int64_t shift = block->shift;
+    for (int64_t low = block->low; first < stop; first += L, low += shift) make(tables, low, first);
   } else {
-    for (; first + L <= end && block->each == road; first += L, ++block) {
-      make(load(*block), block->low, first);
-    }
+    for (; first < stop; first += L, ++block) make(load(*block), block->low, first);
   }
-  return first;
+  return stop;
 }
 
 }  // namespace myops::resize::MYOPS_ISA

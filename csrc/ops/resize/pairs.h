@@ -51,7 +51,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
     store(target + at, total);
   };
   return for_blocks<kAlike>(
-      table, kRoad, first, end,
+      table, first, end,
       [&](const auto& block) {
         return BlockSum<Wide, 2, kRoad>(index + block.index, weight + block.weight, step);
       },
