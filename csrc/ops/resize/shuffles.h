@@ -1,7 +1,7 @@
 // Nearest along the fastest axis in memory, for elements shorter than the lanes of gather.h:
 // sixteen bytes of the result at a time are shuffled out of sixteen neighbours in the source or,
-// where the axis shrinks, out of twice sixteen. Where they lie is written in a table, made once for
-// equal calls.
+// where the axis shrinks, out of several such pieces. Where they lie stands in a table, made once
+// for equal calls.
 #pragma once
 
 #include "gather.h"
@@ -13,13 +13,8 @@ class Shuffles {
   // `run`: bytes from one index of the axis to the next.
   template <class Weight>
   Shuffles(const Taps<Weight>& taps, int64_t run)
-      : size_(taps.output * run),
-        room_(taps.input * run),
-        first_(static_cast<size_t>(chunks(size_))),
-        second_(first_.size()),
-        index_(first_.size() * kChunk) {
-    fits_ = true;
-    for (int64_t chunk = 0; fits_ && chunk < chunks(size_); ++chunk) add_chunk(taps, run, chunk);
+      : size_(taps.output * run), room_(taps.input * run) {
+    for (int64_t chunk = 0; chunk < chunks(size_) && fits_; ++chunk) add_chunk(taps, run, chunk);
   }
 
   // Whether `rows` rows are worth a table, which costs as much as moving some of them one by one.
@@ -30,9 +25,9 @@ class Shuffles {
            std::min(taps.input, taps.output) * run >= kChunk &&
            std::max(taps.input, taps.output) * run <= std::numeric_limits<int32_t>::max();
   }
-  // What a table takes, for rows of `size` bytes.
+  // What a table takes at most, for rows of `size` bytes.
   static double bytes(int64_t size) {
-    return static_cast<double>(chunks(size)) * (kChunk + 2 * sizeof(int32_t));
+    return static_cast<double>(chunks(size)) * kMostPieces * (kChunk + sizeof(int32_t));
   }
 
   bool fits() const { return fits_; }  // else the axis shrinks too much, and there is no copy()
@@ -40,14 +35,25 @@ class Shuffles {
   // The bytes [begin, end) of a row go to `target`. `next`: asked for on the way.
   void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
             const Upcoming& next) const {
-    if (is_wide_) return run<true>(begin, end, source, target - begin, next);
-    run<false>(begin, end, source, target - begin, next);
+    target -= begin;
+    if (used_ == 1) return run<1>(begin, end, source, target, next);
+    if (used_ == 2) return run<2>(begin, end, source, target, next);
+    if (used_ == 3) return run<3>(begin, end, source, target, next);
+    run<4>(begin, end, source, target, next);
   }
 
  private:
-  static constexpr int64_t kChunk = 16;
+  static constexpr int64_t kChunk = 16, kMostPieces = 4;
+  static constexpr uint8_t kNothing = 128;
   using Chunk = Lanes<uint8_t, kChunk>;
   using Chunks = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
+
+  // Of each chunk: where sixteen bytes of the source begin, and for each byte of the result its
+  // place there, or kNothing.
+  struct Piece {
+    std::vector<int32_t> first;
+    std::vector<uint8_t> index;
+  };
 
   static int64_t chunks(int64_t size) { return (size + kChunk - 1) / kChunk; }
   // Where a chunk of the result begins: the last one ends with the row.
@@ -55,74 +61,74 @@ class Shuffles {
 
   template <class Weight>
   void add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk);
-  template <bool kWide>
+  template <int kPieces>
   void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
            const Upcoming& next) const;
 
-  int64_t size_, room_;   // bytes of a row of the result and of the source
-  bool is_wide_ = false;  // some chunks are made from twice sixteen bytes
-  bool fits_;
-  // Of each chunk: where the first sixteen bytes of the source begin, and the second; for each byte
-  // the place in the first, or in the second and 128.
-  std::vector<int32_t> first_, second_;
-  std::vector<uint8_t> index_;
+  int64_t size_, room_;  // bytes of a row of the result and of the source
+  bool fits_ = true;
+  int64_t used_ = 0;  // of the pieces
+  Piece pieces_[kMostPieces];
 };
 
 template <class Weight>
 void Shuffles::add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk) {
   int64_t from[kChunk];
   int64_t output = begin_of(chunk) / run, byte = begin_of(chunk) - output * run;
-  int64_t least = room_, rest = room_;  // the smallest, and that of those behind sixteen bytes
   for (int64_t& place : from) {
     place = taps.index[output] * run + byte;
-    least = std::min(least, place);
     if (++byte == run) byte = 0, ++output;
   }
-  const int64_t first = std::min(least, room_ - kChunk);
-  for (const int64_t place : from) {
-    if (place >= first + kChunk) rest = std::min(rest, place);
+  constexpr int64_t kMoved = std::numeric_limits<int64_t>::max();
+  for (int64_t moved = 0, number = 0; moved < kChunk; ++number) {
+    if (number == kMostPieces) {
+      fits_ = false;
+      return;
+    }
+    Piece& piece = pieces_[number];
+    if (piece.first.empty()) {
+      piece.first.resize(static_cast<size_t>(chunks(size_)));
+      piece.index.resize(static_cast<size_t>(chunks(size_) * kChunk), kNothing);
+    }
+    const int64_t first = std::min(*std::min_element(from, from + kChunk), room_ - kChunk);
+    piece.first[chunk] = static_cast<int32_t>(first);
+    for (int64_t i = 0; i < kChunk; ++i) {
+      if (from[i] >= first + kChunk) continue;
+      piece.index[chunk * kChunk + i] = static_cast<uint8_t>(from[i] - first);
+      from[i] = kMoved;
+      ++moved;
+    }
+    used_ = std::max(used_, number + 1);
   }
-  const int64_t second = rest < room_ ? std::min(rest, room_ - kChunk) : first;
-  is_wide_ |= rest < room_;
-  for (int64_t i = 0; i < kChunk; ++i) {
-    const bool far = from[i] >= first + kChunk;
-    const int64_t place = from[i] - (far ? second : first);
-    fits_ &= place < kChunk;
-    index_[chunk * kChunk + i] = static_cast<uint8_t>(place + (far ? 128 : 0));
-  }
-  first_[chunk] = static_cast<int32_t>(first);
-  second_[chunk] = static_cast<int32_t>(second);
 }
 
-// One chunk, or as many as V has room for.
-template <bool kWide, class V>
-MYOPS_INLINE V shuffled(const uint8_t* source, const int32_t* first, const int32_t* second,
-                        const uint8_t* index) {
-  const V at = load_as<V>(index), low = shuffle_bytes(load_sixteens<V>(source, first), at);
-  if constexpr (!kWide) return low;
-  return low | shuffle_bytes(load_sixteens<V>(source, second), at ^ 128);
-}
-
-template <bool kWide>
+template <int kPieces>
 void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
                    const Upcoming& given) const {
   constexpr int64_t kMany = MYOPS_VECTOR_BYTES / kChunk;
   const Upcoming next = given;
-  const int32_t *first = first_.data(), *second = second_.data();
-  const uint8_t* index = index_.data();
+  const int32_t* first[kPieces];
+  const uint8_t* index[kPieces];
+  for (int k = 0; k < kPieces; ++k) {
+    first[k] = pieces_[k].first.data(), index[k] = pieces_[k].index.data();
+  }
   int64_t chunk = begin / kChunk;
-  const auto make = [&](auto vector) {
-    return shuffled<kWide, decltype(vector)>(source, first + chunk, second + chunk,
-                                             index + chunk * kChunk);
+  const auto make = [&](auto vector) {  // of as many chunks as fit into such a vector
+    using V = decltype(vector);
+    V all{};
+    for (int k = 0; k < kPieces; ++k) {
+      all |= shuffle_bytes(load_sixteens<V>(source, first[k] + chunk),
+                           load_as<V>(index[k] + chunk * kChunk));
+    }
+    return all;
   };
-  const auto part = [&] {
+  const auto make_part = [&] {
     uint8_t bytes[kChunk];
     store(bytes, make(Chunk()));
-    const int64_t at = begin_of(chunk);
-    const int64_t from = std::max(at, begin), to = std::min(at + kChunk, end);
+    const int64_t at = begin_of(chunk), from = std::max(at, begin), to = std::min(at + kChunk, end);
     std::copy(bytes + (from - at), bytes + (to - at), target + from);
   };
-  if (chunk * kChunk < begin) part(), ++chunk;
+  if (chunk * kChunk < begin) make_part(), ++chunk;
   for (; (chunk + kMany) * kChunk <= end; chunk += kMany) {
     uint8_t* to = target + chunk * kChunk;
     next.ask(chunk * kChunk, MYOPS_VECTOR_BYTES);
@@ -130,11 +136,11 @@ void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* t
     store(to, make(Chunks()));
   }
   for (; (chunk + 1) * kChunk <= end; ++chunk) store(target + chunk * kChunk, make(Chunk()));
-  if (chunk * kChunk < end) {
-    if (end == size_ && begin_of(chunk) >= begin)
-      store(target + begin_of(chunk), make(Chunk()));
-    else
-      part();
+  if (chunk * kChunk >= end) return;
+  if (end == size_ && begin_of(chunk) >= begin) {
+    store(target + begin_of(chunk), make(Chunk()));
+  } else {
+    make_part();
   }
 }
 
