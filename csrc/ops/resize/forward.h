@@ -39,7 +39,7 @@ class Nearest {
         std::fill(target, target + level.out_volume, outside_);
       } else if (rows) {
         if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
-        copy_past_caches(row, level.out_volume, target);
+        stream_copy(bytes_of(row), level.out_volume * kBytes, bytes_of(target));
       } else if (index == previous &&
                  (sizeof(T) < sizeof(Wide) || depth + 2 != plan_.levels.size())) {
         std::copy(target - level.out_volume, target, target);
@@ -100,9 +100,13 @@ class Nearest {
 
   // Elements [begin, end) of a row.
   void shuffle(int64_t begin, int64_t end, const T* source, T* target, const Upcoming& next) const {
-    shuffles_->copy(begin * kBytes, end * kBytes, reinterpret_cast<const uint8_t*>(source),
-                    reinterpret_cast<uint8_t*>(target), next);
+    shuffles_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next);
   }
+
+  static const uint8_t* bytes_of(const T* elements) {
+    return reinterpret_cast<const uint8_t*>(elements);
+  }
+  static uint8_t* bytes_of(T* elements) { return reinterpret_cast<uint8_t*>(elements); }
 
   void copy_slab(size_t depth, const T* from, T* to, T* row) const {
     const Level<Wide>& level = plan_.levels[depth];
@@ -160,14 +164,6 @@ class Nearest {
       store(to + i, load_as<V>(from + i));
     }
     if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
-  }
-
-  static void copy_past_caches(const T* row, int64_t count, T* target) {
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-      stream_copy(row, count, target);
-    } else {
-      std::copy(row, row + count, target);
-    }
   }
 
   const Plan<Wide>& plan_;
