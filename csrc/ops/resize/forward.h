@@ -40,8 +40,7 @@ class Nearest {
       } else if (rows) {
         if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
         stream_copy(bytes_of(row), level.out_volume * kBytes, bytes_of(target));
-      } else if (index == previous &&
-                 (sizeof(T) < sizeof(Wide) || depth + 2 != plan_.levels.size())) {
+      } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
       } else {
         copy_slab(depth, source + index * level.in_volume, target, row);
