@@ -16,7 +16,7 @@ struct Tables {
   bool swapped = false;  // see must_swap()
   Plan<Wide> plan;
   std::optional<Gather<Wide>> gather;  // of the last level, where there is one and it is asked
-  std::optional<Shuffles> shuffles;    // the same for nearest and narrow elements
+  std::optional<Shuffles> shuffles;    // the same, for nearest and elements of a byte or two
   std::vector<Take> takes;             // what they take of a call's memory
 };
 
@@ -50,11 +50,9 @@ auto tables_of(const KernelContext& context, const Request& request)
       take_gather(ledger, last.taps, last.in_volume);
       tables->gather.emplace(last.taps, last.in_volume);
     }
-    const Level<Wide>& first = tables->plan.levels.front();
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
-    const int64_t rows = tables->plan.outer * first.taps.output * first.out_volume /
-                         std::max<int64_t>(1, last.taps.output * last.out_volume);
-    if (!sums && sizeof(T) < sizeof(Wide) && Shuffles::takes(last.taps, run, rows)) {
+    if (!sums && sizeof(T) < sizeof(float) &&
+        Shuffles::takes(last.taps, run, tables->plan.rows())) {
       ledger.take_tables(last.taps.input, last.taps.output,
                          Shuffles::bytes(last.taps.output * run));
       tables->shuffles.emplace(last.taps, run);

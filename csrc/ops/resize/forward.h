@@ -17,9 +17,8 @@ class Nearest {
         gather_(tables.gather ? &*tables.gather : nullptr),
         shuffles_(tables.shuffles ? &*tables.shuffles : nullptr),
         outside_(outside) {
-    const Plan<Wide>& plan = plan_;
-    const size_t levels = plan.levels.size();
-    row_size_ = levels > 1 && streaming ? plan.levels[levels - 2].out_volume : 0;
+    const size_t levels = plan_.levels.size();
+    row_size_ = levels > 1 && streaming ? plan_.levels[levels - 2].out_volume : 0;
   }
 
   // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.

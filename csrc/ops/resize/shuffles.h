@@ -17,7 +17,7 @@ class Shuffles {
     for (int64_t chunk = 0; chunk < chunks(size_) && fits_; ++chunk) add_chunk(taps, run, chunk);
   }
 
-  // Whether `rows` rows are worth a table, which costs as much as moving some of them one by one.
+  // Whether `rows` rows are worth a table, which takes as long as moving some of them one by one.
   template <class Weight>
   static bool takes(const Taps<Weight>& taps, int64_t run, int64_t rows) {
     constexpr int64_t kFewestRows = 8;
@@ -67,7 +67,7 @@ class Shuffles {
 
   int64_t size_, room_;  // bytes of a row of the result and of the source
   bool fits_ = true;
-  int64_t used_ = 0;  // of the pieces
+  int64_t used_ = 0;  // pieces that any chunk has; those that a chunk does not need give 0
   Piece pieces_[kMostPieces];
 };
 
@@ -122,10 +122,12 @@ void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* t
     }
     return all;
   };
-  const auto make_part = [&] {
-    uint8_t bytes[kChunk];
-    store(bytes, make(Chunk()));
+  const auto make_part = [&] {  // of a chunk, what lies in [begin, end)
     const int64_t at = begin_of(chunk), from = std::max(at, begin), to = std::min(at + kChunk, end);
+    const Chunk all = make(Chunk());
+    if (to - from == kChunk) return store(target + at, all);
+    uint8_t bytes[kChunk];
+    store(bytes, all);
     std::copy(bytes + (from - at), bytes + (to - at), target + from);
   };
   if (chunk * kChunk < begin) make_part(), ++chunk;
@@ -136,12 +138,7 @@ void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* t
     store(to, make(Chunks()));
   }
   for (; (chunk + 1) * kChunk <= end; ++chunk) store(target + chunk * kChunk, make(Chunk()));
-  if (chunk * kChunk >= end) return;
-  if (end == size_ && begin_of(chunk) >= begin) {
-    store(target + begin_of(chunk), make(Chunk()));
-  } else {
-    make_part();
-  }
+  if (chunk * kChunk < end) make_part();
 }
 
 }  // namespace myops::resize::MYOPS_ISA
