@@ -312,6 +312,48 @@ inline Vector<float> load_fours<float>(const float* from, const int32_t* at) {
 }
 #endif
 
+#if MYOPS_VECTOR_BYTES >= 32
+inline __m128i sixteen_bytes(const uint8_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline __m256i two_sixteens(const uint8_t* from, const int32_t* at) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(from + at[0])),
+                                 sixteen_bytes(from + at[1]), 1);
+}
+#endif
+// Group g of 16 bytes of the vector is what begins at from[at[g]].
+template <class V>
+inline V load_sixteens(const uint8_t* from, const int32_t* at) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(V) == 64) {
+    return (V)_mm512_inserti64x4(_mm512_castsi256_si512(two_sixteens(from, at)),
+                                 two_sixteens(from, at + 2), 1);
+  }
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+  if constexpr (sizeof(V) == 32) return (V)two_sixteens(from, at);
+#endif
+  static_assert(sizeof(V) <= MYOPS_VECTOR_BYTES);
+  return load_as<V>(from + at[0]);
+}
+// Whether shuffle_bytes() is one instruction.
+inline constexpr bool kShuffles = MYOPS_VECTOR_BYTES >= 32;
+// In each group of 16 bytes: x[index] of the same group, or 0 where the index is 128 or more.
+template <class V>
+inline V shuffle_bytes(V x, V index) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(V) == 64) return (V)_mm512_shuffle_epi8((__m512i)x, (__m512i)index);
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+  if constexpr (sizeof(V) == 32) return (V)_mm256_shuffle_epi8((__m256i)x, (__m256i)index);
+  if constexpr (sizeof(V) == 16) return (V)_mm_shuffle_epi8((__m128i)x, (__m128i)index);
+#else
+  V result{};
+  for (size_t i = 0; i < sizeof(V); ++i) result[i] = index[i] < 128 ? x[index[i]] : 0;
+  return result;
+#endif
+}
+
 // A loop of stores asks for the line that it reaches 2 KiB later: a core that waits for each line
 // it writes gets half of what memory can take. It must be one stream: with two rows at a time, the
 // gain is lost.

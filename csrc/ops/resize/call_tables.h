@@ -7,6 +7,7 @@
 #include "kept.h"
 #include "layout.h"
 #include "plan.h"
+#include "shuffles.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -15,6 +16,7 @@ struct Tables {
   bool swapped = false;  // see must_swap()
   Plan<Wide> plan;
   std::optional<Gather<Wide>> gather;  // of the last level, where there is one and it is asked
+  std::optional<Shuffles> shuffles;    // the same, for nearest and elements of a byte or two
   std::vector<Take> takes;             // what they take of a call's memory
 };
 
@@ -47,6 +49,14 @@ auto tables_of(const KernelContext& context, const Request& request)
     if (sums || moves) {
       take_gather(ledger, last.taps, last.in_volume);
       tables->gather.emplace(last.taps, last.in_volume);
+    }
+    const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
+    if (!sums && sizeof(T) < sizeof(float) &&
+        Shuffles::takes(last.taps, run, tables->plan.rows())) {
+      ledger.take_tables(last.taps.input, last.taps.output,
+                         Shuffles::bytes(last.taps.output * run));
+      tables->shuffles.emplace(last.taps, run);
+      if (!tables->shuffles->fits()) tables->shuffles.reset();
     }
   }
   tables->takes = ledger.takes();

@@ -12,12 +12,14 @@ template <class T, class Wide>
 class Nearest {
  public:
   // `outside`: what stands where there is no element to copy.
-  // `gather`: of the last level, or null.
-  Nearest(const Plan<Wide>& plan, const Gather<Wide>* gather, T outside)
-      : plan_(plan), gather_(gather), outside_(outside) {
-    const Stores stores = stores_for(plan.bytes(sizeof(T)));
-    const size_t levels = plan.levels.size();
-    if (levels > 1 && stores == Stores::PastCaches) row_size_ = plan.levels[levels - 2].out_volume;
+  Nearest(const Tables<Wide>& tables, T outside)
+      : plan_(tables.plan),
+        gather_(tables.gather ? &*tables.gather : nullptr),
+        shuffles_(tables.shuffles ? &*tables.shuffles : nullptr),
+        outside_(outside) {
+    const Stores stores = stores_for(plan_.bytes(sizeof(T)));
+    const size_t levels = plan_.levels.size();
+    if (levels > 1 && stores == Stores::PastCaches) row_size_ = plan_.levels[levels - 2].out_volume;
     if (stores == Stores::Ahead) ahead_ = kAhead<T>;
   }
 
@@ -29,7 +31,8 @@ class Nearest {
     if (last && fill_row(begin, end, source, target)) return;
     if (gathers_rows(depth)) {
       const bool past_caches = row != nullptr;
-      if (!past_caches || (level.out_volume % kLanes<T> == 0 && can_stream(target))) {
+      const bool aligned = level.out_volume % kRun == 0 && can_stream(target);
+      if (!past_caches || (gather_ != nullptr && aligned)) {
         return fill_rows(begin, end, source, target, past_caches);
       }
     }
@@ -43,8 +46,8 @@ class Nearest {
         std::fill(target, target + level.out_volume, outside_);
       } else if (rows) {
         if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
-        copy_past_caches(row, level.out_volume, target);
-      } else if (index == previous && depth + 2 != plan_.levels.size()) {
+        stream_copy(bytes_of(row), level.out_volume * kBytes, bytes_of(target));
+      } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
       } else {
         copy_slab(depth, source + index * level.in_volume, target, row);
@@ -57,36 +60,60 @@ class Nearest {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
+  static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;     // elements of a vector
   static constexpr int64_t kMostRows = 64, kRowsBytes = 32 << 10;  // that are made at once
 
-  // Whether a slab of the level is one row that gather() makes.
+  // Whether a slab of the level is one row that gather_ or shuffles_ makes.
   bool gathers_rows(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
-    return gather_ != nullptr && depth + 2 == plan_.levels.size() && level.blocks == 1 &&
-           !level.taps.has_empty;
+    return (gather_ != nullptr || shuffles_ != nullptr) && depth + 2 == plan_.levels.size() &&
+           level.blocks == 1 && !level.taps.has_empty;
   }
 
-  // Rows of the level before the last. Equal rows are made again: reading them back would cost as
-  // much.
+  // Rows of the level before the last.
   void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool past_caches) const {
+    const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
+    const int64_t size = level.out_volume, input = level.in_volume;
+    const int64_t bytes = size * kBytes;
+    const int64_t* index = level.taps.index.data();
+    // The caches foresee a row that follows the one before, but not one behind a gap.
+    const int64_t gap = level.taps.input / level.taps.output;
+    const auto behind = [&](const T* row, int64_t elements) {
+      return gap > 1 ? Upcoming{row + gap * input, input * kBytes / elements} : Upcoming{};
+    };
     if constexpr (std::is_same_v<T, Wide>) {
-      const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
-      const int64_t size = level.out_volume, input = level.in_volume;
-      const int64_t bytes = size * kBytes;
+      // Equal rows are made again: reading them back would cost as much.
       const int64_t together = bytes <= 1024 ? std::min(kRowsBytes / bytes, kMostRows) : 1;
-      // The caches foresee a row that follows the one before, but not one behind a gap.
-      const int64_t gap = level.taps.input / level.taps.output;
       const T* sources[kMostRows];
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const int64_t count = std::min(together, end - o);
-        for (int64_t i = 0; i < count; ++i) sources[i] = source + level.taps.index[o + i] * input;
-        Upcoming next;
-        if (gap > 1) next = {sources[0] + gap * input, input * kBytes / size};
+        for (int64_t i = 0; i < count; ++i) sources[i] = source + index[o + i] * input;
         gather_->copy(0, size,
-                      Rows<Wide, Wide>{sources, count, target, size, ahead_, next, past_caches});
+                      Rows<Wide, Wide>{sources, count, target, size, ahead_,
+                                       behind(sources[0], size), past_caches});
+      }
+    } else {
+      for (int64_t o = begin; o < end; ++o, target += size) {
+        const T* row = source + index[o] * input;
+        if (o > begin && index[o] == index[o - 1]) {
+          copy_run(target - size, size, target);
+        } else {
+          shuffle(0, size, row, target, behind(row, bytes));
+        }
       }
     }
   }
+
+  // Elements [begin, end) of a row.
+  void shuffle(int64_t begin, int64_t end, const T* source, T* target, const Upcoming& next) const {
+    shuffles_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next,
+                    ahead_ > 0);
+  }
+
+  static const uint8_t* bytes_of(const T* elements) {
+    return reinterpret_cast<const uint8_t*>(elements);
+  }
+  static uint8_t* bytes_of(T* elements) { return reinterpret_cast<uint8_t*>(elements); }
 
   void copy_slab(size_t depth, const T* from, T* to, T* row) const {
     const Level<Wide>& level = plan_.levels[depth];
@@ -111,6 +138,10 @@ class Nearest {
         return true;
       }
     }
+    if (shuffles_ != nullptr) {
+      shuffle(begin * level.in_volume, end * level.in_volume, source, target, {});
+      return true;
+    }
     if (level.in_volume != 1 || level.taps.has_empty) return false;
     const int64_t* index = level.taps.index.data() + begin;
     for (int64_t o = 0; o < end - begin; ++o) target[o] = source[index[o]];
@@ -120,32 +151,31 @@ class Nearest {
   // The last level where many elements are moved together, as with channels innermost: a call of
   // memcpy() for each such run would cost more than the copy.
   bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
-    constexpr int64_t L = MYOPS_VECTOR_BYTES / kBytes;
-    using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
     const Level<Wide>& level = plan_.levels.back();
     const int64_t run = level.in_volume;
-    if (run < L || level.taps.has_empty) return false;
+    if (run < kRun || level.taps.has_empty) return false;
     for (int64_t o = begin; o < end; ++o, target += run) {
-      const T* from = source + level.taps.index[o] * run;
-      for (int64_t i = 0; i + L <= run; i += L) {
-        if (ahead_ > 0) expect_store(target + i);
-        store(target + i, load_as<V>(from + i));
-      }
-      if (run % L != 0) store(target + run - L, load_as<V>(from + run - L));
+      copy_run(source + level.taps.index[o] * run, run, target);
     }
     return true;
   }
 
-  static void copy_past_caches(const T* row, int64_t count, T* target) {
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-      stream_copy(row, count, target);
-    } else {
-      std::copy(row, row + count, target);
+  MYOPS_INLINE void copy_run(const T* from, int64_t count, T* to) const {
+    using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
+    if (count < kRun) {
+      std::copy(from, from + count, to);
+      return;
     }
+    for (int64_t i = 0; i + kRun <= count; i += kRun) {
+      if (ahead_ > 0) expect_store(to + i);
+      store(to + i, load_as<V>(from + i));
+    }
+    if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
   }
 
   const Plan<Wide>& plan_;
-  const Gather<Wide>* gather_;
+  const Gather<Wide>* gather_;  // of the last level, or null
+  const Shuffles* shuffles_;    // the same
   T outside_;
   int64_t row_size_ = 0, ahead_ = 0;
 };
@@ -180,7 +210,7 @@ void forward_plan(const KernelContext& context, const Settings& settings,
   const Level<Wide>& first = plan.levels.front();
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
-    const Nearest<T, Wide> nearest(plan, tables.gather ? &*tables.gather : nullptr, outside);
+    const Nearest<T, Wide> nearest(tables, outside);
     for_each_run(context, plan, [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
                  int64_t tensor, int64_t begin, int64_t end) {

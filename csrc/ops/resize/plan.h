@@ -46,6 +46,12 @@ struct Plan {
            (kPermutes<Weight> || !Gather<Weight>::takes(levels.back().in_volume));
   }
 
+  // How many rows the last level has in a result that is not empty.
+  int64_t rows() const {
+    const Level<Weight>&first = levels.front(), &last = levels.back();
+    return outer * first.taps.output * first.out_volume / (last.taps.output * last.out_volume);
+  }
+
   // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would
   // starve threads, fewer would repeat too many rows where two pieces meet.
   int64_t grain() const {

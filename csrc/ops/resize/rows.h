@@ -42,11 +42,11 @@ void widen(const T* source, int64_t count, Wide* target) {
 template <class T>
 void stream_copy(const T* source, int64_t count, T* target) {
   constexpr int64_t L = kLanes<T>;
-  int64_t i = 0;
-  const auto ahead = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T) % L);
-  for (; i < count && (ahead + i) % L != 0; ++i) target[i] = source[i];
+  const auto behind = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T) % L);
+  int64_t i = std::min((L - behind) % L, count);
+  std::copy(source, source + i, target);
   for (; i + L <= count; i += L) stream(target + i, load(source + i));
-  for (; i < count; ++i) target[i] = source[i];
+  std::copy(source + i, source + count, target + i);
 }
 
 // The sum over k of weight(k) * value(k), for numbers or vectors.
