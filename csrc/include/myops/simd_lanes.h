@@ -1,0 +1,98 @@
+// Lanes picked from vectors and from places in memory; part of simd.h.
+#pragma once
+
+#include "myops/simd.h"
+
+namespace myops::MYOPS_ISA {
+
+// Whether permute() takes any lanes in one instruction or two, for elements of A.
+template <class A>
+inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && sizeof(A) == 4;
+// Lane by lane: x[index], or with two vectors (x, y)[index].
+#if MYOPS_VECTOR_BYTES == 64
+inline Vector<float> permute(Vector<float> x, Index<float> index) {
+  return (Vector<float>)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
+}
+inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
+  return (Vector<float>)_mm512_permutex2var_ps((__m512)x, (__m512i)index, (__m512)y);
+}
+#elif MYOPS_VECTOR_BYTES == 32
+inline Vector<float> permute(Vector<float> x, Index<float> index) {
+  return (Vector<float>)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
+}
+inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
+  return (Vector<float>)_mm256_blendv_ps((__m256)permute(x, index), (__m256)permute(y, index),
+                                         (__m256)(index << 28));
+}
+#endif
+
+// Lanes 4 g to 4 g + 3 are from[at[4 g]], ..., for each of the vector's groups of four.
+template <class A>
+inline Vector<A> load_fours(const A* from, const int32_t* at) {
+  Vector<A> fours;
+  A parts[kLanes<A>];
+  for (int64_t group = 0; group < kLanes<A>; group += 4) {
+    std::memcpy(parts + group, from + at[group], 4 * sizeof(A));
+  }
+  std::memcpy(&fours, parts, sizeof fours);
+  return fours;
+}
+#if MYOPS_VECTOR_BYTES >= 32
+inline __m256 two_fours(const float* low, const float* high) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+}
+template <>
+inline Vector<float> load_fours<float>(const float* from, const int32_t* at) {
+#if MYOPS_VECTOR_BYTES == 64
+  return (Vector<float>)_mm512_insertf32x8(
+      _mm512_castps256_ps512(two_fours(from + at[0], from + at[4])),
+      two_fours(from + at[8], from + at[12]), 1);
+#else
+  return (Vector<float>)two_fours(from + at[0], from + at[4]);
+#endif
+}
+#endif
+
+#if MYOPS_VECTOR_BYTES >= 32
+inline __m128i sixteen_bytes(const uint8_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline __m256i two_sixteens(const uint8_t* from, const int32_t* at) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(from + at[0])),
+                                 sixteen_bytes(from + at[1]), 1);
+}
+#endif
+// Group g of 16 bytes of the vector is what begins at from[at[g]].
+template <class V>
+inline V load_sixteens(const uint8_t* from, const int32_t* at) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(V) == 64) {
+    return (V)_mm512_inserti64x4(_mm512_castsi256_si512(two_sixteens(from, at)),
+                                 two_sixteens(from, at + 2), 1);
+  }
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+  if constexpr (sizeof(V) == 32) return (V)two_sixteens(from, at);
+#endif
+  static_assert(sizeof(V) <= MYOPS_VECTOR_BYTES);
+  return load_as<V>(from + at[0]);
+}
+// Whether shuffle_bytes() is one instruction.
+inline constexpr bool kShuffles = MYOPS_VECTOR_BYTES >= 32;
+// In each group of 16 bytes: x[index] of the same group, or 0 where the index is 128 or more.
+template <class V>
+inline V shuffle_bytes(V x, V index) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(V) == 64) return (V)_mm512_shuffle_epi8((__m512i)x, (__m512i)index);
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+  if constexpr (sizeof(V) == 32) return (V)_mm256_shuffle_epi8((__m256i)x, (__m256i)index);
+  if constexpr (sizeof(V) == 16) return (V)_mm_shuffle_epi8((__m128i)x, (__m128i)index);
+#else
+  V result{};
+  for (size_t i = 0; i < sizeof(V); ++i) result[i] = index[i] < 128 ? x[index[i]] : 0;
+  return result;
+#endif
+}
+
+}  // namespace myops::MYOPS_ISA
