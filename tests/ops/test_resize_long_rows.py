@@ -1,0 +1,51 @@
+"""Rows of some hundred elements, where blocks of a row share their tables, and large results.
+
+Expected is torch's float32, not float64: its positions are rounded as ours are, by up to 1e-4
+pixels in rows of this length.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import myops
+
+MODES = ("nearest", "bilinear", "bicubic")
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+
+
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, mode: str) -> None:
+    tolerance = 0 if mode == "nearest" else 2e-5
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [0.5, 1.5, 2.0, 3.0, 4.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_long_rows(mode: str, factor: float, layout: torch.memory_format) -> None:
+    for channels, width in ((1, 701), (3, 640), (12, 333)):
+        x = torch.randn(1, channels, 9, width).contiguous(memory_format=layout)
+        expected = F.interpolate(x, scale_factor=factor, mode=mode)
+        assert_close(myops.interpolate(x, scale_factor=factor, mode=mode), expected, mode)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_gradients_of_long_rows(mode: str, factor: float, layout: torch.memory_format) -> None:
+    x = torch.randn(1, 3, 7, 640).contiguous(memory_format=layout).requires_grad_()
+    out = myops.interpolate(x, scale_factor=factor, mode=mode)
+    grad = torch.randn_like(out)
+    (expected,) = torch.autograd.grad(F.interpolate(x, scale_factor=factor, mode=mode), x, grad)
+    (actual,) = torch.autograd.grad(out, x, grad)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("height", [40, 150, 320])  # results of 1.3, 5 and 11 MB
+@pytest.mark.parametrize("mode", MODES)
+def test_large_results(mode: str, height: int) -> None:
+    x = torch.randn(1, 3, height, 700)
+    expected = F.interpolate(x, scale_factor=2, mode=mode)
+    assert_close(myops.interpolate(x, scale_factor=2, mode=mode), expected, mode)
