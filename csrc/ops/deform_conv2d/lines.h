@@ -1,8 +1,8 @@
-// A few channels of a tensor along a line of pixels, kLanes pixels at a time: a vector for each
+// A few channels of a tensor at the pixels of a tile, kLanes pixels at a time: a vector for each
 // channel, whether memory has the pixels of a channel side by side or the channels of a pixel.
 #pragma once
 
-#include "blocking.h"
+#include "transpose.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -12,25 +12,40 @@ class Lines {
   using A = Accumulate<T>;
   using V = Vector<A>;
 
-  // Channels from `first` on of an image, 2 * kTaps at most.
-  Lines(const Field<const T>& field, int64_t image, int64_t first, int64_t channels)
-      : field_(field), image_(image), first_(first), channels_(channels) {}
+  // For tiles of up to `pixels` and up to `channels` of them at a time.
+  Lines(const KernelContext& context, const Field<const T>& field, int64_t channels, int64_t pixels)
+      : field_(field),
+        plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
+        turned_(context, field.channels_last() ? channels * plane_ : 0) {}
   explicit operator bool() const { return static_cast<bool>(field_); }
-  bool channels_last() const { return field_.channels_last(); }
 
-  // Goes to pixel (y, x); `count` follow in the line, but where channels are side by side, at()
-  // knows those of one vector only. What lies behind them reads as NaN.
-  void move(int64_t y, int64_t x, int64_t count) {
+  // Goes to `channels` of a tile; those up to `last` come next. Where channels are side by side all
+  // of these are turned over: the channels of one offset group are but a part of each cache line.
+  void place(const Tile& tile, const Range& channels, int64_t last) {
     if (!field_) return;
-    at_ = field_.at(image_, first_, y, x);
-    count_ = count;
-    if (field_.channels_last()) turn(std::min(count, kLanes<A>));
+    if (!field_.channels_last()) {
+      at_ = field_.at(tile.image, channels.first, tile.top, tile.left);
+      end_ = field_.end;
+      std::copy_n(field_.step + 1, 3, step_);
+      return;
+    }
+    if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
+      tile_ = tile;
+      held_ = {channels.first, last};
+      turn();
+    }
+    at_ = turned_.get() + (channels.first - held_.first) * plane_;
+    end_ = at_ + channels.count() * plane_;
+    step_[0] = plane_;
+    step_[1] = tile.columns;
+    step_[2] = 1;
   }
-  // kLanes pixels, from `pixel` on.
-  V at(int64_t channel, int64_t pixel) const {
-    if (field_.channels_last()) return rows_[channel];
-    return read(at_ + channel * field_.step[1] + pixel * field_.step[3], field_.step[3],
-                std::min(count_ - pixel, kLanes<A>));
+  // Whether rows of the tile follow one another without a gap.
+  bool even_rows(const Tile& tile) const { return !field_ || step_[1] == tile.columns * step_[2]; }
+
+  // kLanes pixels of a row, or `count` if these are fewer. What lies behind them reads as NaN.
+  V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
+    return read(at_ + channel * step_[0] + row * step_[1] + pixel * step_[2], step_[2], count);
   }
 
  private:
@@ -38,56 +53,68 @@ class Lines {
 
   // `count` elements, `step` apart.
   V read(const T* from, int64_t step, int64_t count) const {
-    if (step == 1 && field_.end - from >= kLanes<A>) {
+    if (step == 1 && end_ - from >= kLanes<A>) {
       const V all = load_wide<A>(from);
-      if (count == kLanes<A>) return all;
+      if (count >= kLanes<A>) return all;
       A numbers[kLanes<A>];
       for (int64_t i = 0; i < kLanes<A>; ++i) numbers[i] = static_cast<A>(i);
       return load(numbers) < static_cast<A>(count) ? all : V{} + kNaN;
     }
     A parts[kLanes<A>];
     std::fill_n(parts, kLanes<A>, kNaN);
-    for (int64_t i = 0; i < count; ++i) parts[i] = static_cast<A>(from[i * step]);
+    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
+      parts[i] = static_cast<A>(from[i * step]);
+    }
     return load(parts);
   }
 
-  void turn(int64_t count) {
-    const int64_t step = field_.step[3];
-    if (count_ > kLanes<A>) expect(at_ + kLanes<A> * step);
-    for (int64_t c = 0; c < channels_; c += kLanes<A>) {
-      const T* first = at_ + c;
+  void turn() const {
+    const bool whole = field_.step[2] == tile_.columns * field_.step[3];
+    const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* from = field_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
+      for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * field_.step[3]) {
+        turn(from, std::min(pixels - p, kLanes<A>), turned_.get() + row * pixels + p);
+      }
+    }
+  }
+  // kLanes pixels, or `count` of them.
+  void turn(const T* from, int64_t count, T* to) const {
+    const int64_t step = field_.step[3], channels = held_.count();
+    for (int64_t i = kLanes<A>; i < 2 * kLanes<A>; ++i) expect(from + i * step, channels);
+    for (int64_t c = 0; c < channels; c += kLanes<A>) {
+      const T* first = from + c;
       V square[kLanes<A>];
       if (count == kLanes<A> && field_.end - first - (count - 1) * step >= kLanes<A>) {
         // More channels than are wanted are read where memory has them.
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kLanes<A>; ++i) square[i] = load_wide<A>(first + i * step);
       } else {
-        const int64_t channels = std::min(channels_ - c, kLanes<A>);
+        const int64_t wanted = std::min(channels - c, kLanes<A>);
         for (int64_t i = 0; i < kLanes<A>; ++i) {
-          square[i] = i < count ? read(first + i * step, 1, channels) : V{} + kNaN;
+          A parts[kLanes<A>] = {};
+          for (int64_t j = 0; i < count && j < wanted; ++j) {
+            parts[j] = static_cast<A>(first[i * step + j]);
+          }
+          square[i] = load(parts);
         }
       }
       transpose<A, kLanes<A>>(square);
+      // Channels that are too many go where the last one is stored after them.
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < kLanes<A>; ++i) rows_[c + i] = square[i];
-    }
-  }
-
-  // The next pixels: their lines are too far apart for hardware to foresee them.
-  void expect(const T* pixel) const {
-    for (int64_t i = 0; i < kLanes<A>; ++i, pixel += field_.step[3]) {
-      for (int64_t c = 0; c < channels_; c += 64 / static_cast<int64_t>(sizeof(T))) {
-        __builtin_prefetch(pixel + c);
+      for (int64_t i = kLanes<A> - 1; i >= 0; --i) {
+        store_narrow<A>(to + std::min(c + i, channels - 1) * plane_, square[i]);
       }
-      __builtin_prefetch(pixel + channels_ - 1);
     }
   }
 
-  const Field<const T>& field_;
-  int64_t image_, first_, channels_;
-  const T* at_ = nullptr;
-  int64_t count_ = 0;
-  V rows_[2 * kTaps];
+  Field<const T> field_;
+  int64_t plane_;  // from a channel to the next in `turned_`
+  Buffer<T> turned_;
+  Tile tile_{-1, 0, 0, 0, 0};  // what is turned over: of it the channels `held_`
+  Range held_{0, 0};
+  const T *at_ = nullptr, *end_ = nullptr;
+  int64_t step_[3] = {0, 0, 0};  // channel, row, pixel
 };
 
 }  // namespace myops::deform::MYOPS_ISA
