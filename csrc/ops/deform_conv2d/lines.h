@@ -6,6 +6,45 @@
 
 namespace myops::deform::MYOPS_ISA {
 
+// Some channels of a tile, as memory has them.
+template <class T>
+class LineView {
+ public:
+  using A = Accumulate<T>;
+  using V = Vector<A>;
+
+  LineView() = default;
+  LineView(const T* data, const T* end, int64_t channel, int64_t row, int64_t pixel)
+      : data_(data), end_(end), channel_(channel), row_(row), pixel_(pixel) {}
+  explicit operator bool() const { return data_ != nullptr; }
+
+  // Whether rows of the tile follow one another without a gap.
+  bool even_rows(const Tile& tile) const { return !*this || row_ == tile.columns * pixel_; }
+  // kLanes pixels of a row, or `count` if these are fewer. What lies behind them reads as NaN.
+  V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
+    const T* from = data_ + channel * channel_ + row * row_ + pixel * pixel_;
+    if (pixel_ == 1 && end_ - from >= kLanes<A>) {
+      const V all = load_wide<A>(from);
+      if (count >= kLanes<A>) return all;
+      A numbers[kLanes<A>];
+      for (int64_t i = 0; i < kLanes<A>; ++i) numbers[i] = static_cast<A>(i);
+      return load(numbers) < static_cast<A>(count) ? all : V{} + kNaN;
+    }
+    A parts[kLanes<A>];
+    std::fill_n(parts, kLanes<A>, kNaN);
+    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
+      parts[i] = static_cast<A>(from[i * pixel_]);
+    }
+    return load(parts);
+  }
+
+ private:
+  static constexpr A kNaN = std::numeric_limits<A>::quiet_NaN();
+
+  const T *data_ = nullptr, *end_ = nullptr;
+  int64_t channel_ = 0, row_ = 0, pixel_ = 0;  // steps
+};
+
 template <class T>
 class Lines {
  public:
@@ -17,71 +56,43 @@ class Lines {
       : field_(field),
         plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
         turned_(context, field.channels_last() ? channels * plane_ : 0) {}
-  explicit operator bool() const { return static_cast<bool>(field_); }
 
-  // Goes to `channels` of a tile; those up to `last` come next. Where channels are side by side all
-  // of these are turned over: the channels of one offset group are but a part of each cache line.
-  void place(const Tile& tile, const Range& channels, int64_t last) {
-    if (!field_) return;
+  // `channels` of a tile, until the next call; those up to `last` come next. Where channels are
+  // side by side all of these are turned over: those of one offset group are but a part of each
+  // cache line.
+  LineView<T> place(const Tile& tile, const Range& channels, int64_t last) {
+    if (!field_) return {};
     if (!field_.channels_last()) {
-      at_ = field_.at(tile.image, channels.first, tile.top, tile.left);
-      end_ = field_.end;
-      std::copy_n(field_.step + 1, 3, step_);
-      return;
+      return {field_.at(tile.image, channels.first, tile.top, tile.left), field_.end,
+              field_.step[1], field_.step[2], field_.step[3]};
     }
     if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
       tile_ = tile;
       held_ = {channels.first, last};
       turn();
     }
-    at_ = turned_.get() + (channels.first - held_.first) * plane_;
-    end_ = at_ + channels.count() * plane_;
-    step_[0] = plane_;
-    step_[1] = tile.columns;
-    step_[2] = 1;
-  }
-  // Whether rows of the tile follow one another without a gap.
-  bool even_rows(const Tile& tile) const { return !field_ || step_[1] == tile.columns * step_[2]; }
-
-  // kLanes pixels of a row, or `count` if these are fewer. What lies behind them reads as NaN.
-  V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
-    return read(at_ + channel * step_[0] + row * step_[1] + pixel * step_[2], step_[2], count);
+    const T* from = turned_.get() + (channels.first - held_.first) * plane_;
+    return {from, from + channels.count() * plane_, plane_, tile.columns, 1};
   }
 
  private:
-  static constexpr A kNaN = std::numeric_limits<A>::quiet_NaN();
-
-  // `count` elements, `step` apart.
-  V read(const T* from, int64_t step, int64_t count) const {
-    if (step == 1 && end_ - from >= kLanes<A>) {
-      const V all = load_wide<A>(from);
-      if (count >= kLanes<A>) return all;
-      A numbers[kLanes<A>];
-      for (int64_t i = 0; i < kLanes<A>; ++i) numbers[i] = static_cast<A>(i);
-      return load(numbers) < static_cast<A>(count) ? all : V{} + kNaN;
-    }
-    A parts[kLanes<A>];
-    std::fill_n(parts, kLanes<A>, kNaN);
-    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
-      parts[i] = static_cast<A>(from[i * step]);
-    }
-    return load(parts);
-  }
-
   void turn() const {
     const bool whole = field_.step[2] == tile_.columns * field_.step[3];
     const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
     for (int64_t row = 0; row < rows; ++row) {
       const T* from = field_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
       for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * field_.step[3]) {
-        turn(from, std::min(pixels - p, kLanes<A>), turned_.get() + row * pixels + p);
+        const int64_t left = pixels - p;
+        for (int64_t i = kLanes<A>; i < std::min(left, 2 * kLanes<A>); ++i) {
+          expect(from + i * field_.step[3], held_.count());
+        }
+        turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
       }
     }
   }
   // kLanes pixels, or `count` of them.
   void turn(const T* from, int64_t count, T* to) const {
     const int64_t step = field_.step[3], channels = held_.count();
-    for (int64_t i = kLanes<A>; i < 2 * kLanes<A>; ++i) expect(from + i * step, channels);
     for (int64_t c = 0; c < channels; c += kLanes<A>) {
       const T* first = from + c;
       V square[kLanes<A>];
@@ -113,8 +124,6 @@ class Lines {
   Buffer<T> turned_;
   Tile tile_{-1, 0, 0, 0, 0};  // what is turned over: of it the channels `held_`
   Range held_{0, 0};
-  const T *at_ = nullptr, *end_ = nullptr;
-  int64_t step_[3] = {0, 0, 0};  // channel, row, pixel
 };
 
 }  // namespace myops::deform::MYOPS_ISA

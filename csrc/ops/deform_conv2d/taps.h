@@ -42,10 +42,32 @@ struct Positions {
 };
 
 template <class T>
+struct PositionView {
+  using V = Vector<Accumulate<T>>;
+  LineView<T> offset, mask, shift, mask_shift;
+
+  bool even_rows(const Tile& tile) const {
+    return offset.even_rows(tile) && mask.even_rows(tile) && shift.even_rows(tile) &&
+           mask_shift.even_rows(tile);
+  }
+  // Offset and mask of kLanes pixels of a row, `count` of which are wanted.
+  Point<V> point(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
+    return {offset.at(2 * tap, row, pixel, count), offset.at(2 * tap + 1, row, pixel, count),
+            mask ? mask.at(tap, row, pixel, count) : V{} + 1};
+  }
+  // y', x' and m' of these.
+  Point<V> move(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
+    Point<V> point{};
+    if (shift) point.y = shift.at(2 * tap, row, pixel, count);
+    if (shift) point.x = shift.at(2 * tap + 1, row, pixel, count);
+    if (mask_shift) point.mask = mask_shift.at(tap, row, pixel, count);
+    return point;
+  }
+};
+
+template <class T>
 class PositionLines {
  public:
-  using V = Vector<Accumulate<T>>;
-
   PositionLines(const KernelContext& context, const Problem& problem, const Positions<T>& of,
                 int64_t taps, int64_t pixels)
       : groups_(groups_at_a_time(problem, of, taps, pixels)),
@@ -54,29 +76,14 @@ class PositionLines {
         shift_(context, of.shift, 2 * groups_ * taps, pixels),
         mask_shift_(context, of.mask_shift, groups_ * taps, pixels) {}
 
-  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps) {
+  PositionView<T> place(const Problem& problem, const Tile& tile, int64_t offset_group,
+                        const Range& taps) {
     const int64_t first = offset_group * problem.taps + taps.first, end = first + taps.count();
     const int64_t groups = std::min(groups_, problem.offset_groups - offset_group);
     const int64_t last = groups_ == 1 ? end : first + groups * problem.taps;
-    for (Lines<T>* lines : {&offset_, &shift_}) lines->place(tile, {2 * first, 2 * end}, 2 * last);
-    for (Lines<T>* lines : {&mask_, &mask_shift_}) lines->place(tile, {first, end}, last);
-  }
-  bool even_rows(const Tile& tile) const {
-    return offset_.even_rows(tile) && mask_.even_rows(tile) && shift_.even_rows(tile) &&
-           mask_shift_.even_rows(tile);
-  }
-  // Offset and mask of kLanes pixels of a row, `count` of which are wanted.
-  Point<V> offset(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
-    return {offset_.at(2 * tap, row, pixel, count), offset_.at(2 * tap + 1, row, pixel, count),
-            mask_ ? mask_.at(tap, row, pixel, count) : V{} + 1};
-  }
-  // y', x' and m' of these.
-  Point<V> move(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
-    Point<V> point{};
-    if (shift_) point.y = shift_.at(2 * tap, row, pixel, count);
-    if (shift_) point.x = shift_.at(2 * tap + 1, row, pixel, count);
-    if (mask_shift_) point.mask = mask_shift_.at(tap, row, pixel, count);
-    return point;
+    const Range twice{2 * first, 2 * end}, once{first, end};
+    return {offset_.place(tile, twice, 2 * last), mask_.place(tile, once, last),
+            shift_.place(tile, twice, 2 * last), mask_shift_.place(tile, once, last)};
   }
 
  private:
@@ -187,18 +194,18 @@ void Taps<T>::place(const Problem& problem, const Tile& tile, int64_t offset_gro
                       broadcast(static_cast<A>(problem.width)), V{}};
   // A tile may be one line of memory; others are a line for each row. Lanes behind the end of a
   // line are overwritten by the next line or lie behind the last.
-  lines_.place(problem, tile, offset_group, taps);
-  const int64_t rows = lines_.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
+  const PositionView<T> lines = lines_.place(problem, tile, offset_group, taps);
+  const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < taps.count(); ++k) {
       const A* base = bases_.get() + row * length;
       const int64_t first = k * stride_ + row * length;
       for (int64_t i = 0; i < length; i += kLanes<A>) {
-        const Point<V> offset = lines_.offset(k, row, i, length - i);
+        const Point<V> offset = lines.point(k, row, i, length - i);
         const V y = load(base + i) + tap_y[k] + offset.y;
         const V x = load(base + stride_ + i) + tap_x[k] + offset.x;
         place_entries(first + i, {y, x, offset.mask}, size);
-        if (shifted()) shift_entries(first + i, lines_.move(k, row, i, length - i));
+        if (shifted()) shift_entries(first + i, lines.move(k, row, i, length - i));
       }
     }
   }
