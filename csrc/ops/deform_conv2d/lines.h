@@ -77,13 +77,14 @@ class Lines {
 
  private:
   void turn() const {
+    const bool apart = field_.step[3] != held_.count();
     const bool whole = field_.step[2] == tile_.columns * field_.step[3];
     const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
     for (int64_t row = 0; row < rows; ++row) {
       const T* from = field_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
       for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * field_.step[3]) {
         const int64_t left = pixels - p;
-        for (int64_t i = kLanes<A>; i < std::min(left, 2 * kLanes<A>); ++i) {
+        for (int64_t i = kLanes<A>; apart && i < std::min(left, 2 * kLanes<A>); ++i) {
           expect(from + i * field_.step[3], held_.count());
         }
         turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
