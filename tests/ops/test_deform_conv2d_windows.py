@@ -73,6 +73,38 @@ def test_many_offset_groups_have_one_gradient(number: int, spread: int) -> None:
         assert_equal_bits(one, to_numpy(other.contiguous()))
 
 
+@pytest.mark.parametrize("number", range(len(LARGE)))
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_layouts_give_equal_bits(number: int, dtype: str) -> None:
+    """Where channels are side by side, positions of some offset groups are turned over at a time,
+    tile after tile, in rows of whole and of parts of vectors."""
+    torch.manual_seed(number)
+    case, size = LARGE[number]
+    (x, weight, offset, bias, mask), attributes = build(case, size, dtype)
+    grad = torch.randn(call([x, weight, offset, bias, mask], attributes).shape).to(x.dtype)
+    inputs = [grad, x, weight, offset, mask]
+    directions = [None if item is None else torch.randn_like(item) for item in inputs[1:]]
+    for op, given in (
+        (torch.ops.myops.deform_conv2d, [x, weight, offset, bias, mask]),
+        (torch.ops.myops.deform_conv2d_backward, inputs),
+        (torch.ops.myops.deform_conv2d_backward_backward, [*inputs, *directions]),
+    ):
+        plain = op(*given, **attributes)
+        last = op(*[channels_last(item) for item in given], **attributes)
+        for one, other in zip(as_tuple(plain), as_tuple(last), strict=True):
+            assert_equal_bits(to_numpy(one), to_numpy(other.contiguous()))
+
+
+def channels_last(item: torch.Tensor | None) -> torch.Tensor | None:
+    if item is None or item.dim() != 4:
+        return item
+    return item.contiguous(memory_format=torch.channels_last)
+
+
+def as_tuple(results: Any) -> tuple[torch.Tensor, ...]:
+    return (results,) if isinstance(results, torch.Tensor) else tuple(results)
+
+
 def test_parity_of_a_large_call() -> None:
     torch.manual_seed(0)
     case, size = LARGE[1]

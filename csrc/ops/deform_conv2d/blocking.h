@@ -22,13 +22,17 @@ inline constexpr int64_t kChannels = 32;               // channels of a block; s
 template <class A>
 inline constexpr int64_t kColumns = 32768 / sizeof(A);  // sampled at a time: stays in L1
 template <class A>
-inline constexpr int64_t kWindow = 524288 / sizeof(A);  // elements of an image window
+inline constexpr int64_t kWindow = 458752 / sizeof(A);  // elements of an image window
 template <class A>
 inline constexpr int64_t kPacked =
     294912 / sizeof(A);  // elements of W that a gradient's task packs
 template <class A>
 inline constexpr int64_t kSlots = 442368 / sizeof(A);  // position gradients of tasks side by side
-inline constexpr size_t kSharedBytes = 640 * 1024;     // of one call, beside the tasks' own
+template <class A>
+inline constexpr int64_t kTurned = 331776 / sizeof(A);  // offsets and masks of some offset groups
+inline constexpr int64_t kFewChannels = 8;  // of an offset group: half a window, more of kTurned
+inline constexpr int64_t kSoon = 48;        // pixels ahead, for expect()
+inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, beside the tasks' own
 
 struct Range {
   int64_t first, last;
@@ -130,6 +134,9 @@ class Pool {
 struct Tile {
   int64_t image, top, left, rows, columns;
   int64_t pixels() const { return rows * columns; }
+  bool operator==(const Tile& other) const {  // of one tiling
+    return image == other.image && top == other.top && left == other.left;
+  }
 };
 
 // Near-square tiles: the part of X that a tile samples is then smallest. Rows that are not long
@@ -168,6 +175,16 @@ void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
     body(tile.top + row, tile.left + column, count, p - pixels.first);
     p += count;
   }
+}
+
+// Asks for some channels of a pixel that is read soon, or written. Where they are side by side,
+// pixels are far apart, and hardware foresees them to the end of a page at most.
+template <class T>
+MYOPS_INLINE void expect(const T* pixel, int64_t channels) {
+  for (int64_t c = 0; c < channels; c += 64 / static_cast<int64_t>(sizeof(T))) {
+    __builtin_prefetch(pixel + c);
+  }
+  __builtin_prefetch(pixel + channels - 1);
 }
 
 // A tensor of rank 4 read or written by its strides; false when it was left out.

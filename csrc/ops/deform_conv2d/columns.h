@@ -100,7 +100,7 @@ class Columns {
           const Blocking& blocking, int64_t pixels, int64_t size)
       : blocking_(blocking),
         capacity_(window_size<A>(problem, kWindow<A> / inputs.windows())),
-        taps_(context, inputs.positions, blocking_.taps, pixels, false),
+        taps_(context, problem, inputs.positions, blocking_.taps, pixels, false),
         X_(context, problem, inputs.X, capacity_),
         direction_(context, problem, inputs.X_direction, capacity_),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),

@@ -26,13 +26,15 @@ struct Corners {
            view.data + place + view.row + view.pixel} {}
 };
 
-// Elements that a window needs at most: all that there is, if `most` are not exceeded.
+// Elements that a window needs at most: all that there is, if `most` are not exceeded, or half of
+// them where pixels have few channels.
 template <class A>
 inline int64_t window_size(const Problem& problem, int64_t most) {
   const double all = static_cast<double>(problem.height + 2) *
                      static_cast<double>(problem.width + 2) *
                      static_cast<double>(pixel_of<A>(problem.field_channels()));
-  return static_cast<int64_t>(std::min(all, static_cast<double>(most)));
+  const bool few = problem.field_channels() <= kFewChannels;
+  return static_cast<int64_t>(std::min(all, static_cast<double>(few ? most / 2 : most)));
 }
 
 // Reads X, or its direction X'.
@@ -93,7 +95,9 @@ class Source {
   }
 
   void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
+    const bool apart = field_.step[3] != channels;
     for (int64_t x = 0; x < columns; ++x, from += field_.step[3], to += pixel) {
+      if (apart) expect(from + kSoon * field_.step[3], channels);
       widen(from, field_.step[1], channels, to);
     }
   }

@@ -1,10 +1,49 @@
-// A few channels of a tensor along a line of pixels, kLanes pixels at a time: a vector for each
+// A few channels of a tensor at the pixels of a tile, kLanes pixels at a time: a vector for each
 // channel, whether memory has the pixels of a channel side by side or the channels of a pixel.
 #pragma once
 
-#include "blocking.h"
+#include "transpose.h"
 
 namespace myops::deform::MYOPS_ISA {
+
+// Some channels of a tile, as memory has them.
+template <class T>
+class LineView {
+ public:
+  using A = Accumulate<T>;
+  using V = Vector<A>;
+
+  LineView() = default;
+  LineView(const T* data, const T* end, int64_t channel, int64_t row, int64_t pixel)
+      : data_(data), end_(end), channel_(channel), row_(row), pixel_(pixel) {}
+  explicit operator bool() const { return data_ != nullptr; }
+
+  // Whether rows of the tile follow one another without a gap.
+  bool even_rows(const Tile& tile) const { return !*this || row_ == tile.columns * pixel_; }
+  // kLanes pixels of a row, or `count` if these are fewer. What lies behind them reads as NaN.
+  V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
+    const T* from = data_ + channel * channel_ + row * row_ + pixel * pixel_;
+    if (pixel_ == 1 && end_ - from >= kLanes<A>) {
+      const V all = load_wide<A>(from);
+      if (count >= kLanes<A>) return all;
+      A numbers[kLanes<A>];
+      for (int64_t i = 0; i < kLanes<A>; ++i) numbers[i] = static_cast<A>(i);
+      return load(numbers) < static_cast<A>(count) ? all : V{} + kNaN;
+    }
+    A parts[kLanes<A>];
+    std::fill_n(parts, kLanes<A>, kNaN);
+    for (int64_t i = 0; i < std::min(count, kLanes<A>); ++i) {
+      parts[i] = static_cast<A>(from[i * pixel_]);
+    }
+    return load(parts);
+  }
+
+ private:
+  static constexpr A kNaN = std::numeric_limits<A>::quiet_NaN();
+
+  const T *data_ = nullptr, *end_ = nullptr;
+  int64_t channel_ = 0, row_ = 0, pixel_ = 0;  // steps
+};
 
 template <class T>
 class Lines {
@@ -12,82 +51,80 @@ class Lines {
   using A = Accumulate<T>;
   using V = Vector<A>;
 
-  // Channels from `first` on of an image, 2 * kTaps at most.
-  Lines(const Field<const T>& field, int64_t image, int64_t first, int64_t channels)
-      : field_(field), image_(image), first_(first), channels_(channels) {}
-  explicit operator bool() const { return static_cast<bool>(field_); }
-  bool channels_last() const { return field_.channels_last(); }
+  // For tiles of up to `pixels` and up to `channels` of them at a time.
+  Lines(const KernelContext& context, const Field<const T>& field, int64_t channels, int64_t pixels)
+      : field_(field),
+        plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
+        turned_(context, field.channels_last() ? channels * plane_ : 0) {}
 
-  // Goes to pixel (y, x); `count` follow in the line, but where channels are side by side, at()
-  // knows those of one vector only. What lies behind them reads as NaN.
-  void move(int64_t y, int64_t x, int64_t count) {
-    if (!field_) return;
-    at_ = field_.at(image_, first_, y, x);
-    count_ = count;
-    if (field_.channels_last()) turn(std::min(count, kLanes<A>));
-  }
-  // kLanes pixels, from `pixel` on.
-  V at(int64_t channel, int64_t pixel) const {
-    if (field_.channels_last()) return rows_[channel];
-    return read(at_ + channel * field_.step[1] + pixel * field_.step[3], field_.step[3],
-                std::min(count_ - pixel, kLanes<A>));
+  // `channels` of a tile, until the next call; those up to `last` come next. Where channels are
+  // side by side all of these are turned over: those of one offset group are but a part of each
+  // cache line.
+  LineView<T> place(const Tile& tile, const Range& channels, int64_t last) {
+    if (!field_) return {};
+    if (!field_.channels_last()) {
+      return {field_.at(tile.image, channels.first, tile.top, tile.left), field_.end,
+              field_.step[1], field_.step[2], field_.step[3]};
+    }
+    if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
+      tile_ = tile;
+      held_ = {channels.first, last};
+      turn();
+    }
+    const T* from = turned_.get() + (channels.first - held_.first) * plane_;
+    return {from, from + channels.count() * plane_, plane_, tile.columns, 1};
   }
 
  private:
-  static constexpr A kNaN = std::numeric_limits<A>::quiet_NaN();
-
-  // `count` elements, `step` apart.
-  V read(const T* from, int64_t step, int64_t count) const {
-    if (step == 1 && field_.end - from >= kLanes<A>) {
-      const V all = load_wide<A>(from);
-      if (count == kLanes<A>) return all;
-      A numbers[kLanes<A>];
-      for (int64_t i = 0; i < kLanes<A>; ++i) numbers[i] = static_cast<A>(i);
-      return load(numbers) < static_cast<A>(count) ? all : V{} + kNaN;
+  void turn() const {
+    const bool apart = field_.step[3] != held_.count();
+    const bool whole = field_.step[2] == tile_.columns * field_.step[3];
+    const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* from = field_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
+      for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * field_.step[3]) {
+        const int64_t left = pixels - p;
+        for (int64_t i = kLanes<A>; apart && i < std::min(left, 2 * kLanes<A>); ++i) {
+          expect(from + i * field_.step[3], held_.count());
+        }
+        turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
+      }
     }
-    A parts[kLanes<A>];
-    std::fill_n(parts, kLanes<A>, kNaN);
-    for (int64_t i = 0; i < count; ++i) parts[i] = static_cast<A>(from[i * step]);
-    return load(parts);
   }
-
-  void turn(int64_t count) {
-    const int64_t step = field_.step[3];
-    if (count_ > kLanes<A>) expect(at_ + kLanes<A> * step);
-    for (int64_t c = 0; c < channels_; c += kLanes<A>) {
-      const T* first = at_ + c;
+  // kLanes pixels, or `count` of them.
+  void turn(const T* from, int64_t count, T* to) const {
+    const int64_t step = field_.step[3], channels = held_.count();
+    for (int64_t c = 0; c < channels; c += kLanes<A>) {
+      const T* first = from + c;
       V square[kLanes<A>];
       if (count == kLanes<A> && field_.end - first - (count - 1) * step >= kLanes<A>) {
         // More channels than are wanted are read where memory has them.
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kLanes<A>; ++i) square[i] = load_wide<A>(first + i * step);
       } else {
-        const int64_t channels = std::min(channels_ - c, kLanes<A>);
+        const int64_t wanted = std::min(channels - c, kLanes<A>);
         for (int64_t i = 0; i < kLanes<A>; ++i) {
-          square[i] = i < count ? read(first + i * step, 1, channels) : V{} + kNaN;
+          A parts[kLanes<A>] = {};
+          for (int64_t j = 0; i < count && j < wanted; ++j) {
+            parts[j] = static_cast<A>(first[i * step + j]);
+          }
+          square[i] = load(parts);
         }
       }
       transpose<A, kLanes<A>>(square);
+      // Channels that are too many go where the last one is stored after them.
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < kLanes<A>; ++i) rows_[c + i] = square[i];
-    }
-  }
-
-  // The next pixels: their lines are too far apart for hardware to foresee them.
-  void expect(const T* pixel) const {
-    for (int64_t i = 0; i < kLanes<A>; ++i, pixel += field_.step[3]) {
-      for (int64_t c = 0; c < channels_; c += 64 / static_cast<int64_t>(sizeof(T))) {
-        __builtin_prefetch(pixel + c);
+      for (int64_t i = kLanes<A> - 1; i >= 0; --i) {
+        store_narrow<A>(to + std::min(c + i, channels - 1) * plane_, square[i]);
       }
-      __builtin_prefetch(pixel + channels_ - 1);
     }
   }
 
-  const Field<const T>& field_;
-  int64_t image_, first_, channels_;
-  const T* at_ = nullptr;
-  int64_t count_ = 0;
-  V rows_[2 * kTaps];
+  Field<const T> field_;
+  int64_t plane_;  // from a channel to the next in `turned_`
+  Buffer<T> turned_;
+  Tile tile_{-1, 0, 0, 0, 0};  // what is turned over: of it the channels `held_`
+  Range held_{0, 0};
 };
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -160,16 +160,33 @@ class Projection {
     if (own) weights_.pack(packed.get());
     const A* weights = own ? packed.get() : prepared;
     const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
+    Pool<Worker> workers;
     context_.parallel_for(problem_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
+      std::unique_ptr<Worker> worker =
+          workers.take([&] { return this->worker(weights == nullptr); });
       const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
       const int64_t chunk = piece % chunks;
-      run_tile(tile, weights_.chunks().at(chunk),
+      run_tile(*worker, tile, weights_.chunks().at(chunk),
                weights ? weights + weights_.begin(chunk) : nullptr);
+      workers.give_back(std::move(worker));
     });
   }
 
  private:
-  void run_tile(const Tile& tile, const Range& outputs, const A* packed) const;
+  struct Worker {
+    Buffer<A> sums, packed;
+    Columns<T> columns;
+  };
+  // `packs`: weights, for itself.
+  Worker worker(bool packs) const {
+    const Blocking blocking(problem_);
+    const int64_t outputs = weights_.chunks().longest();
+    const int64_t widest = round_up(std::min(outputs, problem_.group_outputs()), kPanel<A>);
+    return {Buffer<A>(context_, tiling_.pixels() * outputs),
+            Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
+            Columns<T>(context_, problem_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
+  }
+  void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const A* packed) const;
   void start(const Range& outputs, int64_t pixels, A* sums) const;
   void multiply_block(const Range& taps, const Range& block, const Range& outputs, int64_t pixels,
                       const A* sampled, const A* weights, A* sums) const;
@@ -187,14 +204,11 @@ class Projection {
 };
 
 template <class T>
-void Projection<T>::run_tile(const Tile& tile, const Range& outputs, const A* packed) const {
-  const Blocking blocking(problem_);
-  const int64_t pixels = tile.pixels();
-  const Buffer<A> sums(context_, pixels * outputs.count());
-  start(outputs, pixels, sums.get());
-  const int64_t widest = round_up(std::min(outputs.count(), problem_.group_outputs()), kPanel<A>);
-  const Buffer<A> own(context_, packed ? 0 : widest * blocking.taps * blocking.channels);
-  Columns<T> columns(context_, problem_, inputs_, blocking, tiling_.pixels(), kColumns<A>);
+void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outputs,
+                             const A* packed) const {
+  Columns<T>& columns = worker.columns;
+  A *const sums = worker.sums.get(), *const own = worker.packed.get();
+  start(outputs, tile.pixels(), sums);
   const Range all = channels_for(problem_, outputs);
   int64_t end = 0;  // of the channels that share offsets
   const auto on_taps = [&](int64_t offset_group, const Range& taps) {
@@ -206,18 +220,18 @@ void Projection<T>::run_tile(const Tile& tile, const Range& outputs, const A* pa
       const A* weights = packed;
       int64_t size = 0;
       for_each_share(problem_, block, outputs, [&](const Share& share) {
-        if (!packed) term.filters.pack_forward(share, taps, own.get() + size);
+        if (!packed) term.filters.pack_forward(share, taps, own + size);
         size += packed_forward<A>(problem_, share, taps.count());
       });
       if (packed) {
         packed += size;
       } else {
-        weights = own.get();
+        weights = own;
       }
       columns.in_parts(block, end, [&](const Range& part) {
         if (problem_.depthwise() && term.column == Column::Value && columns.held()) {
           const Taps<T>& at = columns.taps();
-          A* to = sums.get() + part.first * outputs.count() + block.first - outputs.first;
+          A* to = sums + part.first * outputs.count() + block.first - outputs.first;
           add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
                                  at.stride(), taps.count(), block.count(), weights},
                         part, to, outputs.count());
@@ -226,13 +240,13 @@ void Projection<T>::run_tile(const Tile& tile, const Range& outputs, const A* pa
         for (int64_t first = part.first; first < part.last; first += columns.strip()) {
           const Range strip{first, std::min(first + columns.strip(), part.last)};
           const A* sampled = columns.sample(term.column, block, strip);
-          A* to = sums.get() + first * outputs.count();
+          A* to = sums + first * outputs.count();
           multiply_block(taps, block, outputs, strip.count(), sampled, weights, to);
         }
       });
     }
   });
-  write(tile, outputs, sums.get());
+  write(tile, outputs, sums);
 }
 
 // The bias of every pixel.

@@ -31,7 +31,7 @@ class TileGradient {
         blocking_(Blocking::of_gradients<A>(problem)),
         strip_(std::min(strip_pixels(problem, blocking_), pixels)),
         capacity_(window_size<A>(problem, 2 * kWindow<A> / (inputs.windows() + 1))),
-        taps_(context, inputs.positions, blocking_.taps, pixels, true),
+        taps_(context, problem, inputs.positions, blocking_.taps, pixels, true),
         gradient_(context, gradient, gradient_outputs(problem, blocking_), strip_, tile),
         direct_(context, problem, blocking_, direct, strip_),
         cross_(context, problem, blocking_, cross, strip_),
@@ -263,6 +263,7 @@ void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
       continue;
     }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {
+      expect(to + kSoon * target_.pixel, count);
       add_to(from, target_.channel, count, to);
     }
   }

@@ -42,30 +42,60 @@ struct Positions {
 };
 
 template <class T>
-struct PositionLines {
-  Lines<T> offset, mask, shift, mask_shift;
+struct PositionView {
+  using V = Vector<Accumulate<T>>;
+  LineView<T> offset, mask, shift, mask_shift;
 
-  PositionLines(const Positions<T>& of, int64_t image, int64_t tap, int64_t taps)
-      : offset(of.offset, image, 2 * tap, 2 * taps),
-        mask(of.mask, image, tap, taps),
-        shift(of.shift, image, 2 * tap, 2 * taps),
-        mask_shift(of.mask_shift, image, tap, taps) {}
-  template <class Body>
-  void for_each(const Body& body) {
-    for (Lines<T>* lines : {&offset, &mask, &shift, &mask_shift}) body(*lines);
+  bool even_rows(const Tile& tile) const {
+    return offset.even_rows(tile) && mask.even_rows(tile) && shift.even_rows(tile) &&
+           mask_shift.even_rows(tile);
   }
-  bool channels_last() const {
-    return offset.channels_last() || mask.channels_last() || shift.channels_last() ||
-           mask_shift.channels_last();
+  // Offset and mask of kLanes pixels of a row, `count` of which are wanted.
+  Point<V> point(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
+    return {offset.at(2 * tap, row, pixel, count), offset.at(2 * tap + 1, row, pixel, count),
+            mask ? mask.at(tap, row, pixel, count) : V{} + 1};
   }
-  // y', x' and m' of kLanes pixels.
-  Point<typename Lines<T>::V> move(int64_t tap, int64_t pixel) const {
-    Point<typename Lines<T>::V> point{};
-    if (shift) point.y = shift.at(2 * tap, pixel);
-    if (shift) point.x = shift.at(2 * tap + 1, pixel);
-    if (mask_shift) point.mask = mask_shift.at(tap, pixel);
+  // y', x' and m' of these.
+  Point<V> move(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
+    Point<V> point{};
+    if (shift) point.y = shift.at(2 * tap, row, pixel, count);
+    if (shift) point.x = shift.at(2 * tap + 1, row, pixel, count);
+    if (mask_shift) point.mask = mask_shift.at(tap, row, pixel, count);
     return point;
   }
+};
+
+template <class T>
+class PositionLines {
+ public:
+  PositionLines(const KernelContext& context, const Problem& problem, const Positions<T>& of,
+                int64_t taps, int64_t pixels)
+      : groups_(groups_at_a_time(problem, of, taps, pixels)),
+        offset_(context, of.offset, 2 * groups_ * taps, pixels),
+        mask_(context, of.mask, groups_ * taps, pixels),
+        shift_(context, of.shift, 2 * groups_ * taps, pixels),
+        mask_shift_(context, of.mask_shift, groups_ * taps, pixels) {}
+
+  PositionView<T> place(const Problem& problem, const Tile& tile, int64_t offset_group,
+                        const Range& taps) {
+    const int64_t first = offset_group * problem.taps + taps.first, end = first + taps.count();
+    const int64_t groups = std::min(groups_, problem.offset_groups - offset_group);
+    const int64_t last = groups_ == 1 ? end : first + groups * problem.taps;
+    const Range twice{2 * first, 2 * end}, once{first, end};
+    return {offset_.place(tile, twice, 2 * last), mask_.place(tile, once, last),
+            shift_.place(tile, twice, 2 * last), mask_shift_.place(tile, once, last)};
+  }
+
+ private:
+  static int64_t groups_at_a_time(const Problem& problem, const Positions<T>& of, int64_t taps,
+                                  int64_t pixels) {
+    if (taps < problem.taps || problem.field_channels() > kFewChannels) return 1;
+    const int64_t each = (of.shifted() ? 6 : 3) * taps * std::max<int64_t>(pixels, 1);
+    return std::clamp<int64_t>(kTurned<Accumulate<T>> / each, 1, problem.offset_groups);
+  }
+
+  int64_t groups_;  // whose channels are turned over at a time
+  Lines<T> offset_, mask_, shift_, mask_shift_;
 };
 
 // The samples of a place: Each quantity is a plane of its own, so that all are computed
@@ -76,9 +106,10 @@ class Taps {
   using A = Accumulate<T>;
 
   // `gradient`: point() is wanted too.
-  Taps(const KernelContext& context, const Positions<T>& positions, int64_t taps, int64_t pixels,
-       bool gradient)
-      : positions_(positions),
+  Taps(const KernelContext& context, const Problem& problem, const Positions<T>& positions,
+       int64_t taps, int64_t pixels, bool gradient)
+      : lines_(context, problem, positions, taps, pixels),
+        shifted_(positions.shifted()),
         stride_(panels(pixels, kLanes<A>) * kLanes<A> + kLanes<A>),
         plane_(taps * stride_),
         cells_(context, 3 * plane_),
@@ -96,7 +127,7 @@ class Taps {
   bool missed(int64_t entry) const { return cells_.get()[entry] == kMissed; }
   const A* values() const { return values_.get(); }    // a_0
   const A* changes() const { return changes_.get(); }  // b_0
-  bool shifted() const { return positions_.shifted(); }
+  bool shifted() const { return shifted_; }
   template <class V>
   Point<V> point(int64_t entry) const {  // fractions, m
     return read_point<V>(points_.get() + entry);
@@ -122,19 +153,12 @@ class Taps {
   Point<P> read_point(const A* from) const {
     return {load_as<P>(from), load_as<P>(from + plane_), load_as<P>(from + 2 * plane_)};
   }
-  // Whether rows of the result follow one another without a gap in all that is read.
-  bool even_rows(const Tile& tile) const {
-    const Field<const T>* const fields[] = {&positions_.offset, &positions_.mask, &positions_.shift,
-                                            &positions_.mask_shift};
-    return std::all_of(std::begin(fields), std::end(fields), [&](const Field<const T>* field) {
-      return !*field || field->step[2] == tile.columns * field->step[3];
-    });
-  }
   void place_bases(const Problem& problem, const Tile& tile);
   void place_entries(int64_t entry, const Point<V>& position, const Point<V>& size);
   void shift_entries(int64_t entry, const Point<V>& move);
 
-  Positions<T> positions_;
+  PositionLines<T> lines_;
+  bool shifted_;
   int64_t stride_, plane_;
   Buffer<int32_t> cells_;  // y, x, index
   Buffer<A> bases_;        // y and x of a pixel's first tap
@@ -168,27 +192,20 @@ void Taps<T>::place(const Problem& problem, const Tile& tile, int64_t offset_gro
   }
   const Point<V> size{broadcast(static_cast<A>(problem.height)),
                       broadcast(static_cast<A>(problem.width)), V{}};
-  // A tile as wide as the result is one line of memory; others are a line for each row. Lanes
-  // behind the end of a line are overwritten by the next line or lie behind the last.
-  const bool whole = tile.columns == problem.out_width && tile.left == 0 && even_rows(tile);
-  const int64_t rows = whole ? 1 : tile.rows, length = whole ? tile.pixels() : tile.columns;
-  PositionLines<T> lines(positions_, tile.image, offset_group * problem.taps + taps.first,
-                         taps.count());
-  const int64_t step = lines.channels_last() ? kLanes<A> : length;
+  // A tile may be one line of memory; others are a line for each row. Lanes behind the end of a
+  // line are overwritten by the next line or lie behind the last.
+  const PositionView<T> lines = lines_.place(problem, tile, offset_group, taps);
+  const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t first = 0; first < length; first += step) {
-      lines.for_each(
-          [&](Lines<T>& each) { each.move(tile.top + row, tile.left + first, length - first); });
-      for (int64_t k = 0; k < taps.count(); ++k) {
-        const A* base = bases_.get() + row * length + first;
-        int64_t entry = k * stride_ + row * length + first;
-        for (int64_t i = 0; i < std::min(step, length - first); i += kLanes<A>) {
-          const V y = load(base + i) + tap_y[k] + lines.offset.at(2 * k, i);
-          const V x = load(base + stride_ + i) + tap_x[k] + lines.offset.at(2 * k + 1, i);
-          place_entries(entry, {y, x, lines.mask ? lines.mask.at(k, i) : broadcast(A{1})}, size);
-          if (shifted()) shift_entries(entry, lines.move(k, i));
-          entry += kLanes<A>;
-        }
+    for (int64_t k = 0; k < taps.count(); ++k) {
+      const A* base = bases_.get() + row * length;
+      const int64_t first = k * stride_ + row * length;
+      for (int64_t i = 0; i < length; i += kLanes<A>) {
+        const Point<V> offset = lines.point(k, row, i, length - i);
+        const V y = load(base + i) + tap_y[k] + offset.y;
+        const V x = load(base + stride_ + i) + tap_x[k] + offset.x;
+        place_entries(first + i, {y, x, offset.mask}, size);
+        if (shifted()) shift_entries(first + i, lines.move(k, row, i, length - i));
       }
     }
   }

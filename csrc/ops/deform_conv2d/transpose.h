@@ -55,59 +55,55 @@ inline void transpose_corner(const From* from, int64_t from_step, To* to, int64_
   }
 }
 
-// As many rows as make whole squares of kCount; returns their number.
+// By squares of kCount, and what these leave by smaller ones; 0: one by one.
 template <int64_t kCount, bool kAdd, class To, class From>
-inline int64_t transpose_squares_of(const From* from, int64_t from_step, To* to, int64_t to_step,
-                                    int64_t rows, int64_t columns) {
+void transpose_by(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
+                  int64_t columns) {
   using A = Accumulate<To>;
-  using V = Lanes<A, kCount>;
-  const int64_t whole_rows = rows / kCount * kCount, whole_columns = columns / kCount * kCount;
-  for (int64_t r = 0; r < whole_rows; r += kCount) {
-    for (int64_t c = 0; c < whole_columns; c += kCount) {
-      V square[kCount];
-      for (int64_t i = 0; i < kCount; ++i) {
-        const From* row = from + (r + i) * from_step + c;
-        if constexpr (kCount == kLanes<A>) {
-          square[i] = load_wide<A>(row);
-        } else {
-          square[i] = load_as<V>(row);
+  if constexpr (kCount == 0) {
+    transpose_corner<kAdd>(from, from_step, to, to_step, rows, columns);
+  } else {
+    using V = Lanes<A, kCount>;
+    const int64_t whole_rows = rows / kCount * kCount, whole_columns = columns / kCount * kCount;
+    for (int64_t r = 0; r < whole_rows; r += kCount) {
+      for (int64_t c = 0; c < whole_columns; c += kCount) {
+        V square[kCount];
+        for (int64_t i = 0; i < kCount; ++i) {
+          const From* row = from + (r + i) * from_step + c;
+          if constexpr (kCount == kLanes<A>) {
+            square[i] = load_wide<A>(row);
+          } else {
+            square[i] = load_as<V>(row);
+          }
         }
-      }
-      transpose<A, kCount>(square);
-      for (int64_t i = 0; i < kCount; ++i) {
-        To* out = to + (c + i) * to_step + r;
-        if constexpr (kAdd) square[i] += load_as<V>(out);
-        if constexpr (kCount == kLanes<A>) {
-          store_narrow<A>(out, square[i]);
-        } else {
-          store(out, square[i]);
+        transpose<A, kCount>(square);
+        for (int64_t i = 0; i < kCount; ++i) {
+          To* out = to + (c + i) * to_step + r;
+          if constexpr (kAdd) square[i] += load_as<V>(out);
+          if constexpr (kCount == kLanes<A>) {
+            store_narrow<A>(out, square[i]);
+          } else {
+            store(out, square[i]);
+          }
         }
       }
     }
+    constexpr int64_t kLess = std::is_same_v<To, From> && kCount > kQuad<A> ? kCount / 2 : 0;
+    if (whole_columns < columns) {
+      transpose_by<kLess, kAdd>(from + whole_columns, from_step, to + whole_columns * to_step,
+                                to_step, whole_rows, columns - whole_columns);
+    }
+    if (whole_rows < rows) {
+      transpose_by<kLess, kAdd>(from + whole_rows * from_step, from_step, to + whole_rows, to_step,
+                                rows - whole_rows, columns);
+    }
   }
-  transpose_corner<kAdd>(from + whole_columns, from_step, to + whole_columns * to_step, to_step,
-                         whole_rows, columns - whole_columns);
-  return whole_rows;
 }
 
 template <bool kAdd = false, class To, class From>
 inline void transpose_copy(const From* from, int64_t from_step, To* to, int64_t to_step,
                            int64_t rows, int64_t columns) {
-  using A = Accumulate<To>;
-  constexpr int64_t L = kLanes<A>;
-  int64_t done = transpose_squares_of<L, kAdd>(from, from_step, to, to_step, rows, columns);
-  if constexpr (std::is_same_v<To, From>) {
-    if constexpr (L / 2 > kQuad<A>) {
-      done += transpose_squares_of<L / 2, kAdd>(from + done * from_step, from_step, to + done,
-                                                to_step, rows - done, columns);
-    }
-    if constexpr (L > kQuad<A>) {
-      done += transpose_squares_of<kQuad<A>, kAdd>(from + done * from_step, from_step, to + done,
-                                                   to_step, rows - done, columns);
-    }
-  }
-  transpose_corner<kAdd>(from + done * from_step, from_step, to + done, to_step, rows - done,
-                         columns);
+  transpose_by<kLanes<Accumulate<To>>, kAdd>(from, from_step, to, to_step, rows, columns);
 }
 
 }  // namespace myops::deform::MYOPS_ISA
