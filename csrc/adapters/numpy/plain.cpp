@@ -139,14 +139,16 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
 Attributes plain_attributes(const Op& op, PyObject* given) {
   Attributes values(op.attributes);
   PyObject *key = nullptr, *value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0;) {
-    size_t index = 0;
-    while (index < op.attributes.size() &&
-           PyUnicode_CompareWithASCIIString(key, op.attributes[index].name.c_str()) != 0) {
-      ++index;
+  const size_t count = op.attributes.size();
+  size_t index = 0;  // callers mostly keep the order of the description
+  for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0; ++index) {
+    size_t tried = 0;
+    while (tried < count &&
+           PyUnicode_CompareWithASCIIString(key, op.attributes[index % count].name.c_str()) != 0) {
+      ++index, ++tried;
     }
-    expect(index < op.attributes.size());
-    values.set(index, attribute(op.attributes[index], value));
+    expect(tried < count);
+    values.set(index % count, attribute(op.attributes[index % count], value));
   }
   return values;
 }
