@@ -12,6 +12,14 @@
 
 #include "myops/error.h"
 
+#if defined(__SANITIZE_ADDRESS__)  // GCC
+#define MYOPS_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)  // Clang
+#define MYOPS_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#define MYOPS_ADDRESS_SANITIZER 0
+#endif
+
 namespace myops {
 namespace {
 
@@ -64,7 +72,7 @@ class GivenBack {
   }
 
  private:
-#if defined(__SANITIZE_ADDRESS__)
+#if MYOPS_ADDRESS_SANITIZER
   static constexpr size_t kMost = 0;  // each block's end must stay a wall
 #else
   static constexpr size_t kMost = 4 << 20;

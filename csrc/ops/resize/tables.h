@@ -59,7 +59,7 @@ void take_transposed(Ledger& ledger, const Taps<Weight>& taps) {
 template <class Wide>
 void take_gather(Ledger& ledger, const Taps<Wide>& taps, int64_t step) {
   if (!Gather<Wide>::takes(step)) return;
-  constexpr double kBlockBytes = 56;
+  constexpr double kBlockBytes = sizeof(typename Gather<Wide>::Block);
   constexpr double kLargest = 3;  // times its elements: what a vector holds while it grows
   const bool few = taps.width == 1 || taps.width == 2 || taps.width == 4;
   const double elements = static_cast<double>(taps.output * step + kLanes<Wide>);
