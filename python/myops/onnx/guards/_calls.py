@@ -20,8 +20,9 @@ _TORCHS = {
     "c10d_functional", "symm_mem", "fsdp", "torch_attn", "higher_order", "export", "_test",
     "static_runtime", "tensorexpr", "cuda", "streams", "bucketing", "vulkan_prepack", "metal",
 }  # fmt: skip
+# None where apply is a function in C, from torch 2.14 on.
 _APPLY: Any = torch.autograd.Function.apply
-_APPLY_CODE = _APPLY.__func__.__code__
+_APPLY_CODE: Any = getattr(getattr(_APPLY, "__func__", None), "__code__", None)
 
 
 class Calls:
@@ -60,14 +61,22 @@ class Calls:
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
         # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.
-        if frame.f_code is not _APPLY_CODE:
+        function: Any
+        arguments: Any = ()  # of a function in C they are not known
+        if _APPLY_CODE is None:
+            function = getattr(argument, "__self__", None)
+            applied = isinstance(function, type) and issubclass(function, torch.autograd.Function)
+            if not applied or getattr(argument, "__name__", "") != "apply":
+                return
+        elif frame.f_code is _APPLY_CODE:
+            function, arguments = frame.f_locals.get("cls"), frame.f_locals.get("args", ())
+        else:
             return
-        function = frame.f_locals.get("cls")
-        if event == "call":
+        if event in ("call", "c_call"):
             self._inside.append(function)
             if hasattr(function, "symbolic") and function not in self.functions:
-                self.functions[function] = (frame.f_locals.get("args", ()), set())
-        elif event == "return" and self._inside:
+                self.functions[function] = (arguments, set())
+        elif event in ("return", "c_return", "c_exception") and self._inside:
             self._inside.pop()
 
     def called(self, name: str, call: Callable[[], Any]) -> Any:
