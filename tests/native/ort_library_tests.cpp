@@ -148,6 +148,19 @@ void test_attributes_that_lie() {
   expect_refusal(with(deform, "kernel_shape", {Ints{3, 2147483646}}), "kernel_shape");
 }
 
+// Without ranks no shape is inferred, so W is packed before anyone has looked at the attributes.
+void test_attributes_that_lie_of_unknown_ranks() {
+  Node node = deform_node();
+  for (std::optional<Input>& input : node.inputs) input->declared.dims.clear();
+  for (const char* name : {"strides", "dilations", "pads"}) {
+    for (const Ints& list : {Ints{1}, Ints(100, 1)}) {
+      Node bad = node;
+      bad.attributes[name] = {list};
+      expect_refusal(bad, str(name, ": got [1"));
+    }
+  }
+}
+
 void test_lengths_that_lie() {
   // 1 * 3 * 100000 * 100000 floats. The limit is set in main().
   expect_refusal(resize_node({100000, 100000}),
@@ -173,6 +186,7 @@ int main() {
   test_sessions_and_threads();
   test_a_failing_call_between_good_ones();
   test_attributes_that_lie();
+  test_attributes_that_lie_of_unknown_ranks();
   test_lengths_that_lie();
   expect(fake_ort::live_statuses() == 0, "every status is released");
   return finish("tests of the ONNX Runtime library");

@@ -203,21 +203,6 @@ def test_parity_with_more_than_one_piece_of_work(rng: np.random.Generator, mode:
         assert np.array_equal(result.contiguous().numpy(), expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("scale", [2.0, 3.0, 0.5])
-def test_channels_innermost(rng: np.random.Generator, mode: str, scale: float) -> None:
-    # whole vectors of channels and what is left of them; the sums are those of rows of pixels
-    torch_mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
-    for channels in (3, 8, 13, 16, 37):
-        x = torch.from_numpy(rng.standard_normal((2, channels, 10, 22)).astype(np.float32))
-        rows = myops.interpolate(x, scale_factor=scale, mode=torch_mode)
-        last = x.to(memory_format=torch.channels_last)
-        result = myops.interpolate(last, scale_factor=scale, mode=torch_mode)
-        assert torch.equal(result, rows)
-        expected = torch.nn.functional.interpolate(x, scale_factor=scale, mode=torch_mode)
-        torch.testing.assert_close(result, expected, rtol=1e-5, atol=2e-5)
-
-
 def test_nearest_copies_bits(rng: np.random.Generator) -> None:
     x = np.float32([np.nan, np.inf, -0.0, 1e-45]).reshape(1, 1, 4)
     result = run_numpy("resize", [x, None, np.float32([1, 1, 2]), None])[0]

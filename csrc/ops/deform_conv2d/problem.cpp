@@ -208,7 +208,16 @@ Problem::Problem(const Attributes& attributes, const Tensor& W)
       kernel_width(W.shape[3]),
       taps(W.shape[2] * W.shape[3]),
       groups(attributes.integer("group")),
-      offset_groups(attributes.integer("offset_group")) {
+      offset_groups(attributes.integer("offset_group")) {}
+
+Problem::Problem(const Attributes& attributes, const Tensor& X, const Tensor& W,
+                 const Tensor& output)
+    : Problem(attributes, W) {
+  batch = X.shape[0];
+  height = X.shape[2];
+  width = X.shape[3];
+  out_height = output.shape[2];
+  out_width = output.shape[3];
   const auto list = [&](const char* name, size_t index, int64_t fallback) {
     const std::vector<int64_t>& values = attributes.integers(name);
     return values.empty() ? fallback : values[index];
@@ -219,16 +228,6 @@ Problem::Problem(const Attributes& attributes, const Tensor& W)
   dilation_x = list("dilations", 1, 1);
   pad_top = list("pads", 0, 0);
   pad_left = list("pads", 1, 0);
-}
-
-Problem::Problem(const Attributes& attributes, const Tensor& X, const Tensor& W,
-                 const Tensor& output)
-    : Problem(attributes, W) {
-  batch = X.shape[0];
-  height = X.shape[2];
-  width = X.shape[3];
-  out_height = output.shape[2];
-  out_width = output.shape[3];
 }
 
 }  // namespace myops::deform

@@ -41,9 +41,9 @@ struct Problem {
   int64_t outputs, out_height = 0, out_width = 0;
   int64_t kernel_width, taps;  // taps: kernel height times width
   int64_t groups, offset_groups;
-  int64_t stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
+  int64_t stride_y = 0, stride_x = 0, dilation_y = 0, dilation_x = 0, pad_top = 0, pad_left = 0;
 
-  // What W and the attributes tell; the rest is 0.
+  // What W and the groups tell, which must fit each other; the rest is 0, and not looked at.
   Problem(const Attributes& attributes, const Tensor& W);
   // For a kernel, after the checks; `output` is Y or its gradient.
   Problem(const Attributes& attributes, const Tensor& X, const Tensor& W, const Tensor& output);

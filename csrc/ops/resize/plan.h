@@ -18,6 +18,8 @@ struct Level {
   int64_t in_volume = 1;
   int64_t out_volume = 1;
   int64_t blocks = 1;  // tensors of the next level in one slab; on the last level its elements
+  // Whether only axes of length 1 lie between this axis and the next level's, in any memory order.
+  bool adjacent = true;
 };
 
 template <class Weight>
@@ -31,10 +33,11 @@ struct Plan {
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
   }
 
-  // Whether the rows of a level are combined before the columns, the last level, are resampled.
+  // Whether the rows of a level are combined before the columns, the last level, are resampled. It
+  // decides about the last bits, and so depends on nothing that channels_last changes.
   bool rows_first(size_t depth) const {
     const Level<Weight>& level = levels[depth];
-    return depth + 2 == levels.size() && level.blocks == 1 && level.taps.output < level.taps.input;
+    return depth + 2 == levels.size() && level.adjacent && level.taps.output < level.taps.input;
   }
 
   // Whether each row of a level, linear in both axes, is made from two rows of the source in one
@@ -95,7 +98,9 @@ Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axe
       taps = transpose(taps);
     }
     const int64_t input = taps.input, output = taps.output;
-    plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks});
+    // channels_last takes the channels away from between the first axis and the others.
+    const bool apart = channels_last && order[i] == 0 && axes[1].input != 1;
+    plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks, blocks == 1 && !apart});
     in_volume *= input;
     out_volume *= output;
     blocks = 1;

@@ -6,7 +6,7 @@
 // stores its full result. The innermost level reads the source itself.
 //
 // Of the last two levels, rows and columns, the one that shrinks goes first: rows are combined
-// before they are resampled where there are fewer of them afterwards. It depends on lengths alone.
+// before they are resampled where there are fewer of them afterwards. Lengths alone decide.
 #pragma once
 
 #include <algorithm>
