@@ -230,7 +230,8 @@ Geometry resolve(const Request& request) {
     }
   }
   if (rank == 4) {
-    const bool small = geometry.output[2].value + geometry.output[3].value <= 128;
+    const int64_t rows = geometry.output[2].value, columns = geometry.output[3].value;
+    const bool small = rows <= 128 && columns <= 128 - rows;
     geometry.axes[2].small_picture = geometry.axes[3].small_picture = small;
   }
   return geometry;
