@@ -11,8 +11,18 @@
 
 // For what must become part of a loop, whatever its size.
 #define MYOPS_INLINE inline __attribute__((always_inline))
+// For a loop that would find too few registers inside of another function.
+#define MYOPS_NOINLINE __attribute__((noinline))
 
 namespace myops::MYOPS_ISA {
+
+// The same pointer, from nowhere. Of addresses that are sums in a loop the compiler else keeps
+// each in a register of its own, and has not so many.
+template <class A>
+MYOPS_INLINE A* opaque(A* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
 
 template <class A, int64_t kCount>
 struct LanesOf {

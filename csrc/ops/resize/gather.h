@@ -31,6 +31,11 @@ struct Rows {
   Upcoming next;
   bool past_caches = false;  // each block's place is one that stream() takes
 
+  // Whether rows are stored and nothing else.
+  bool is_plain() const {
+    return std::is_same_v<T, Wide> && !past_caches && ahead == 0 && next.bytes == 0;
+  }
+
   MYOPS_INLINE void put(int64_t row, int64_t at, const Vector<Wide>& values) const {
     T* to = target + row * step + at;
     if constexpr (std::is_same_v<T, Wide>) {
@@ -79,12 +84,22 @@ class Gather {
 
   template <int kTaps, class T>
   void run(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, Road kRoad, bool kAlike, class T>
-  int64_t run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, Road kRoad, bool kAlike, bool kOneRow, class T>
-  int64_t run_rows(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
-  template <Road kRoad, bool kAlike>
+  template <int kTaps, Road kRoad, int kCycle, class T>
+  int64_t run_row(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
+  template <int kTaps, Road kRoad, int kCycle>
+  int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
+  template <int kTaps, Road kRoad, int kCycle>
+  int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
+  template <Road kRoad>
   int64_t copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
+  // What loads the tables of a block.
+  template <int kTaps, Road kRoad>
+  auto sum_loader() const {
+    return [index = table_.all_indices(), weight = table_.all_weights(),
+            step = table_.step()](const Block& block) {
+      return BlockSum<Wide, kTaps, kRoad>(index + block.index, weight + block.weight, step);
+    };
+  }
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
@@ -98,13 +113,21 @@ template <int kTaps, class T>
 void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) const {
   Rows<Wide, T> rows = given;
   rows.target -= begin;
+  const bool is_plain = rows.is_plain();
   for (int64_t first = begin / L * L; first < end;) {
     const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
       if (whole && block.road <= Road::Far) {
-        first = with_road(block, [&](auto road, auto alike) {
-          return run_whole<kTaps, road, alike>(first, end, rows);
+        first = with_road(block, [&](auto road, auto cycle) {
+          if constexpr (std::is_same_v<T, Wide>) {
+            if constexpr (kTaps == 0) {
+              if (rows.count > 1) return copy_rows<road>(first, end, rows);
+            } else if (is_plain) {
+              return sum_rows<kTaps, road, cycle>(first, end, rows);
+            }
+          }
+          return run_row<kTaps, road, cycle>(first, end, rows);
         });
         continue;
       }
@@ -125,18 +148,10 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
   }
 }
 
-// Whole blocks on a road from Within to Far, as many as follow one another; returns their end.
-template <class Wide>
-template <int kTaps, GatherRoad kRoad, bool kAlike, class T>
-int64_t Gather<Wide>::run_whole(int64_t first, int64_t end, const Rows<Wide, T>& rows) const {
-  if (rows.count == 1) return run_rows<kTaps, kRoad, kAlike, true>(first, end, rows);
-  return run_rows<kTaps, kRoad, kAlike, false>(first, end, rows);
-}
-
 // Whole blocks of several rows, row by row: memory likes one stream of stores. Equal rows are
 // written together. Returns where the blocks end.
 template <class Wide>
-template <GatherRoad kRoad, bool kAlike>
+template <GatherRoad kRoad>
 int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& given) const {
   const Rows<Wide, Wide> rows = given;
   const int64_t step = table_.step();
@@ -165,17 +180,53 @@ int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Rows<Wide, Wid
   return stop;
 }
 
+// Whole blocks of a row that is stored and nothing else.
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, bool kAlike, bool kOneRow, class T>
-int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
+template <int kTaps, GatherRoad kRoad, int kCycle>
+MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const Wide* source,
+                                             Wide* target) const {
+  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
+                            [&](const auto& block, int64_t low, int64_t at) {
+                              const Wide* from = opaque(source + low);
+                              store(target + at,
+                                    block.of([&](int64_t i) { return load(from + i); }));
+                            });
+}
+
+// The same of several rows: each by itself where no tables are loaded meanwhile, else all at once.
+template <class Wide>
+template <int kTaps, GatherRoad kRoad, int kCycle>
+int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const {
+  if (rows.count == 1 || kCycle > 0) {
+    int64_t stop = first;
+    for (int64_t row = 0; row < rows.count; ++row) {
+      stop = sum_row<kTaps, kRoad, kCycle>(first, end, rows.sources[row],
+                                           rows.target + row * rows.step);
+    }
+    return stop;
+  }
+  const Wide* const* sources = rows.sources;
+  const int64_t count = rows.count, step = rows.step;
+  return for_blocks<0>(table_, first, end, sum_loader<kTaps, kRoad>(),
+                       [&](const auto& block, int64_t low, int64_t at) {
+                         Wide* target = rows.target + at;
+                         for (int64_t row = 0; row < count; ++row, target += step) {
+                           const Wide* from = sources[row] + low;
+                           store(target, block.of([&](int64_t i) { return load(from + i); }));
+                         }
+                       });
+}
+
+// Whole blocks of one row.
+template <class Wide>
+template <int kTaps, GatherRoad kRoad, int kCycle, class T>
+int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
   const Rows<Wide, T> rows = given;
   const int64_t step = table_.step();
   const int32_t* index = table_.all_indices();
   const Wide* source = rows.sources[0];
-  if constexpr (kTaps == 0 && !kOneRow) {
-    return copy_rows<kRoad, kAlike>(first, end, rows);
-  } else if constexpr (kTaps == 0) {
-    return for_blocks<kAlike>(
+  if constexpr (kTaps == 0) {
+    return for_blocks<kCycle>(
         table_, first, end,
         [&](const Block& block) { return Places<Wide, 1, kRoad>(index + block.index, step); },
         [&](const auto& places, int64_t low, int64_t at) {
@@ -185,19 +236,13 @@ int64_t Gather<Wide>::run_rows(int64_t first, int64_t end, const Rows<Wide, T>& 
           rows.put(0, at, x[0]);
         });
   } else {
-    const Wide* weight = table_.all_weights();
-    return for_blocks<kAlike>(
-        table_, first, end,
-        [&](const Block& block) {
-          return BlockSum<Wide, kTaps, kRoad>(index + block.index, weight + block.weight, step);
-        },
-        [&](const auto& block, int64_t low, int64_t at) {
-          rows.next.ask(at, L);
-          for (int64_t row = 0; row < (kOneRow ? 1 : rows.count); ++row) {
-            const Wide* from = (kOneRow ? source : rows.sources[row]) + low;
-            rows.put(row, at, block.of([&](int64_t i) { return load(from + i); }));
-          }
-        });
+    return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
+                              [&](const auto& block, int64_t low, int64_t at) {
+                                rows.next.ask(at, L);
+                                const Wide* from = opaque(source + low);
+                                rows.put(0, at,
+                                         block.of([&](int64_t i) { return load(from + i); }));
+                              });
   }
 }
 

@@ -50,28 +50,39 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   block.weight = share(weight_, block, &Block::weight, new_weight_);
 }
 
-// With a factor like 2 all blocks but those at the edges are alike: their tables are then loaded
-// once for a row. Not where a picture shrinks: there memory sets the pace, and loops without loads
-// of tables were slower (linear, 1080p by 1/2: 780 against 560 us).
+// With a factor like 2 the tables of one block are those of all but the edges, with 3 and 1.5, or
+// with three channels, they come again after three blocks: they are then loaded once for a row.
+// Not where a picture shrinks: there memory sets the pace, and loops without loads of tables were
+// slower (linear, 1080p by 1/2: 780 against 560 us).
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
-  constexpr int32_t kFew = 16;  // that are alike: they take as long with tables of their own
-  int32_t alike = 1;
-  for (size_t i = blocks_.size(); i-- > 1;) {
-    const Block& next = blocks_[i];
-    Block& block = blocks_[i - 1];
-    if (block.road != next.road) {
-      alike = 1;
-      continue;
+  constexpr int32_t kFew = 16;  // blocks that take as long with tables of their own
+  struct Repeat {
+    int32_t cycle;
+    int32_t count = 0;  // of blocks from here on
+    int32_t shift = 0;
+  };
+  Repeat repeats[] = {{1}, {3}};
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    Block& block = blocks_[i];
+    const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
+    block.run = follows && blocks_[i + 1].cycle == 0 ? blocks_[i + 1].run + 1 : 1;
+    for (Repeat& repeat : repeats) {
+      repeat.count = follows && block.road <= Road::Near ? repeat.count + 1 : 1;
+      if (repeat.count <= repeat.cycle) continue;
+      const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
+      const auto shift = static_cast<int32_t>(next.low - block.low);
+      if (block.index != next.index || block.weight != next.weight) {
+        repeat.count = repeat.cycle;
+      } else if (repeat.count > repeat.cycle + 1 && shift != repeat.shift) {
+        repeat.count = repeat.cycle + 1;
+      }
+      repeat.shift = shift;
+      if (repeat.count < kFew || block.cycle != 0) continue;
+      block.cycle = static_cast<uint8_t>(repeat.cycle);
+      block.run = repeat.count;
+      block.shift = shift;
     }
-    if (block.road <= Road::Near && block.index == next.index && block.weight == next.weight) {
-      block.shift = static_cast<int32_t>(next.low - block.low);
-      alike = alike == 1 || block.shift == next.shift ? alike + 1 : 2;
-    } else {
-      alike = 1;
-    }
-    block.alike = alike >= kFew;
-    block.run = block.alike ? alike : next.alike ? 1 : next.run + 1;
   }
 }
 
@@ -100,7 +111,7 @@ void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements)
 
 template <class Wide>
 template <class T>
-int64_t GatherTable<Wide>::share(std::vector<T>& all, const Block& block, int64_t Block::* place,
+int64_t GatherTable<Wide>::share(InLines<T>& all, const Block& block, int64_t Block::* place,
                                  const std::vector<T>& table) {
   const auto size = static_cast<int64_t>(table.size());
   const auto made = static_cast<int64_t>(blocks_.size());

@@ -13,11 +13,32 @@
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
 
+#include <new>
+#include <vector>
+
 #include "rows.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 enum class GatherRoad : uint8_t { Within, Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
+
+// A vector that begins with a cache line: a table whose parts lie in two lines each takes a third
+// longer to load.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  LineAllocator() = default;
+  template <class Other>
+  explicit LineAllocator(const LineAllocator<Other>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* memory, size_t) { ::operator delete(memory, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+  bool operator!=(const LineAllocator&) const { return false; }
+};
+template <class T>
+using InLines = std::vector<T, LineAllocator<T>>;
 
 template <class Wide>
 class GatherTable {
@@ -29,10 +50,11 @@ class GatherTable {
     int64_t index, weight;  // of its tables
     int32_t places;         // for taps of each element, of more than four
     int32_t run;            // blocks from here on, this one included, that one loop makes
-    int32_t shift;          // from the `low` of one to the next, where they are alike
+    int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place
     Road road;
-    bool alike;  // those of the run: their tables are this one's
+    uint8_t
+        cycle;  // after so many blocks the tables of the run come again: 1, 3, or 0: they do not
   };
   struct Element {
     const int64_t* index;
@@ -109,14 +131,14 @@ class GatherTable {
   void fill_chains(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements);
   template <class T>
-  int64_t share(std::vector<T>& all, const Block& block, int64_t Block::* place,
+  int64_t share(InLines<T>& all, const Block& block, int64_t Block::* place,
                 const std::vector<T>& table);
 
   const Taps<Wide>& taps_;
   int64_t step_;
   std::vector<Block> blocks_;
-  std::vector<int32_t> index_;  // relative to `low`
-  std::vector<Wide> weight_;
+  InLines<int32_t> index_;  // relative to `low`
+  InLines<Wide> weight_;
   int64_t few_from_[4 * L];  // of one block: [tap][element]
   Wide few_weight_[4 * L];
   std::vector<int32_t> new_index_;  // of one block
@@ -158,7 +180,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       }
     }
   }
-  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, false};
+  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, 0};
   const int64_t reach = (width - 1) * step_, room = high() - low();
   const bool near = neighbours && most - reach - least < L && reach + L <= room;
   // Four permutations by tables of their own are slower than four loads by one table.

@@ -63,32 +63,45 @@ class BlockSum {
   Vector<Wide> weight_[kTaps];
 };
 
-// Calls run(road, kAlike), both constants, for a block on a road from Within to Far.
+// Calls run(road, cycle), both constants, for a block on a road from Within to Far.
 template <class Block, class Run>
 MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   using Road = GatherRoad;
   constexpr std::integral_constant<Road, Road::Within> within;
   constexpr std::integral_constant<Road, Road::Near> near;
-  constexpr std::integral_constant<Road, Road::Far> far;
-  constexpr std::true_type alike;
-  constexpr std::false_type each;
-  if (block.road == Road::Far) return run(far, each);
-  if (block.road == Road::Near) return block.alike ? run(near, alike) : run(near, each);
-  return block.alike ? run(within, alike) : run(within, each);
+  const auto with_cycle = [&](auto road) {
+    if (block.cycle == 1) return run(road, std::integral_constant<int, 1>());
+    if (block.cycle == 3) return run(road, std::integral_constant<int, 3>());
+    return run(road, std::integral_constant<int, 0>());
+  };
+  if (block.road == Road::Within) return with_cycle(within);
+  if (block.road == Road::Near) return with_cycle(near);
+  return run(std::integral_constant<Road, Road::Far>(), std::integral_constant<int, 0>());
 }
 
 // The run of blocks that begins at `first`, as far as it lies before `end`: load(block) loads the
-// tables of one, make(tables, low, at) makes it. Returns where it ends.
-template <bool kAlike, class Wide, class Load, class Make>
+// tables of one, make(tables, low, at) makes it. kCycle: see Block. Returns where it ends.
+template <int kCycle, class Wide, class Load, class Make>
 MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, int64_t first, int64_t end,
                                 const Load& load, const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
   const auto* block = table.block(first);
   const int64_t stop = table.run_end(*block, first, end);
-  if constexpr (kAlike) {
+  int64_t low = block->low;
+  if constexpr (kCycle == 1) {
     const auto tables = load(*block);
     const int64_t shift = block->shift;
-    for (int64_t low = block->low; first < stop; first += L, low += shift) make(tables, low, first);
+    for (; first < stop; first += L, low += shift) make(tables, low, first);
+  } else if constexpr (kCycle == 3) {
+    const auto a = load(block[0]), b = load(block[1]), c = load(block[2]);
+    const int64_t shift = block->shift, to_b = block[1].low - low, to_c = block[2].low - low;
+    for (; first + 2 * L < stop; first += 3 * L, low += shift) {
+      make(a, low, first);
+      make(b, low + to_b, first + L);
+      make(c, low + to_c, first + 2 * L);
+    }
+    if (first < stop) make(a, low, first);
+    if (first + L < stop) make(b, low + to_b, first + L);
   } else {
     for (; first < stop; first += L, ++block) make(load(*block), block->low, first);
   }

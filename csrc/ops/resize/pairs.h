@@ -29,7 +29,7 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
 
 // Whole blocks on one road; returns their end. Rows first: sum(weights[0] * rows[0] + weights[1] *
 // rows[1]), of one row; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
-template <GatherRoad kRoad, bool kAlike, bool kRowsFirst, int kRows, class Wide>
+template <GatherRoad kRoad, int kCycle, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
@@ -45,18 +45,20 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
   }
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
+  // With three blocks a step the compiler makes the better addresses.
+  const auto place_of = [](const Wide* at) { return kCycle == 3 ? at : opaque(at); };
   const auto put = [&](int64_t at, const V& total) {
     if (past_caches) return stream(target + at, total);
     if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
     store(target + at, total);
   };
-  return for_blocks<kAlike>(
+  return for_blocks<kCycle>(
       table, first, end,
       [&](const auto& block) {
         return BlockSum<Wide, 2, kRoad>(index + block.index, weight + block.weight, step);
       },
       [&](const auto& block, int64_t low, int64_t at) {
-        const Wide *from_a = a + low, *from_b = b + low;
+        const Wide *from_a = place_of(a + low), *from_b = place_of(b + low);
         if constexpr (kRowsFirst) {
           if (next > 0) {
             for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
@@ -87,8 +89,8 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.road <= GatherRoad::Far) {
-        first = with_road(block, [&](auto road, auto alike) {
-          return run_pair<road, alike, kRowsFirst, kRows>(table, first, pair);
+        first = with_road(block, [&](auto road, auto cycle) {
+          return run_pair<road, cycle, kRowsFirst, kRows>(table, first, pair);
         });
         continue;
       }

@@ -93,8 +93,8 @@ class Resampler {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  // Rows that are resampled together: as many as stay in the first cache.
-  static constexpr int64_t kMostRows = 8, kRowsBytes = 16 << 10;
+  // Rows that are resampled together, and load their tables once: as many as stay close.
+  static constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
 
   struct Ring {
     int64_t places = 0;
