@@ -182,9 +182,15 @@ class Projection {
     const Blocking blocking(problem_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, problem_.group_outputs()), kPanel<A>);
-    return {Buffer<A>(context_, tiling_.pixels() * outputs),
+    return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs})),
             Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
             Columns<T>(context_, problem_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
+  }
+  // From the sums of one pixel to those of the next. Where no other group follows, there is room
+  // for whole vectors, so that products have no edge.
+  int64_t sums_row(const Range& outputs) const {
+    const bool alone = problem_.groups == 1 && !problem_.depthwise();
+    return alone ? round_up(outputs.count(), kLanes<A>) : outputs.count();
   }
   void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const A* packed) const;
   void start(const Range& outputs, int64_t pixels, A* sums) const;
@@ -208,6 +214,7 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
                              const A* packed) const {
   Columns<T>& columns = worker.columns;
   A *const sums = worker.sums.get(), *const own = worker.packed.get();
+  const int64_t sums_row = this->sums_row(outputs);
   start(outputs, tile.pixels(), sums);
   const Range all = channels_for(problem_, outputs);
   int64_t end = 0;  // of the channels that share offsets
@@ -231,16 +238,16 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
       columns.in_parts(block, end, [&](const Range& part) {
         if (problem_.depthwise() && term.column == Column::Value && columns.held()) {
           const Taps<T>& at = columns.taps();
-          A* to = sums + part.first * outputs.count() + block.first - outputs.first;
+          A* to = sums + part.first * sums_row + block.first - outputs.first;
           add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
                                  at.stride(), taps.count(), block.count(), weights},
-                        part, to, outputs.count());
+                        part, to, sums_row);
           return;
         }
         for (int64_t first = part.first; first < part.last; first += columns.strip()) {
           const Range strip{first, std::min(first + columns.strip(), part.last)};
           const A* sampled = columns.sample(term.column, block, strip);
-          A* to = sums + first * outputs.count();
+          A* to = sums + first * sums_row;
           multiply_block(taps, block, outputs, strip.count(), sampled, weights, to);
         }
       });
@@ -252,12 +259,15 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
 // The bias of every pixel.
 template <class T>
 void Projection<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
-  const int64_t width = outputs.count();
-  for (int64_t o = 0; o < width; ++o) {
+  const int64_t width = sums_row(outputs);
+  std::fill_n(sums, width, A{});
+  for (int64_t o = 0; bias_.present && o < outputs.count(); ++o) {
     const T* bias = static_cast<const T*>(bias_.data);
-    sums[o] = bias_.present ? static_cast<A>(bias[(outputs.first + o) * bias_.strides[0]]) : A{};
+    sums[o] = static_cast<A>(bias[(outputs.first + o) * bias_.strides[0]]);
   }
-  for (int64_t p = 1; p < pixels; ++p) std::copy_n(sums, width, sums + p * width);
+  for (int64_t done = 1; done < pixels; done *= 2) {
+    std::copy_n(sums, std::min(done, pixels - done) * width, sums + done * width);
+  }
 }
 
 template <class T>
@@ -265,16 +275,18 @@ void Projection<T>::multiply_block(const Range& taps, const Range& block, const 
                                    int64_t pixels, const A* sampled, const A* weights,
                                    A* sums) const {
   const int64_t pixel = pixel_of<A>(block.count()), row = row_of<A>(taps.count(), pixel);
+  const int64_t sums_row = this->sums_row(outputs);
   for_each_share(problem_, block, outputs, [&](const Share& share) {
     const A* from = sampled + share.channels.first - block.first;
     A* to = sums + share.outputs.first - outputs.first;
     if (problem_.depthwise()) {
       multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, row, weights,
-                         to, outputs.count());
+                         to, sums_row);
     } else {
       const int64_t depth = taps.count() * share.channels.count();
-      multiply(pixels, share.outputs.count(), columns_of(share, taps.count(), pixel),
-               Rows<A>{from, row}, weights, kPanel<A>, depth * kPanel<A>, to, outputs.count());
+      const int64_t columns = problem_.groups == 1 ? sums_row : share.outputs.count();
+      multiply(pixels, columns, columns_of(share, taps.count(), pixel), Rows<A>{from, row}, weights,
+               kPanel<A>, depth * kPanel<A>, to, sums_row);
     }
     weights += packed_forward<A>(problem_, share, taps.count());
   });
@@ -282,17 +294,17 @@ void Projection<T>::multiply_block(const Range& taps, const Range& block, const 
 
 template <class T>
 void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
-  const int64_t width = outputs.count();
+  const int64_t width = outputs.count(), sums_row = this->sums_row(outputs);
   const bool whole = tile.columns == problem_.out_width && out_.step[2] == tile.columns;
   const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;
-  for (int64_t row = 0; row < rows; ++row, sums += columns * width) {
+  for (int64_t row = 0; row < rows; ++row, sums += columns * sums_row) {
     T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);
     if (out_.step[1] != 1) {  // dense, so either pixels or channels are side by side
-      transpose_copy(sums, width, to, out_.step[1], columns, width);
+      transpose_copy(sums, sums_row, to, out_.step[1], columns, width);
       continue;
     }
     for (int64_t p = 0; p < columns; ++p, to += out_.step[3]) {
-      narrow(sums + p * width, width, to);
+      narrow(sums + p * sums_row, width, to);
     }
   }
 }

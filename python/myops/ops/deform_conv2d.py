@@ -15,6 +15,9 @@ from myops.ops._deform_conv2d_onnx import standard
 __all__ = ["deform_conv2d"]
 
 _ONES = (1, 1)
+# Asked at every call, so without a detour through Python's modules.
+_dynamo_reads = torch.compiler.is_dynamo_compiling
+_any_autocast = torch._C._is_any_autocast_enabled
 
 
 def deform_conv2d(
@@ -89,10 +92,10 @@ def deform_conv2d(
         "pads": [padding] * 4 if type(padding) is int else _pads(padding),
         "strides": [1, 1] if stride is _ONES else _pair(stride, "stride"),
     }
-    if torch.compiler.is_dynamo_compiling() or torch._C._is_any_autocast_enabled():
+    if _dynamo_reads() or _any_autocast():
         tensors = _autocast([input, weight, offset, bias, mask])
-        return _deform_conv2d(*tensors, **attributes)
-    return _deform_conv2d(input, weight, offset, bias, mask, **attributes)
+        return _deform_conv2d.call(*tensors, **attributes)
+    return _deform_conv2d.call(input, weight, offset, bias, mask, **attributes)
 
 
 def _refuse_rank(**tensors: Tensor) -> None:
