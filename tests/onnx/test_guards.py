@@ -53,6 +53,32 @@ def test_a_symbolic_that_the_exporter_ignores() -> None:
     assert "MyAdd" not in [node.op_type for node in model.graph.node]
 
 
+class WithoutContext(AddFunction):
+    @staticmethod
+    def forward(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return a + a + b
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+
+class WithAnyArguments(AddFunction):
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> torch.Tensor:
+        return tensors[0] + tensors[0] + tensors[1]
+
+
+class Decorated(AddFunction):
+    forward = staticmethod(torch.no_grad()(AddFunction.forward))
+
+
+@pytest.mark.parametrize("function", [WithoutContext, WithAnyArguments, Decorated])
+def test_a_symbolic_beside_any_forward(function: Any) -> None:
+    text = rf"{function.__name__}\.symbolic writes acme::MyAdd"
+    assert_fails("lost_node", text, Model(lambda a, b: function.apply(a, b).relu()), A, B)
+
+
 def test_a_symbolic_that_the_exporter_reads() -> None:
     model = export(
         Model(lambda a, b: add(a, b).relu()), (A, B), exporter="torchscript",

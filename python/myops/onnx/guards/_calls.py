@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +22,9 @@ _TORCHS = {
     "static_runtime", "tensorexpr", "cuda", "streams", "bucketing", "vulkan_prepack", "metal",
 }  # fmt: skip
 # None where apply is a function in C, from torch 2.14 on.
-_APPLY: Any = torch.autograd.Function.apply
-_APPLY_CODE: Any = getattr(getattr(_APPLY, "__func__", None), "__code__", None)
+_APPLY_CODE: Any = getattr(
+    getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
+)
 
 
 class Calls:
@@ -61,21 +63,16 @@ class Calls:
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
         # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.
-        function: Any
-        arguments: Any = ()  # of a function in C they are not known
-        if _APPLY_CODE is None:
-            function = getattr(argument, "__self__", None)
-            applied = isinstance(function, type) and issubclass(function, torch.autograd.Function)
-            if not applied or getattr(argument, "__name__", "") != "apply":
-                return
-        elif frame.f_code is _APPLY_CODE:
-            function, arguments = frame.f_locals.get("cls"), frame.f_locals.get("args", ())
-        else:
+        inside = self._inside[-1] if self._inside else None
+        if inside is not None and event == "call" and frame.f_code is _forward_code(inside):
+            if hasattr(inside, "symbolic") and inside not in self.functions:
+                self.functions[inside] = (_arguments(inside, frame), set())
+            return
+        function = _applied(frame, argument)
+        if function is None:
             return
         if event in ("call", "c_call"):
             self._inside.append(function)
-            if hasattr(function, "symbolic") and function not in self.functions:
-                self.functions[function] = (arguments, set())
         elif event in ("return", "c_return", "c_exception") and self._inside:
             self._inside.pop()
 
@@ -120,6 +117,29 @@ class Calls:
     def unread(self) -> set[str]:
         """The operators with a result that neither another operator nor the caller reads."""
         return {name for _, name in self._unread.values()}
+
+
+def _applied(frame: Any, argument: Any) -> Any:
+    """The Function whose `apply` begins or ends; None where it is another call that does."""
+    if _APPLY_CODE is not None:
+        return frame.f_locals.get("cls") if frame.f_code is _APPLY_CODE else None
+    function = getattr(argument, "__self__", None)
+    applies = isinstance(function, type) and issubclass(function, torch.autograd.Function)
+    return function if applies and getattr(argument, "__name__", "") == "apply" else None
+
+
+def _forward_code(function: Any) -> Any:
+    return getattr(inspect.unwrap(function.forward), "__code__", None)
+
+
+def _arguments(function: Any, frame: Any) -> tuple[Any, ...]:
+    """What `apply` was called with, from the frame of `forward`: it has no named ones."""
+    code = frame.f_code
+    values = [frame.f_locals[name] for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & inspect.CO_VARARGS:
+        values += frame.f_locals[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+    takes_context = function.setup_context is torch.autograd.Function.setup_context
+    return tuple(values[1:] if takes_context else values)
 
 
 class _Functions(TorchFunctionMode):
