@@ -30,7 +30,7 @@ def test_a_branch_on_a_length(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 2 else x + 1
 
-    text = r"with x of shape \[3, 3\] output '.*' is not what PyTorch computes: largest absolute "
+    text = r"with x of shape \[3, 3\] output '.*' is not what PyTorch computes: error "
     axes = {"x": [0]}
     x = torch.rand(2, 3)
     assert_fails("numbers", text, Model(forward), x, dynamic_axes=axes, exporter=exporter)
@@ -51,7 +51,7 @@ def test_a_wrong_symbolic() -> None:
         def symbolic(g: Any, a: Any, b: Any) -> Any:
             return g.op("Sub", a, b)
 
-    text = r"at the example inputs output '.*' .*relative .*at \[\d, \d\]: .*allowed for float32"
+    text = r"at the example inputs output .* at \[\d, \d\]: .*allowed there: .* for float32"
     model = Model(lambda a, b: Wrong.apply(a, b))
     assert_fails("numbers", text, model, A, B, exporter="torchscript")
 

@@ -58,15 +58,15 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
         return f"{b[place]} at {_place(place)}, PyTorch {a[place]}"
     size = np.abs(np.where(finite, a, 0))
     apart = np.abs(np.where(finite, b - np.where(finite, a, 0), 0))
-    allowed = tolerance * (size + size.mean())
-    if not (apart > allowed + np.finfo(np.float32).tiny).any():
+    allowed = tolerance * (size + size.mean()) + np.finfo(np.float32).tiny
+    if not (apart > allowed).any():
         return ""
-    place = np.unravel_index(int(apart.argmax()), apart.shape)
+    place = np.unravel_index(int((apart / allowed).argmax()), apart.shape)
     relative = (apart / np.maximum(size, np.finfo(np.float64).tiny))[place]
     return (
-        f"largest absolute error {apart[place]:.3g} (relative {relative:.3g}) at "
-        f"{_place(place)}: {b[place]:.6g}, PyTorch {a[place]:.6g}; allowed for "
-        f"{wanted.dtype}: {tolerance:g}"
+        f"error {apart[place]:.3g} (relative {relative:.3g}) at {_place(place)}: {b[place]:.6g}, "
+        f"PyTorch {a[place]:.6g}; allowed there: {allowed[place]:.3g}, which for {wanted.dtype} is "
+        f"{tolerance:g} of the value and of the mean"
     )
 
 
