@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -69,11 +70,24 @@ class WithAnyArguments(AddFunction):
         return tensors[0] + tensors[0] + tensors[1]
 
 
+class WithDefault(AddFunction):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return scale * a + b
+
+
+class WithPartial(AddFunction):
+    forward = staticmethod(functools.partial(AddFunction.forward))
+
+
 class Decorated(AddFunction):
     forward = staticmethod(torch.no_grad()(AddFunction.forward))
 
 
-@pytest.mark.parametrize("function", [WithoutContext, WithAnyArguments, Decorated])
+FUNCTIONS = [WithoutContext, WithAnyArguments, WithDefault, WithPartial, Decorated]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_symbolic_beside_any_forward(function: Any) -> None:
     text = rf"{function.__name__}\.symbolic writes acme::MyAdd"
     assert_fails("lost_node", text, Model(lambda a, b: function.apply(a, b).relu()), A, B)

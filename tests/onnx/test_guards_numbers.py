@@ -56,6 +56,13 @@ def test_a_wrong_symbolic() -> None:
     assert_fails("numbers", text, model, A, B, exporter="torchscript")
 
 
+def test_the_place_is_where_it_is_worst() -> None:
+    # the first error is the larger one, and allowed: 1e-4 of 1000 and of the mean
+    found = _difference.compare([np.float32([1000, 1])], [np.float32([1000.12, 1.1])])
+    assert found is not None
+    assert "at [1]: 1.1, PyTorch 1;" in found.text
+
+
 def test_lengths_that_a_network_can_take() -> None:
     """A net that only takes even lengths, and one that takes no other length at all."""
 

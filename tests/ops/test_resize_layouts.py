@@ -41,8 +41,20 @@ def test_channels_last_of_any_axes(
         for scales in itertools.product((0.6, 1.7), repeat=2):
             if any(shape[axis] * scale < 1 for axis, scale in zip(axes, scales, strict=True)):
                 continue
-            scale = torch.tensor(scales)
-            arguments = {"mode": mode, "axes": axes}
-            rows = torch.ops.myops.resize(x, None, scale, None, **arguments)
-            result = torch.ops.myops.resize(last, None, scale, None, **arguments)
+            rows = myops.resize(x, scales, mode=mode, axes=axes)
+            result = myops.resize(last, scales, mode=mode, axes=axes)
             assert torch.equal(result, rows), (axes, scales)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("factor", [3.0, 1.5, 2.0, 0.2])
+def test_equal_bits_of_long_rows(mode: str, factor: float) -> None:
+    # also the sign of zero, which torch.equal() does not see
+    for channels in (2, 3, 9):
+        x = torch.randn(1, channels, 5, 341)
+        x[:, 0] = -0.0
+        for antialias in (False, factor < 1):
+            options = {"scale_factor": factor, "mode": mode, "antialias": antialias}
+            rows = myops.interpolate(x, **options)
+            result = myops.interpolate(x.to(memory_format=torch.channels_last), **options)
+            assert torch.equal(result.contiguous().view(torch.int32), rows.view(torch.int32))

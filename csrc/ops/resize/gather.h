@@ -2,6 +2,8 @@
 // roads of gather_table.h.
 #pragma once
 
+#include <cassert>
+
 #include "gather_walk.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -24,10 +26,10 @@ struct Upcoming {
 template <class Wide, class T>
 struct Rows {
   const Wide* const* sources;  // element 0 of each source row, readable where reads() says
-  int64_t count;
-  T* target;      // the first row
-  int64_t step;   // from one row of the target to the next
-  int64_t ahead;  // how far behind each store memory is asked for; 0: not at all
+  int64_t count;               // more than one only of rows that are plain, or copied
+  T* target;                   // the first row
+  int64_t step;                // from one row of the target to the next
+  int64_t ahead;               // how far behind each store memory is asked for; 0: not at all
   Upcoming next;
   bool past_caches = false;  // each block's place is one that stream() takes
 
@@ -127,6 +129,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
               return sum_rows<kTaps, road, cycle>(first, end, rows);
             }
           }
+          assert(rows.count == 1);
           return run_row<kTaps, road, cycle>(first, end, rows);
         });
         continue;
@@ -193,7 +196,7 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
                             });
 }
 
-// The same of several rows: each by itself where no tables are loaded meanwhile, else all at once.
+// The same of several rows: each by itself where the tables stay in registers, else all at once.
 template <class Wide>
 template <int kTaps, GatherRoad kRoad, int kCycle>
 int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const {
@@ -222,10 +225,10 @@ template <class Wide>
 template <int kTaps, GatherRoad kRoad, int kCycle, class T>
 int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
   const Rows<Wide, T> rows = given;
-  const int64_t step = table_.step();
-  const int32_t* index = table_.all_indices();
   const Wide* source = rows.sources[0];
   if constexpr (kTaps == 0) {
+    const int64_t step = table_.step();
+    const int32_t* index = table_.all_indices();
     return for_blocks<kCycle>(
         table_, first, end,
         [&](const Block& block) { return Places<Wide, 1, kRoad>(index + block.index, step); },

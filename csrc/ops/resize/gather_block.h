@@ -68,7 +68,7 @@ typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* fr
         V value = load_fours(from, index + v);
         if (!block.full) value = load(real + v * L) != V{} ? value : V{};
         const V w = load(weight + v * L);
-        x[v] = four == 0 ? w * value : fma(w, value, x[v]);
+        x[v] = fma(w, value, x[v]);
       }
     }
     return sums_of_fours(x, std::make_integer_sequence<int, L>());

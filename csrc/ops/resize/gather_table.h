@@ -53,8 +53,8 @@ class GatherTable {
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place
     Road road;
-    uint8_t
-        cycle;  // after so many blocks the tables of the run come again: 1, 3, or 0: they do not
+    // After so many blocks the tables of the run come again: 1, 3, or 0, they do not.
+    uint8_t cycle;
   };
   struct Element {
     const int64_t* index;

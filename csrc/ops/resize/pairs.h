@@ -45,7 +45,8 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const Pair<Wide>
   }
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
-  // With three blocks a step the compiler makes the better addresses.
+  // With three blocks a step the two sources are better left to the compiler (linear 256 x3: 155
+  // against 190 us).
   const auto place_of = [](const Wide* at) { return kCycle == 3 ? at : opaque(at); };
   const auto put = [&](int64_t at, const V& total) {
     if (past_caches) return stream(target + at, total);

@@ -93,7 +93,8 @@ class Resampler {
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  // Rows that are resampled together, and load their tables once: as many as stay close.
+  // Rows that are resampled together, so that tables which do not stay in registers are loaded once
+  // for all: as many as the first cache and a little of the second hold.
   static constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
 
   struct Ring {

@@ -3,7 +3,7 @@
 // Every sum runs in Accumulate<T> and is rounded once when it is stored. Its order is the same in
 // each of the loops below, so that it does not show which of them a memory layout takes: up to
 // four terms from the left, fma(w3, x3, fma(w2, x2, fma(w1, x1, w0 * x0))); more terms in four
-// such chains, k mod 4, which are added as (c0 + c1) + (c2 + c3).
+// chains, k mod 4, that begin with 0 and are added as (c0 + c2) + (c1 + c3).
 #pragma once
 
 #include "myops/dtype.h"
@@ -53,13 +53,13 @@ void stream_copy(const T* source, int64_t count, T* target) {
 template <class V, class Weight, class Value>
 inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   if (taps == 0) return V{};
-  V chains[4] = {weight(0) * value(0)};
   if (taps <= 4) {
-    for (int64_t k = 1; k < taps; ++k) chains[0] = fma(weight(k), value(k), chains[0]);
-    return chains[0];
+    V sum = weight(0) * value(0);
+    for (int64_t k = 1; k < taps; ++k) sum = fma(weight(k), value(k), sum);
+    return sum;
   }
-  for (int64_t k = 1; k < 4; ++k) chains[k] = weight(k) * value(k);
-  for (int64_t k = 4; k < taps; ++k) chains[k & 3] = fma(weight(k), value(k), chains[k & 3]);
+  V chains[4] = {};
+  for (int64_t k = 0; k < taps; ++k) chains[k & 3] = fma(weight(k), value(k), chains[k & 3]);
   return (chains[0] + chains[2]) + (chains[1] + chains[3]);
 }
 

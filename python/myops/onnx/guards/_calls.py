@@ -63,18 +63,24 @@ class Calls:
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
         # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.
-        inside = self._inside[-1] if self._inside else None
-        if inside is not None and event == "call" and frame.f_code is _forward_code(inside):
-            if hasattr(inside, "symbolic") and inside not in self.functions:
-                self.functions[inside] = (_arguments(inside, frame), set())
+        if _APPLY_CODE is None and event == "call":
+            for function in self._inside:
+                if frame.f_code is getattr(_forward(function), "__code__", None):
+                    self._note(function, _arguments(function, frame))
             return
-        function = _applied(frame, argument)
+        function = _applied(frame, event, argument)
         if function is None:
             return
         if event in ("call", "c_call"):
             self._inside.append(function)
-        elif event in ("return", "c_return", "c_exception") and self._inside:
+            if _APPLY_CODE is not None:
+                self._note(function, frame.f_locals.get("args", ()))
+        elif self._inside:
             self._inside.pop()
+
+    def _note(self, function: Any, arguments: tuple[Any, ...]) -> None:
+        if hasattr(function, "symbolic") and function not in self.functions:
+            self.functions[function] = (arguments, set())
 
     def called(self, name: str, call: Callable[[], Any]) -> Any:
         """Calls an operator and notes what it calls in turn."""
@@ -119,25 +125,35 @@ class Calls:
         return {name for _, name in self._unread.values()}
 
 
-def _applied(frame: Any, argument: Any) -> Any:
+def _applied(frame: Any, event: str, argument: Any) -> Any:
     """The Function whose `apply` begins or ends; None where it is another call that does."""
     if _APPLY_CODE is not None:
-        return frame.f_locals.get("cls") if frame.f_code is _APPLY_CODE else None
+        ours = frame.f_code is _APPLY_CODE and event in ("call", "return")
+        return frame.f_locals.get("cls") if ours else None
+    if event not in ("c_call", "c_return", "c_exception"):
+        return None
     function = getattr(argument, "__self__", None)
     applies = isinstance(function, type) and issubclass(function, torch.autograd.Function)
     return function if applies and getattr(argument, "__name__", "") == "apply" else None
 
 
-def _forward_code(function: Any) -> Any:
-    return getattr(inspect.unwrap(function.forward), "__code__", None)
+def _forward(function: Any) -> Any:
+    """`forward` without what it is wrapped into."""
+    forward = inspect.unwrap(function.forward)
+    while isinstance(forward, functools.partial):
+        forward = inspect.unwrap(forward.func)
+    return forward
 
 
 def _arguments(function: Any, frame: Any) -> tuple[Any, ...]:
-    """What `apply` was called with, from the frame of `forward`: it has no named ones."""
-    code = frame.f_code
+    """What `apply` was called with, from the frame of `forward`."""
+    code, defaults = frame.f_code, _forward(function).__defaults__ or ()
     values = [frame.f_locals[name] for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
         values += frame.f_locals[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+    else:  # trailing ones that were left out
+        while defaults and values[-1] is defaults[-1]:
+            values, defaults = values[:-1], defaults[:-1]
     takes_context = function.setup_context is torch.autograd.Function.setup_context
     return tuple(values[1:] if takes_context else values)
 

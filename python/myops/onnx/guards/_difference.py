@@ -1,4 +1,4 @@
-"""How far two results may be apart, and where they are furthest."""
+"""How far two results may be apart, and where they exceed it most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 1e-3
 
 @dataclass
 class Difference:
-    """Where two outputs are furthest apart."""
+    """Where two outputs are furthest apart, in units of what is allowed there."""
 
     output: int
     text: str
