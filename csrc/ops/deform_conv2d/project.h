@@ -114,26 +114,6 @@ class PackedWeights {
   int64_t size_ = 0;
 };
 
-// sums[p][c] += sum over taps of weights[tap][c] * row p of the columns, for one filter a channel.
-template <class A>
-void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* columns,
-                        int64_t width, int64_t row, const A* weights, A* sums, int64_t sums_row) {
-  for (int64_t p = 0; p < pixels; ++p, columns += row, sums += sums_row) {
-    int64_t c = 0;
-    for (; c + kLanes<A> <= count; c += kLanes<A>) {
-      Vector<A> total = load(sums + c);
-      for (int64_t k = 0; k < taps; ++k) {
-        total = fma(load(weights + k * count + c), load(columns + k * width + c), total);
-      }
-      store(sums + c, total);
-    }
-    for (; c < count; ++c) {
-      for (int64_t k = 0; k < taps; ++k)
-        sums[c] = fma(weights[k * count + c], columns[k * width + c], sums[c]);
-    }
-  }
-}
-
 template <class T>
 class Projection {
  public:
