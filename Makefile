@@ -58,7 +58,7 @@ demo: build
 test: build test-native
 	-sh scripts/fetch_onnxruntime.sh
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) --ignore=tests/hosts
-	MYOPS_ISA=portable $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py
+	MYOPS_ISA=portable $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
 # build/native is what ships; the others are built again with AddressSanitizer and
 # UndefinedBehaviorSanitizer, and with ThreadSanitizer.
