@@ -16,13 +16,14 @@ _WATCHERS = (
     torch._C._are_functorch_transforms_active,
     torch._C._len_torch_dispatch_stack,
     torch._C._len_torch_function_stack,
-    torch._C._get_tracing_state,
+    torch._C._is_tracing,
     torch._C._is_any_autocast_enabled,
     torch._C._autograd._profiler_enabled,
 )
 
 
-_SERVICES = ("run_tasks", "new_tensor", "delete_tensor")  # C functions; adapters/torch/services.cpp
+# C functions; adapters/torch/services.cpp
+_SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled")
 
 
 def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
@@ -48,7 +49,6 @@ def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any]
             "is_neg": torch.Tensor.is_neg,
             "requires_grad": torch._C.TensorBase.requires_grad,
             "wrap": torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
-            "grad_enabled": torch.is_grad_enabled,
             "bump": torch._C._increment_version,
             "forward_ad": torch.autograd.forward_ad,
             "watchers": _WATCHERS,

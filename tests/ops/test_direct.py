@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +137,34 @@ def test_gradients(direct: list[bool], name: str) -> None:
     with torch.autograd.forward_ad.dual_level():
         CALLS[name](X)
     assert not direct[-1]
+
+
+def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
+    x = torch.zeros(4_000_000)
+    out = torch.empty_like(x)
+    ticks, ending = 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not ending.is_set():
+            ticks += 1
+            time.sleep(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(100)  # seconds: it runs only where this thread lets it
+    thread = threading.Thread(target=tick)
+    try:
+        thread.start()
+        before = ticks
+        for _ in range(20):
+            myops.my_add(x, x, out=out)
+        during = ticks - before
+    finally:
+        ending.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert all(direct)
+    assert during > 200  # three times a call would be the questions before it
 
 
 def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:

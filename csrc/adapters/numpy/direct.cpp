@@ -15,6 +15,7 @@ struct Services {
   void (*run_tasks)(int64_t, Runtime::Task, void*);
   void* (*new_tensor)(DType, const Shape&, const Shape&, void** data);
   void (*delete_tensor)(void*);
+  bool (*grad_enabled)();
 };
 
 struct Torch {
@@ -23,7 +24,7 @@ struct Torch {
   Services services;
   TensorReader reader;
   py::object wrap;                   // function: a Python tensor from a new one's handle
-  py::object grad_enabled, bump;     // functions
+  py::object bump;                   // function
   py::object forward_ad;             // module
   std::vector<py::object> watchers;  // functions: whether somebody watches
   py::str level;
@@ -49,15 +50,29 @@ bool wraps_as_expected(const Torch& torch) {
   return true;
 }
 
+size_t bytes_of(const Shape& shape, DType dtype) {
+  return static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+}
+
+// Other threads of Python may run while a kernel does, unless it has this little to read and write:
+// handing over took longer than my_add of 1,000 elements. An op that compares everything with
+// everything is through with it within Python's own interval of 5 ms, too.
+constexpr size_t kBrief = 16 << 10;  // bytes
+
 class DirectRuntime final : public Runtime {
  public:
   DirectRuntime(const Torch& torch, const Tensors& inputs, const Tensor* out)
-      : torch_(torch), inputs_(inputs), out_(out) {}
+      : torch_(torch), inputs_(inputs), out_(out) {
+    for (const Tensor& input : inputs) bytes_ += bytes_of(input.shape, input.dtype);
+  }
   ~DirectRuntime() override {
     for (void* tensor : new_tensors_) torch_.services.delete_tensor(tensor);
   }
 
+  // The last that happens before the kernel.
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    bytes_ += bytes_of(shape, dtype);
+    if (bytes_ > kBrief && !others_run_) others_run_.emplace();
     if (out_ != nullptr) return accept_output(torch_.op, inputs_, *out_, dtype, shape, layout);
     Shape strides = strides_for(shape, layout);
     void* data = nullptr;
@@ -71,6 +86,9 @@ class DirectRuntime final : public Runtime {
     torch_.services.run_tasks(count, task, argument);
   }
 
+  // Before anything of Python is used again.
+  void end() { others_run_.reset(); }
+
   size_t count() const { return new_tensors_.size(); }
   py::object output(size_t index) const { return torch_.python_tensor(new_tensors_[index]); }
 
@@ -79,6 +97,8 @@ class DirectRuntime final : public Runtime {
   const Tensors& inputs_;
   const Tensor* out_;
   SmallVector<void*, 6> new_tensors_;
+  size_t bytes_ = 0;
+  std::optional<py::gil_scoped_release> others_run_;
 };
 
 py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
@@ -87,7 +107,7 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
     expect(!holds(PyObject_CallNoArgs(watcher.ptr())));
   }
   expect(integer(take(PyObject_GetAttr(torch.forward_ad.ptr(), torch.level.ptr())).ptr()) < 0);
-  const bool differentiable = holds(PyObject_CallNoArgs(torch.grad_enabled.ptr()));
+  const bool differentiable = torch.services.grad_enabled();
   const PlainInputs inputs(torch.op, torch.reader, given, differentiable);
   std::optional<Attributes> attributes;
   if (PyDict_GET_SIZE(given_attributes) != 0) {
@@ -107,11 +127,9 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
     }
   }
   DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
-  {
-    const py::gil_scoped_release release;
-    invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
-           &torch.last);
-  }
+  invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
+         &torch.last);
+  runtime.end();
   if (out) return py::reinterpret_borrow<py::object>(given_out);
   if (runtime.count() == 1) return runtime.output(0);
   py::tuple outputs(runtime.count());
@@ -157,14 +175,14 @@ py::object direct(const Op& op, const py::dict& parts) {
   if (exchange->version.major != 1 || exchange->tensor_from_object == nullptr) return py::none();
   const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
-                          function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"])};
+                          function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"]),
+                          function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"])};
   std::unique_ptr<Torch> torch(new Torch{
       op,
       Attributes(op.attributes),
       services,
       {exchange, parts["tensor"], parts["parameter"], parts["is_neg"], parts["requires_grad"]},
       parts["wrap"],
-      parts["grad_enabled"],
       parts["bump"],
       parts["forward_ad"],
       parts["watchers"].cast<std::vector<py::object>>(),

@@ -92,3 +92,5 @@ MYOPS_VISIBLE void* myops_new_tensor(myops::DType dtype, const myops::Shape& sha
 MYOPS_VISIBLE void myops_delete_tensor(void* tensor) {
   (void)aoti_torch_delete_tensor_object(static_cast<AtenTensorHandle>(tensor));
 }
+
+MYOPS_VISIBLE bool myops_grad_enabled() { return aoti_torch_grad_mode_is_enabled(); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -35,10 +36,10 @@ class SmallVector {
   }
   SmallVector(std::initializer_list<T> items) { assign(items.begin(), items.end()); }
   SmallVector(const std::vector<T>& items) { assign(items.begin(), items.end()); }
-  SmallVector(const SmallVector& other) { assign(other.begin(), other.end()); }
+  SmallVector(const SmallVector& other) { copy(other); }
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
-    if (this != &other) assign(other.begin(), other.end());
+    if (this != &other) copy(other);
     return *this;
   }
   SmallVector& operator=(SmallVector&& other) noexcept {
@@ -114,11 +115,28 @@ class SmallVector {
   }
 
  private:
+  // Numbers that stand in both objects are copied all at once, whatever their count: a few
+  // instructions in place of a call of memmove(), of which an op's call made dozens.
+  static constexpr bool kCopiedWhole = std::is_trivially_copyable_v<T> && own * sizeof(T) <= 64;
+
+  void copy(const SmallVector& other) {
+    if constexpr (kCopiedWhole) {
+      if (!more_ && !other.more_) {
+        std::memcpy(own_.data(), other.own_.data(), sizeof(own_));
+        size_ = other.size_;
+        return;
+      }
+    }
+    assign(other.begin(), other.end());
+  }
+
   void take(SmallVector& other) {
     if (other.more_) {
       more_ = std::move(other.more_);
       room_ = std::exchange(other.room_, own);
       size_ = other.size_;
+    } else if (kCopiedWhole) {
+      copy(other);
     } else {  // there is room for these in any case
       std::move(other.begin(), other.end(), data());
       size_ = other.size_;
