@@ -16,11 +16,13 @@ class Nearest {
       : plan_(tables.plan),
         gather_(tables.gather ? &*tables.gather : nullptr),
         shuffles_(tables.shuffles ? &*tables.shuffles : nullptr),
-        outside_(outside) {
-    const Stores stores = stores_for(plan_.bytes(sizeof(T)));
+        outside_(outside),
+        stores_(stores_for(plan_.bytes(sizeof(T)))) {
     const size_t levels = plan_.levels.size();
-    if (levels > 1 && stores == Stores::PastCaches) row_size_ = plan_.levels[levels - 2].out_volume;
-    if (stores == Stores::Ahead) ahead_ = kAhead<T>;
+    if (levels > 1 && stores_ == Stores::PastCaches) {
+      row_size_ = plan_.levels[levels - 2].out_volume;
+    }
+    if (stores_ == Stores::Ahead) ahead_ = kAhead<T>;
   }
 
   // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
@@ -56,12 +58,13 @@ class Nearest {
     }
   }
 
+  Stores stores() const { return stores_; }
   int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
-  static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;     // elements of a vector
-  static constexpr int64_t kMostRows = 64, kRowsBytes = 32 << 10;  // that are made at once
+  static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
+  static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made at once
 
   // Whether a slab of the level is one row that gather_ or shuffles_ makes.
   bool gathers_rows(size_t depth) const {
@@ -83,14 +86,12 @@ class Nearest {
     };
     if constexpr (std::is_same_v<T, Wide>) {
       // Equal rows are made again: reading them back would cost as much.
-      const int64_t together = bytes <= 1024 ? std::min(kRowsBytes / bytes, kMostRows) : 1;
-      const T* sources[kMostRows];
+      const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
-        const int64_t count = std::min(together, end - o);
-        for (int64_t i = 0; i < count; ++i) sources[i] = source + index[o + i] * input;
+        const IndexedRows<Wide> rows{source, input, index + o};
         gather_->copy(0, size,
-                      Rows<Wide, Wide>{sources, count, target, size, ahead_,
-                                       behind(sources[0], size), past_caches});
+                      {rows, std::min(together, end - o), target, size, ahead_,
+                       behind(rows[0], size), past_caches});
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {
@@ -133,8 +134,10 @@ class Nearest {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
       if (gather_ != nullptr) {
-        gather_->copy(begin * level.in_volume, end * level.in_volume,
-                      Rows<Wide, Wide>{&source, 1, target, 0, ahead_, {}});
+        constexpr int64_t kOnly = 0;
+        const int64_t first = begin * level.in_volume;
+        gather_->copy(first, end * level.in_volume,
+                      {{source, 0, &kOnly}, 1, target - first, 0, ahead_, {}});
         return true;
       }
     }
@@ -177,6 +180,7 @@ class Nearest {
   const Gather<Wide>* gather_;  // of the last level, or null
   const Shuffles* shuffles_;    // the same
   T outside_;
+  Stores stores_;
   int64_t row_size_ = 0, ahead_ = 0;
 };
 
@@ -211,20 +215,19 @@ void forward_plan(const KernelContext& context, const Settings& settings,
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
     const Nearest<T, Wide> nearest(tables, outside);
-    for_each_run(context, plan, [&] {
+    for_each_run(context, plan, nearest.stores(), [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
                  int64_t tensor, int64_t begin, int64_t end) {
         nearest.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                      target + (tensor * first.taps.output + begin) * first.out_volume,
                      nearest.row_size() > 0 ? memory.template as<T>() : nullptr);
-        stream_end();
       };
     });
     return;
   }
   resample(context, plan, *tables.gather, source, target);
   if (settings.coordinates != Coordinates::TfCropAndResize) return;
-  for_each_run(context, plan, [&] {
+  for_each_run(context, plan, Stores::Plain, [&] {
     return [&](int64_t tensor, int64_t begin, int64_t end) {
       paint_outside(plan, 0, begin, end, outside,
                     target + (tensor * first.taps.output + begin) * first.out_volume);

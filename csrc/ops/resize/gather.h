@@ -23,13 +23,13 @@ struct Upcoming {
 
 // Rows of a result, all made from the same columns of their own source rows. Short rows are made
 // several at once: what belongs to the columns is then loaded once.
-template <class Wide, class T>
+template <class Wide, class T, class Sources = const Wide* const*>
 struct Rows {
-  const Wide* const* sources;  // element 0 of each source row, readable where reads() says
-  int64_t count;               // more than one only of rows that are plain, or copied
-  T* target;                   // the first row
-  int64_t step;                // from one row of the target to the next
-  int64_t ahead;               // how far behind each store memory is asked for; 0: not at all
+  Sources sources;  // [row]: element 0 of each source row, readable where reads() says
+  int64_t count;    // more than one only of rows that are plain, or copied
+  T* target;        // element 0 of the first row, made or not
+  int64_t step;     // from one row of the target to the next
+  int64_t ahead;    // how far behind each store memory is asked for; 0: not at all
   Upcoming next;
   bool past_caches = false;  // each block's place is one that stream() takes
 
@@ -38,14 +38,22 @@ struct Rows {
     return std::is_same_v<T, Wide> && !past_caches && ahead == 0 && next.bytes == 0;
   }
 
-  MYOPS_INLINE void put(int64_t row, int64_t at, const Vector<Wide>& values) const {
-    T* to = target + row * step + at;
+  MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
     if constexpr (std::is_same_v<T, Wide>) {
       if (past_caches) return stream(to, values);
     }
     if (ahead > 0) __builtin_prefetch(to + ahead, 1);
     store_narrow<Wide>(to, values);
   }
+};
+
+// Source rows by their indices.
+template <class Wide>
+struct IndexedRows {
+  const Wide* source;
+  int64_t size;  // of a row
+  const int64_t* index;
+  MYOPS_INLINE const Wide* operator[](int64_t row) const { return source + index[row] * size; }
 };
 
 template <class Wide>
@@ -59,7 +67,7 @@ class Gather {
     return table_.reads(begin, end);
   }
 
-  // Element e of [begin, end) of each row goes to target[e - begin].
+  // The elements [begin, end) of each row.
   template <class T>
   void sum(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
@@ -67,9 +75,8 @@ class Gather {
     run<1>(begin, end, rows);
   }
   // As sum(), for one tap each, which is copied.
-  void copy(int64_t begin, int64_t end, const Rows<Wide, Wide>& rows) const {
-    run<0>(begin, end, rows);
-  }
+  using Copied = Rows<Wide, Wide, IndexedRows<Wide>>;
+  void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
   using Table = GatherTable<Wide>;
@@ -84,16 +91,18 @@ class Gather {
  private:
   static constexpr int64_t L = kLanes<Wide>;
 
-  template <int kTaps, class T>
-  void run(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const;
+  template <int kTaps, class AnyRows>
+  void run(int64_t begin, int64_t end, const AnyRows& rows) const;
   template <int kTaps, Road kRoad, int kCycle, class T>
   int64_t run_row(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
   template <int kTaps, Road kRoad, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Road kRoad, int kCycle>
   int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
-  template <Road kRoad>
-  int64_t copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
+  template <Road kRoad, int kCycle>
+  int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
+  template <Road kRoad, int kCycle, class Put>
+  int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // What loads the tables of a block.
   template <int kTaps, Road kRoad>
   auto sum_loader() const {
@@ -111,10 +120,8 @@ class Gather {
 };
 
 template <class Wide>
-template <int kTaps, class T>
-void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) const {
-  Rows<Wide, T> rows = given;
-  rows.target -= begin;
+template <int kTaps, class AnyRows>
+void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
   const bool is_plain = rows.is_plain();
   for (int64_t first = begin / L * L; first < end;) {
     const Block& block = *table_.block(first);
@@ -122,15 +129,15 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
     if constexpr (kPermutes<Wide>) {
       if (whole && block.road <= Road::Far) {
         first = with_road(block, [&](auto road, auto cycle) {
-          if constexpr (std::is_same_v<T, Wide>) {
-            if constexpr (kTaps == 0) {
-              if (rows.count > 1) return copy_rows<road>(first, end, rows);
-            } else if (is_plain) {
-              return sum_rows<kTaps, road, cycle>(first, end, rows);
+          if constexpr (kTaps == 0) {
+            return copy_rows<road, cycle>(first, end, rows);
+          } else {
+            if constexpr (std::is_same_v<decltype(rows.target), Wide*>) {
+              if (is_plain) return sum_rows<kTaps, road, cycle>(first, end, rows);
             }
+            assert(rows.count == 1);
+            return run_row<kTaps, road, cycle>(first, end, rows);
           }
-          assert(rows.count == 1);
-          return run_row<kTaps, road, cycle>(first, end, rows);
         });
         continue;
       }
@@ -140,9 +147,9 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
-        rows.put(row, first, sums);
+        rows.put(rows.target + row * rows.step + first, sums);
       } else {
-        T part[L];
+        std::remove_pointer_t<decltype(rows.target)> part[L];
         store_narrow<Wide>(part, sums);
         std::copy(part + (from - first), part + (to - first), rows.target + row * rows.step + from);
       }
@@ -151,36 +158,65 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
   }
 }
 
-// Whole blocks of several rows, row by row: memory likes one stream of stores. Equal rows are
-// written together. Returns where the blocks end.
+// Whole blocks of rows that are copied, row by row: memory likes one stream of stores. Returns
+// where the blocks end.
 template <class Wide>
-template <GatherRoad kRoad>
-int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& given) const {
-  const Rows<Wide, Wide> rows = given;
-  const int64_t step = table_.step();
-  const int32_t* index = table_.all_indices();
-  const Block* blocks = table_.block(first);
-  const int64_t stop = table_.run_end(*blocks, first, end);
-  const int64_t count = (stop - first) / L;
-  const auto copy = [&](int64_t row, auto copies) {
-    const Wide* from = rows.sources[row];
-    for (int64_t i = 0; i < count; ++i) {
-      const Places<Wide, 1, kRoad> places(index + blocks[i].index, step);
-      V x[1];
-      places.pick([&](int64_t at) { return load(from + blocks[i].low + at); }, x);
-      for (int k = 0; k < copies; ++k) rows.put(row + k, first + i * L, x[0]);
-    }
-  };
-  for (int64_t row = 0; row < rows.count;) {
-    if (row + 1 < rows.count && rows.sources[row] == rows.sources[row + 1]) {
-      copy(row, std::integral_constant<int, 2>());
-      row += 2;
-    } else {
-      copy(row, std::integral_constant<int, 1>());
-      ++row;
-    }
+template <GatherRoad kRoad, int kCycle>
+int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
+  if (!rows.past_caches && rows.next.bytes == 0) {
+    const int64_t ahead = rows.ahead;
+    return copy_rows<kRoad, kCycle>(first, end, rows, [=](Wide* to, int64_t, const V& values) {
+      __builtin_prefetch(to + ahead, 1);
+      store(to, values);
+    });
   }
-  return stop;
+  return copy_rows<kRoad, kCycle>(first, end, rows, [&](Wide* to, int64_t at, const V& values) {
+    rows.next.ask(at, L);
+    rows.put(to, values);
+  });
+}
+
+template <class Wide>
+template <GatherRoad kRoad, int kCycle, class Put>
+MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows,
+                                               Put put) const {
+  const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
+  const auto load_places = [index = table_.all_indices(), step](const Block& block) {
+    return Places<Wide, 1, kRoad>(index + block.index, step);
+  };
+  const BlockRun<kCycle, Wide, decltype(load_places)> blocks(table_, first, end, load_places);
+  const IndexedRows<Wide> sources = rows.sources;
+  Wide* target = rows.target;
+  if constexpr (kRoad == Road::Within && kCycle == 2) {
+    const auto rows_of = [&](auto vectors) {
+      const auto [even, odd] = blocks.tables();
+      const int64_t low = blocks.low();
+      target += first;
+      for (int64_t row = 0; row < count; ++row, target += row_step) {
+        const Wide* from = opaque(sources[row] + low);
+        Wide* to = opaque(target);
+        for (int64_t i = 0; i < vectors; ++i, from += L, to += 2 * L) {
+          V all = load(from), x[2];
+          even.pick([&](int64_t) { return all; }, x);
+          odd.pick([&](int64_t) { return all; }, x + 1);
+          put(to, first + 2 * i * L, x[0]);
+          put(to + L, first + (2 * i + 1) * L, x[1]);
+        }
+      }
+      return blocks.stop();
+    };
+    if (blocks.doubled() == 4) return rows_of(std::integral_constant<int, 4>());
+    if (blocks.doubled() == 8) return rows_of(std::integral_constant<int, 8>());
+  }
+  for (int64_t row = 0; row < count; ++row, target += row_step) {
+    const Wide* source = sources[row];
+    blocks.each([&](const auto& places, int64_t low, int64_t at) {
+      V x[1];
+      places.pick([&](int64_t i) { return load(source + low + i); }, x);
+      put(target + at, at, x[0]);
+    });
+  }
+  return blocks.stop();
 }
 
 // Whole blocks of a row that is stored and nothing else.
@@ -226,27 +262,13 @@ template <int kTaps, GatherRoad kRoad, int kCycle, class T>
 int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
   const Rows<Wide, T> rows = given;
   const Wide* source = rows.sources[0];
-  if constexpr (kTaps == 0) {
-    const int64_t step = table_.step();
-    const int32_t* index = table_.all_indices();
-    return for_blocks<kCycle>(
-        table_, first, end,
-        [&](const Block& block) { return Places<Wide, 1, kRoad>(index + block.index, step); },
-        [&](const auto& places, int64_t low, int64_t at) {
-          rows.next.ask(at, L);
-          V x[1];
-          places.pick([&](int64_t i) { return load(source + low + i); }, x);
-          rows.put(0, at, x[0]);
-        });
-  } else {
-    return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
-                              [&](const auto& block, int64_t low, int64_t at) {
-                                rows.next.ask(at, L);
-                                const Wide* from = opaque(source + low);
-                                rows.put(0, at,
-                                         block.of([&](int64_t i) { return load(from + i); }));
-                              });
-  }
+  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
+                            [&](const auto& block, int64_t low, int64_t at) {
+                              rows.next.ask(at, L);
+                              const Wide* from = opaque(source + low);
+                              rows.put(rows.target + at,
+                                       block.of([&](int64_t i) { return load(from + i); }));
+                            });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -56,13 +56,14 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
 // slower (linear, 1080p by 1/2: 780 against 560 us).
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
-  constexpr int32_t kFew = 16;  // blocks that take as long with tables of their own
+  // Blocks that take as long with tables of their own; of copies several rows are made with them.
+  const int32_t few = width() == 1 ? 4 : 16;
   struct Repeat {
     int32_t cycle;
     int32_t count = 0;  // of blocks from here on
     int32_t shift = 0;
   };
-  Repeat repeats[] = {{1}, {3}};
+  Repeat repeats[] = {{1}, {2}, {3}};
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
     const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
@@ -78,7 +79,7 @@ void GatherTable<Wide>::find_runs() {
         repeat.count = repeat.cycle + 1;
       }
       repeat.shift = shift;
-      if (repeat.count < kFew || block.cycle != 0) continue;
+      if (repeat.count < few || block.cycle != 0) continue;
       block.cycle = static_cast<uint8_t>(repeat.cycle);
       block.run = repeat.count;
       block.shift = shift;
@@ -115,7 +116,7 @@ int64_t GatherTable<Wide>::share(InLines<T>& all, const Block& block, int64_t Bl
                                  const std::vector<T>& table) {
   const auto size = static_cast<int64_t>(table.size());
   const auto made = static_cast<int64_t>(blocks_.size());
-  for (const int64_t back : {int64_t{1}, step_, int64_t{3}, 3 * step_}) {
+  for (const int64_t back : {int64_t{1}, step_, int64_t{2}, int64_t{3}, 3 * step_}) {
     if (back > made || blocks_[made - back].road != block.road) continue;
     const int64_t earlier = blocks_[made - back].*place;
     if (earlier + size <= static_cast<int64_t>(all.size()) &&

@@ -53,7 +53,7 @@ class GatherTable {
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place
     Road road;
-    // After so many blocks the tables of the run come again: 1, 3, or 0, they do not.
+    // After so many blocks the tables of the run come again: 1, 2, 3, or 0, they do not.
     uint8_t cycle;
   };
   struct Element {
@@ -187,6 +187,12 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   if (kPermutes<Wide> && few && most - least < L && L <= room && !(near && width == 4)) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
+    // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
+    const int64_t whole = least / L * L;
+    if (width == 1 && step_ == 1 && most - least >= L / 4 && whole >= low() && most - whole < L &&
+        whole + L <= high()) {
+      block.low = whole;
+    }
     block.high = block.low + L;
   } else if (kPermutes<Wide> && few && near) {
     block.road = Road::Near;

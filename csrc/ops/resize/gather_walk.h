@@ -1,6 +1,9 @@
 // The short roads, Within to Far: loops over whole blocks, as many as follow one another.
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "gather_table.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -71,6 +74,7 @@ MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   constexpr std::integral_constant<Road, Road::Near> near;
   const auto with_cycle = [&](auto road) {
     if (block.cycle == 1) return run(road, std::integral_constant<int, 1>());
+    if (block.cycle == 2) return run(road, std::integral_constant<int, 2>());
     if (block.cycle == 3) return run(road, std::integral_constant<int, 3>());
     return run(road, std::integral_constant<int, 0>());
   };
@@ -79,33 +83,81 @@ MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   return run(std::integral_constant<Road, Road::Far>(), std::integral_constant<int, 0>());
 }
 
-// The run of blocks that begins at `first`, as far as it lies before `end`: load(block) loads the
-// tables of one, make(tables, low, at) makes it. kCycle: see Block. Returns where it ends.
+// The run of blocks that begins at `first`, as far as it lies before `end`. load(block) loads the
+// tables of one; those that come again are loaded here. kCycle: see Block.
+template <int kCycle, class Wide, class Load>
+class BlockRun {
+  using Block = typename GatherTable<Wide>::Block;
+
+ public:
+  MYOPS_INLINE BlockRun(const GatherTable<Wide>& table, int64_t first, int64_t end,
+                        const Load& load)
+      : BlockRun(table, first, end, load, std::make_index_sequence<kCycle>()) {}
+
+  int64_t stop() const { return stop_; }
+  int64_t low() const { return blocks_->low; }
+  const auto& tables() const { return tables_; }
+  // Of a doubling: how many vectors of the source, from low() on, each make two blocks. Else 0.
+  int64_t doubled() const {
+    if (kCycle != 2 || shift_ != L || behind_.back() != 0) return 0;
+    const int64_t cycles = (stop_ - first_) / (2 * L);
+    return first_ + cycles * 2 * L == stop_ ? cycles : 0;
+  }
+
+  // make(tables, low, at) makes a block.
+  template <class Make>
+  MYOPS_INLINE void each(const Make& make) const {
+    if constexpr (kCycle == 0) {
+      const Block* block = blocks_;
+      for (int64_t at = first_; at < stop_; at += L, ++block) make(load_(*block), block->low, at);
+    } else {
+      each_cycle(make, std::make_index_sequence<kCycle>());
+    }
+  }
+
+ private:
+  static constexpr int64_t L = kLanes<Wide>;
+  using Tables = decltype(std::declval<Load>()(std::declval<Block>()));
+
+  template <size_t... k>
+  MYOPS_INLINE BlockRun(const GatherTable<Wide>& table, int64_t first, int64_t end,
+                        const Load& load, std::index_sequence<k...>)
+      : load_(load),
+        blocks_(table.block(first)),
+        first_(first),
+        stop_(table.run_end(*blocks_, first, end)),
+        shift_(blocks_->shift),
+        behind_{(k == 0 ? 0 : blocks_[k].low - blocks_->low)...},
+        tables_{load_(blocks_[k])...} {}
+
+  // (Unrolled by hand: in a loop the tables would be read from memory.)
+  template <class Make, size_t... k>
+  MYOPS_INLINE void each_cycle(const Make& make, std::index_sequence<k...>) const {
+    constexpr int64_t kAt[] = {static_cast<int64_t>(k) * L...};
+    int64_t low = blocks_->low, at = first_;
+    for (; at + kAt[kCycle - 1] < stop_; at += kCycle * L, low += shift_) {
+      (make(tables_[k], low + behind_[k], at + kAt[k]), ...);
+    }
+    // What there is of another cycle.
+    ((k + 1 < kCycle && at + kAt[k] < stop_ ? make(tables_[k], low + behind_[k], at + kAt[k])
+                                            : void()),
+     ...);
+  }
+
+  const Load& load_;
+  const Block* blocks_;
+  int64_t first_, stop_, shift_;
+  std::array<int64_t, kCycle> behind_;
+  std::array<Tables, kCycle> tables_;
+};
+
+// The same at once, for one row. Returns where the run ends.
 template <int kCycle, class Wide, class Load, class Make>
 MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, int64_t first, int64_t end,
                                 const Load& load, const Make& make) {
-  constexpr int64_t L = kLanes<Wide>;
-  const auto* block = table.block(first);
-  const int64_t stop = table.run_end(*block, first, end);
-  int64_t low = block->low;
-  if constexpr (kCycle == 1) {
-    const auto tables = load(*block);
-    const int64_t shift = block->shift;
-    for (; first < stop; first += L, low += shift) make(tables, low, first);
-  } else if constexpr (kCycle == 3) {
-    const auto a = load(block[0]), b = load(block[1]), c = load(block[2]);
-    const int64_t shift = block->shift, to_b = block[1].low - low, to_c = block[2].low - low;
-    for (; first + 2 * L < stop; first += 3 * L, low += shift) {
-      make(a, low, first);
-      make(b, low + to_b, first + L);
-      make(c, low + to_c, first + 2 * L);
-    }
-    if (first < stop) make(a, low, first);
-    if (first + L < stop) make(b, low + to_b, first + L);
-  } else {
-    for (; first < stop; first += L, ++block) make(load(*block), block->low, first);
-  }
-  return stop;
+  const BlockRun<kCycle, Wide, Load> blocks(table, first, end, load);
+  blocks.each(make);
+  return blocks.stop();
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -113,7 +113,7 @@ Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axe
 // Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
 // tensor, in parallel. `body` is made anew for each piece by make_body().
 template <class Weight, class MakeBody>
-void for_each_run(const KernelContext& context, const Plan<Weight>& plan,
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan, Stores stores,
                   const MakeBody& make_body) {
   const int64_t length = plan.levels.front().taps.output;
   context.parallel_for(plan.outer * length, plan.grain(), [&](int64_t begin, int64_t end) {
@@ -124,6 +124,7 @@ void for_each_run(const KernelContext& context, const Plan<Weight>& plan,
       body(tensor, at, at + count);
       begin += count;
     }
+    if (stores == Stores::PastCaches) stream_end();
   });
 }
 

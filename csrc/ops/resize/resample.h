@@ -251,7 +251,7 @@ class Resampler {
     if (Gather<Wide>::takes(run)) {
       const int64_t ahead = stores == Stores::Ahead ? kAhead<Out> : 0;
       return gather_.sum(begin * run, end * run,
-                         Rows<Wide, Out>{&source, 1, target, 0, ahead, next});
+                         Rows<Wide, Out>{&source, 1, target - begin * run, 0, ahead, next});
     }
     const Wide** slabs = slabs_.back()->template as<const Wide*>();
     const int64_t tile = tile_size(plan_.levels.size() - 1);
@@ -284,12 +284,11 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, const Gather
               const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
   const Stores stores = stores_for(plan.bytes(sizeof(T)));
-  for_each_run(context, plan, [&] {
+  for_each_run(context, plan, stores, [&] {
     return [&, worker = Resampler<T, Wide>(context, plan, gather, stores)](
                int64_t tensor, int64_t begin, int64_t end) mutable {
       worker.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
                   target + (tensor * first.taps.output + begin) * first.out_volume);
-      stream_end();
     };
   });
 }
