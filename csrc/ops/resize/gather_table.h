@@ -183,8 +183,11 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, 0};
   const int64_t reach = (width - 1) * step_, room = high() - low();
   const bool near = neighbours && most - reach - least < L && reach + L <= room;
-  // Four permutations by tables of their own are slower than four loads by one table.
-  if (kPermutes<Wide> && few && most - least < L && L <= room && !(near && width == 4)) {
+  // Four permutations by tables of their own are slower than four loads by one table. And roads
+  // that take turns are slower than either: then each run has a block or two.
+  const bool stays_near =
+      near && (width == 4 || (!blocks_.empty() && blocks_.back().road == Road::Near));
+  if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
     block.high = block.low + L;
