@@ -120,7 +120,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const Rows<Wide, T>& given) c
     const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
-      if (whole && block.road <= Road::Far) {
+      if (whole && block.road <= Road::Farther) {
         first = with_road(block, [&](auto road, auto cycle) {
           if constexpr (std::is_same_v<T, Wide>) {
             if constexpr (kTaps == 0) {

@@ -37,6 +37,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
+  constexpr int kVectors = kRoad == GatherRoad::Farther ? 3 : kRoad == GatherRoad::Far ? 2 : 1;
   const int64_t step = table.step(), size = table.elements(), ahead = pair.ahead;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
@@ -61,7 +62,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
         if constexpr (kRowsFirst) {
-          for (int k = 0; k < (kRoad == GatherRoad::Far ? 2 : 1); ++k) {
+          for (int k = 0; k < kVectors; ++k) {
             __builtin_prefetch(from_a + beyond + k * L);
             __builtin_prefetch(from_b + beyond + k * L);
           }
@@ -94,7 +95,7 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.road <= GatherRoad::Far) {
+      if (count == L && block.road <= GatherRoad::Farther) {
         const bool inside = first < split;
         const int64_t stop = inside ? split : table.elements();
         const int64_t beyond = inside ? reach : pair.next - pair.size + reach;
