@@ -4,7 +4,7 @@
 //   Within    all that it reads lies in one vector: a load, and a permutation for each tap
 //   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
 //   Far       the same with two vectors; for shrinking by up to 2
-//   Farther   the same with three, of channels innermost, whose blocks need not begin with a pixel
+//   Farther   the same with three; for shrinking by up to 3, and for channels innermost
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
 //   Spread    far apart: four neighbours of each element are loaded and turned over
 //   Long      more than four neighbours each, those of one tap in two vectors
@@ -199,8 +199,8 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   // that take turns are slower than either: then each run has a block or two.
   const Road before = blocks_.empty() ? Road::OneByOne : blocks_.back().road;
   const bool stays_near = near && (width == 4 || before == Road::Near);
-  const bool farther = kPermutes<Wide> && few && neighbours && step_ > 1 &&
-                       most - reach - least < 3 * L && reach + 3 * L <= room;
+  const bool farther =
+      kPermutes<Wide> && few && neighbours && most - reach - least < 3 * L && reach + 3 * L <= room;
   const bool stays_farther = farther && before == Road::Farther;
   if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
     block.road = Road::Within;
