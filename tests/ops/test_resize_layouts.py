@@ -47,7 +47,7 @@ def test_channels_last_of_any_axes(
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("factor", [3.0, 1.5, 2.0, 0.2])
+@pytest.mark.parametrize("factor", [3.0, 1.5, 2.0, 0.5, 0.45, 0.4, 0.35, 0.2])
 def test_equal_bits_of_long_rows(mode: str, factor: float) -> None:
     # also the sign of zero, which torch.equal() does not see
     for channels in (2, 3, 9):

@@ -22,13 +22,26 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, mode: str) -> Non
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("factor", [0.5, 1.5, 2.0, 3.0, 4.0])
+@pytest.mark.parametrize("factor", [0.35, 0.4, 0.45, 0.5, 0.8, 1.5, 2.0, 3.0, 4.0])
 @pytest.mark.parametrize("mode", MODES)
 def test_long_rows(mode: str, factor: float, layout: torch.memory_format) -> None:
     for channels, width in ((1, 701), (3, 640), (12, 333)):
         x = torch.randn(1, channels, 9, width).contiguous(memory_format=layout)
         expected = F.interpolate(x, scale_factor=factor, mode=mode)
         assert_close(myops.interpolate(x, scale_factor=factor, mode=mode), expected, mode)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [0.4, 0.5, 0.8])
+def test_shrinking_longer_rows(factor: float, layout: torch.memory_format) -> None:
+    # of which memory is asked for within the row
+    for channels, width in ((1, 5001), (3, 1920), (3, 2003)):
+        x = torch.randn(1, channels, 9, width).contiguous(memory_format=layout)
+        expected = F.interpolate(x.double(), scale_factor=factor, mode="bilinear").float()
+        actual = myops.interpolate(x, scale_factor=factor, mode="bilinear")
+        torch.testing.assert_close(actual, expected, rtol=0, atol=5e-3)
+        rows = myops.interpolate(x.contiguous(), scale_factor=factor, mode="bilinear")
+        assert torch.equal(actual, rows)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -11,6 +11,9 @@
 
 // For what must become part of a loop, whatever its size.
 #define MYOPS_INLINE inline __attribute__((always_inline))
+// The same of a lambda, behind its arguments. One that a loop calls in several places otherwise
+// becomes part of it so late that what it refers to stays in memory, and is loaded at each call.
+#define MYOPS_INLINED __attribute__((always_inline))
 // For a loop that would find too few registers inside of another function.
 #define MYOPS_NOINLINE __attribute__((noinline))
 

@@ -40,6 +40,8 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
         pick(Places<Wide, kValues, Road::Near>(index, table_.step()));
       } else if (block.road == Road::Far) {
         pick(Places<Wide, kValues, Road::Far>(index, table_.step()));
+      } else if (block.road == Road::Farther) {
+        pick(Places<Wide, kValues, Road::Farther>(index, table_.step()));
       } else {
         const V low = load(from), high = load(from + block.second);
         for (int k = 0; k < kValues; ++k) {

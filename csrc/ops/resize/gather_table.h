@@ -4,6 +4,7 @@
 //   Within    all that it reads lies in one vector: a load, and a permutation for each tap
 //   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
 //   Far       the same with two vectors; for shrinking by up to 2
+//   Farther   the same with three; for shrinking by up to 3, and for channels innermost
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
 //   Spread    far apart: four neighbours of each element are loaded and turned over
 //   Long      more than four neighbours each, those of one tap in two vectors
@@ -20,7 +21,18 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-enum class GatherRoad : uint8_t { Within, Near, Far, Any, Spread, Long, Longer, Chains, OneByOne };
+enum class GatherRoad : uint8_t {
+  Within,
+  Near,
+  Far,
+  Farther,
+  Any,
+  Spread,
+  Long,
+  Longer,
+  Chains,
+  OneByOne
+};
 
 // A vector that begins with a cache line: a table whose parts lie in two lines each takes a third
 // longer to load.
@@ -183,8 +195,14 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, 0};
   const int64_t reach = (width - 1) * step_, room = high() - low();
   const bool near = neighbours && most - reach - least < L && reach + L <= room;
-  // Four permutations by tables of their own are slower than four loads by one table.
-  if (kPermutes<Wide> && few && most - least < L && L <= room && !(near && width == 4)) {
+  // Four permutations by tables of their own are slower than four loads by one table. And roads
+  // that take turns are slower than either: then each run has a block or two.
+  const Road before = blocks_.empty() ? Road::OneByOne : blocks_.back().road;
+  const bool stays_near = near && (width == 4 || before == Road::Near);
+  const bool farther =
+      kPermutes<Wide> && few && neighbours && most - reach - least < 3 * L && reach + 3 * L <= room;
+  const bool stays_farther = farther && before == Road::Farther;
+  if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
@@ -199,15 +217,19 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.low = std::min(least, high() - L - reach);
     block.high = block.low + reach + L;
   } else if (kPermutes<Wide> && few && neighbours && most - reach - least < 2 * L &&
-             reach + 2 * L <= room) {
+             reach + 2 * L <= room && !stays_farther) {
     block.road = Road::Far;
     block.low = std::min(least, high() - 2 * L - reach);
     block.high = block.low + reach + 2 * L;
-  } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L) {
+  } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L && !stays_farther) {
     block.road = Road::Any;
     block.low = std::max(low(), std::min(least, high() - 2 * L));
     block.high = std::min(block.low + 2 * L, high());
     block.second = block.high - L - block.low;
+  } else if (farther) {
+    block.road = Road::Farther;
+    block.low = std::min(least, high() - 3 * L - reach);
+    block.high = block.low + reach + 3 * L;
   } else if (L >= 4 && step_ == 1 && neighbours && few && width > 1 &&
              most - (width - 1) + 4 <= high()) {
     block.road = Road::Spread;

@@ -1,4 +1,4 @@
-// The short roads, Within to Far: loops over whole blocks, as many as follow one another.
+// The short roads, Within to Farther: loops over whole blocks, as many as follow one another.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Where the taps of a block lie, on a road from Within to Far.
+// Where the taps of a block lie, on a road from Within to Farther.
 template <class Wide, int kTaps, GatherRoad kRoad>
 class Places {
  public:
@@ -32,6 +32,10 @@ class Places {
           x[k] = permute(value(k * step_), at_[0]);
         } else {
           x[k] = permute(value(k * step_), value(k * step_ + L), at_[0]);
+        }
+        if constexpr (kRoad == GatherRoad::Farther) {  // permute() looks at the lower bits alone
+          const Vector<Wide> third = permute(value(k * step_ + 2 * L), at_[0]);
+          x[k] = at_[0] < static_cast<int32_t>(2 * L) ? x[k] : third;
         }
       }
     }
@@ -66,7 +70,7 @@ class BlockSum {
   Vector<Wide> weight_[kTaps];
 };
 
-// Calls run(road, cycle), both constants, for a block on a road from Within to Far.
+// Calls run(road, cycle), both constants, for a block on a road from Within to Farther.
 template <class Block, class Run>
 MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   using Road = GatherRoad;
@@ -80,7 +84,9 @@ MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   };
   if (block.road == Road::Within) return with_cycle(within);
   if (block.road == Road::Near) return with_cycle(near);
-  return run(std::integral_constant<Road, Road::Far>(), std::integral_constant<int, 0>());
+  constexpr std::integral_constant<int, 0> never;
+  if (block.road == Road::Far) return run(std::integral_constant<Road, Road::Far>(), never);
+  return run(std::integral_constant<Road, Road::Farther>(), never);
 }
 
 // The run of blocks that begins at `first`, as far as it lies before `end`. load(block) loads the
