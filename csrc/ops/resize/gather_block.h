@@ -86,13 +86,23 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
     const auto at = load_as<Index<Wide>>(table_.index(block));
     const Wide* weight = table_.weight(block);
     const Wide* real = weight + L * block.places;
-    V x[4] = {};
-    for (int k = 0; k < block.places; ++k, from += table_.step(), weight += L, real += L) {
-      V value = permute(load(from), load(from + L), at);
+    const auto tap = [&](int64_t k) {
+      const Wide* begin = from + k * table_.step();
+      const V value = permute(load(begin), load(begin + L), at);
       if constexpr (kVectors == 4) {  // permute() looks at the lower bits of an index alone
-        const V far = permute(load(from + 2 * L), load(from + 3 * L), at);
-        value = at < static_cast<int32_t>(2 * L) ? value : far;
+        const V far = permute(load(begin + 2 * L), load(begin + 3 * L), at);
+        return at < static_cast<int32_t>(2 * L) ? value : far;
       }
+      return value;
+    };
+    if (block.places <= 4) {
+      V sum = load(weight) * tap(0);
+      for (int k = 1; k < block.places; ++k) sum = fma(load(weight + k * L), tap(k), sum);
+      return sum;
+    }
+    V x[4] = {};
+    for (int k = 0; k < block.places; ++k, weight += L, real += L) {
+      V value = tap(k);
       if (!block.full) value = load(real) != V{} ? value : V{};
       const V sum = fma(load(weight), value, x[0]);  // of the chain k mod 4, which is in front
       x[0] = x[1], x[1] = x[2], x[2] = x[3], x[3] = sum;

@@ -7,7 +7,8 @@
 //   Farther   the same with three; for shrinking by up to 3, and for channels innermost
 //   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
 //   Spread    far apart: four neighbours of each element are loaded and turned over
-//   Long      more than four neighbours each, those of one tap in two vectors
+//   Long      more than four neighbours each, or up to four where others of the row have fewer;
+//             those of one tap in two vectors
 //   Longer    the same with four vectors
 //   Chains    more than four neighbours each, farther apart: four chains an element
 //   OneByOne  anything else, such as sources shorter than a vector
@@ -249,7 +250,8 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   for (const int64_t vectors : {2, 4}) {
     const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
     const bool taken = vectors == 2 ? block.road > Road::Spread : block.road == Road::OneByOne;
-    if (kPermutes<Wide> && taken && neighbours && fewest > 4 && latest - low < vectors * L &&
+    const bool alike = fewest > 4 || (fewest > 0 && fewest == widest && !few);
+    if (kPermutes<Wide> && taken && neighbours && alike && latest - low < vectors * L &&
         many <= room) {
       block.road = vectors == 2 ? Road::Long : Road::Longer;
       block.places = static_cast<int32_t>(widest);

@@ -65,43 +65,43 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
 
 // Rows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j + 1]),
 // of which `rows` and `weights` hold those from first[0] on.
-template <class Wide>
+template <class Wide, class From = Wide>
 struct Sums {
   int64_t count;
   const int64_t* first;
-  const Wide* const* rows;
+  const From* const* rows;
   const Wide* weights;
 };
 
 // kRows rows that follow one another, sums of the same rows with `taps` weights each. kTaps is the
 // number of taps, or -1: `taps`.
-template <int kTaps, int kRows = 1, class Wide, class T>
-MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int64_t taps,
+template <int kTaps, int kRows = 1, class From, class Wide, class T>
+MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int64_t taps,
                               int64_t size, Stores stores, T* __restrict target) {
   constexpr int64_t L = kLanes<Wide>;
   constexpr int kKnown = kTaps < 0 ? 1 : kTaps;
   const int64_t count = kTaps < 0 ? taps : kTaps;
-  const Wide* from[kKnown];
+  const From* from[kKnown];
   Wide weight[kKnown * kRows];
   for (int64_t k = 0; k < kTaps; ++k) from[k] = rows[k];
   for (int64_t k = 0; k < kTaps * kRows; ++k) weight[k] = weights[k];
-  const Wide* const* all_from = kTaps < 0 ? rows : from;
+  const From* const* all_from = kTaps < 0 ? rows : from;
   const Wide* all_weights = kTaps < 0 ? weights : weight;
   const auto one = [&](int64_t i) {
     for (int64_t row = 0; row < kRows; ++row) {
       target[row * size + i] = to_element<T>(weighted<Wide>(
           count, [&](int64_t k) { return all_weights[row * count + k]; },
-          [&](int64_t k) { return all_from[k][i]; }));
+          [&](int64_t k) { return static_cast<Wide>(all_from[k][i]); }));
     }
   };
   const auto several = [&](int64_t i, const auto& put) {
     Vector<Wide> values[kKnown];
-    for (int64_t k = 0; k < kTaps; ++k) values[k] = load(from[k] + i);
+    for (int64_t k = 0; k < kTaps; ++k) values[k] = load_wide<Wide>(from[k] + i);
     for (int64_t row = 0; row < kRows; ++row) {
       put(target + row * size + i,
           weighted<Vector<Wide>>(
               count, [&](int64_t k) { return broadcast(all_weights[row * count + k]); },
-              [&](int64_t k) { return kTaps < 0 ? load(all_from[k] + i) : values[k]; }));
+              [&](int64_t k) { return kTaps < 0 ? load_wide<Wide>(all_from[k] + i) : values[k]; }));
     }
   };
   int64_t i = 0;
@@ -128,8 +128,8 @@ MYOPS_INLINE void combine_row(const Wide* const* rows, const Wide* weights, int6
   for (; i < size; ++i) one(i);
 }
 
-template <int kTaps, class Wide, class T>
-void combine_as(const Sums<Wide>& sums, int64_t size, Stores stores, T* target) {
+template <int kTaps, class Wide, class From, class T>
+void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
   // Of long rows, which come from the second cache, two are made at once where they can: a tenth
   // less time; of shorter ones it takes more. Stores past the caches must be aligned in both.
   constexpr int64_t kLong = (16 << 10) / static_cast<int64_t>(sizeof(Wide));
@@ -138,7 +138,7 @@ void combine_as(const Sums<Wide>& sums, int64_t size, Stores stores, T* target) 
   for (int64_t row = 0; row < sums.count; ++row, target += size) {
     const int64_t at = kTaps < 0 ? sums.first[row] - sums.first[0] : row * kTaps;
     const int64_t taps = sums.first[row + 1] - sums.first[row];
-    const Wide* const* rows = sums.rows + at;
+    const From* const* rows = sums.rows + at;
     const Wide* weights = sums.weights + at;
     if constexpr (kTaps == 4) {
       if (pairs && row + 1 < sums.count && std::equal(rows, rows + kTaps, rows + kTaps)) {
@@ -149,6 +149,8 @@ void combine_as(const Sums<Wide>& sums, int64_t size, Stores stores, T* target) 
     }
     if (kTaps < 0 && taps == 8) {  // the gradient of a doubling by cubic, but for its edges
       combine_row<8>(rows, weights, taps, size, stores, target);
+    } else if (kTaps < 0 && taps == 4) {  // halving by linear with antialias, but for its edges
+      combine_row<4>(rows, weights, taps, size, stores, target);
     } else {
       combine_row<kTaps>(rows, weights, taps, size, stores, target);
     }
@@ -156,8 +158,8 @@ void combine_as(const Sums<Wide>& sums, int64_t size, Stores stores, T* target) 
 }
 
 // `width`: the taps of every row, or 0 where they differ. Rows of the target follow one another.
-template <class Wide, class T>
-void combine(int64_t width, const Sums<Wide>& sums, int64_t size, Stores stores, T* target) {
+template <class Wide, class From, class T>
+void combine(int64_t width, const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
   switch (width) {
     case 1:
       return combine_as<1>(sums, size, stores, target);

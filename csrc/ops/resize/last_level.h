@@ -1,0 +1,62 @@
+// The last level of a plan: rows that are there, resampled along the axis that is fastest in
+// memory, or next to channels.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "plan.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class Wide>
+class LastLevel {
+ public:
+  LastLevel(const KernelContext& context, const Plan<Wide>& plan, const Gather<Wide>& gather)
+      : taps_(plan.levels.back().taps), stride_(plan.levels.back().in_volume), gather_(gather) {
+    if (gathers()) return;
+    tile_ = tile_size(taps_);
+    const auto slabs = static_cast<size_t>(tile_ * taps_.widest);
+    if (slabs > 0) slabs_.emplace(context.scratch(sizeof(const Wide*) * slabs));
+  }
+
+  // Slabs of a result that are combined in one go.
+  static int64_t tile_size(const Taps<Wide>& taps) {
+    constexpr int64_t kSlabs = 16, kTaps = 256;
+    return std::clamp<int64_t>(kTaps / std::max<int64_t>(taps.widest, 1), 1, kSlabs);
+  }
+
+  bool gathers() const { return Gather<Wide>::takes(stride_); }
+  int64_t outputs() const { return taps_.output; }
+  int64_t stride() const { return stride_; }  // elements from one output to the next
+
+  // Outputs [begin, end) from the first element of their row.
+  template <class Out>
+  void fill(int64_t begin, int64_t end, const Wide* source, Stores stores, const Upcoming& next,
+            Out* target) const {
+    if (gathers()) {
+      const int64_t first = begin * stride_, ahead = stores == Stores::Ahead ? kAhead<Out> : 0;
+      return gather_.sum(first, end * stride_,
+                         Rows<Wide, Out>{&source, 1, target - first, 0, ahead, next});
+    }
+    const Wide** slabs = slabs_ ? slabs_->template as<const Wide*>() : nullptr;
+    for (int64_t o = begin; o < end; o += tile_) {
+      const int64_t count = std::min(tile_, end - o), first = taps_.first[o];
+      for (int64_t k = first; k < taps_.first[o + count]; ++k) {
+        slabs[k - first] = source + taps_.index[k] * stride_;
+      }
+      const Sums<Wide> sums{count, taps_.first.data() + o, slabs, taps_.weight.data() + first};
+      combine(taps_.width, sums, stride_, stores, target);
+      target += count * stride_;
+    }
+  }
+
+ private:
+  const Taps<Wide>& taps_;
+  const int64_t stride_;
+  const Gather<Wide>& gather_;
+  int64_t tile_ = 0;
+  std::optional<Scratch> slabs_;  // of a tile
+};
+
+}  // namespace myops::resize::MYOPS_ISA
