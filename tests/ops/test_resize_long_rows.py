@@ -32,6 +32,24 @@ def test_long_rows(mode: str, factor: float, layout: torch.memory_format) -> Non
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [0.2, 0.45, 0.5, 0.75])
+def test_long_rows_with_antialias(factor: float, layout: torch.memory_format) -> None:
+    for channels, width in ((1, 701), (3, 640)):
+        x = torch.randn(1, channels, 9, width).contiguous(memory_format=layout)
+        options = {"scale_factor": factor, "mode": "bilinear", "antialias": True}
+        assert_close(myops.interpolate(x, **options), F.interpolate(x, **options), "bilinear")
+
+
+@pytest.mark.parametrize("width", [8, 15, 16, 32, 33, 48, 64, 96, 128])
+@pytest.mark.parametrize("factor", [2.0, 3.0, 4.0])
+@pytest.mark.parametrize("height", [3, 40])  # of the second, memory is asked for
+def test_maps_of_features(width: int, factor: float, height: int) -> None:
+    x = torch.randn(2, 32, height, width)
+    expected = F.interpolate(x, scale_factor=factor, mode="nearest")
+    assert torch.equal(myops.interpolate(x, scale_factor=factor, mode="nearest"), expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("factor", [0.4, 0.5, 0.8])
 def test_shrinking_longer_rows(factor: float, layout: torch.memory_format) -> None:
     # of which memory is asked for within the row
