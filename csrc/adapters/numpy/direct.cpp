@@ -66,10 +66,11 @@ class DirectRuntime final : public Runtime {
     for (const Tensor& input : inputs) bytes_ += bytes_of(input.shape, input.dtype);
   }
   ~DirectRuntime() override {
+    // After a failure others may still run: they know nothing of these.
     for (void* tensor : new_tensors_) torch_.services.delete_tensor(tensor);
   }
 
-  // The last that happens before the kernel.
+  // What is left before the kernel needs nothing of Python.
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
     bytes_ += bytes_of(shape, dtype);
     if (bytes_ > kBrief && !others_run_) others_run_.emplace();

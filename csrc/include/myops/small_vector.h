@@ -135,11 +135,13 @@ class SmallVector {
       more_ = std::move(other.more_);
       room_ = std::exchange(other.room_, own);
       size_ = other.size_;
-    } else if (kCopiedWhole) {
-      copy(other);
     } else {  // there is room for these in any case
-      std::move(other.begin(), other.end(), data());
-      size_ = other.size_;
+      if constexpr (kCopiedWhole) {
+        copy(other);
+      } else {
+        std::move(other.begin(), other.end(), data());
+        size_ = other.size_;
+      }
     }
     other.size_ = 0;
   }

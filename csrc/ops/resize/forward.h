@@ -91,7 +91,7 @@ class Nearest {
         const IndexedRows<Wide> rows{source, input, index + o};
         gather_->copy(0, size,
                       {rows, std::min(together, end - o), target, size, ahead_,
-                       behind(rows[0], size), past_caches});
+                       together > 1 ? Upcoming{} : behind(rows[0], size), past_caches});
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {

@@ -29,7 +29,7 @@ struct Rows {
   int64_t count;    // more than one only of rows that are plain, or copied
   T* target;        // element 0 of the first row, made or not
   int64_t step;     // from one row of the target to the next
-  int64_t ahead;    // how far behind each store memory is asked for; 0: not at all
+  int64_t ahead;    // how far behind each store memory is asked for; 0: there is no need
   Upcoming next;
   bool past_caches = false;  // each block's place is one that stream() takes
 

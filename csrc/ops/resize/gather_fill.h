@@ -7,7 +7,8 @@
 namespace myops::resize::MYOPS_ISA {
 
 // The tables of the block before, or with channels of the block as many before, are used again
-// where they are equal: with a factor like 2 all are. With 3 and 1.5 it is three times as far.
+// where they are equal: with a factor like 2 all are, or every other one of copies. With 3 and 1.5
+// it is three times as far.
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   const int64_t width = taps_.width;
@@ -50,13 +51,13 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
   block.weight = share(weight_, block, &Block::weight, new_weight_);
 }
 
-// With a factor like 2 the tables of one block are those of all but the edges, with 3 and 1.5, or
-// with three channels, they come again after three blocks: they are then loaded once for a row.
-// Not where a picture shrinks: there memory sets the pace, and loops without loads of tables were
-// slower (linear, 1080p by 1/2: 780 against 560 us).
+// With a factor like 2 the tables of one block are those of all but the edges, or of every other
+// one of copies; with 3 and 1.5, or with three channels, they come again after three blocks: they
+// are then loaded once for a row. Not where a picture shrinks: there memory sets the pace, and
+// loops without loads of tables were slower (linear, 1080p by 1/2: 780 against 560 us).
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
-  // Blocks that take as long with tables of their own; of copies several rows are made with them.
+  // Blocks that take as long with tables of their own; several rows are copied with the same ones.
   const int32_t few = width() == 1 ? 4 : 16;
   struct Repeat {
     int32_t cycle;

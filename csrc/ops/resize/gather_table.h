@@ -61,7 +61,7 @@ class GatherTable {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
-    int32_t places;         // for taps of each element, of more than four
+    int32_t places;         // for taps of each element, on the roads from Long to Chains
     int32_t run;            // blocks from here on, this one included, that one loop makes
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place

@@ -196,7 +196,7 @@ class Resampler {
   }
 
   const Wide* widened(const T* source, int64_t count) {
-    if (count > wide_capacity_) {
+    if (!wide_memory_ || count > wide_capacity_) {
       wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(count)));
       wide_capacity_ = count;
     }
