@@ -178,7 +178,7 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
   }
   for (size_t i = 0; i < described.size(); ++i) {
     const auto& [dtype, shape] = described[i];
-    const size_t bytes = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+    const size_t bytes = byte_count(shape, dtype);
     if (!runtime.budget().try_take(bytes)) {
       runtime.budget().refuse(op.name, op.outputs[i].name,
                               str(dtype_name(dtype), " of shape ", shape), bytes);

@@ -11,10 +11,6 @@ bool decides(const Op& op, const Tensors& inputs, size_t index) {
   return op.inputs[index].has_values && inputs[index].present;
 }
 
-size_t bytes_of(const Tensor& list) {
-  return static_cast<size_t>(list.elements()) * dtype_size(list.dtype);
-}
-
 bool can_be_kept(const Op& op, const Tensors& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!decides(op, inputs, i)) continue;
@@ -63,7 +59,7 @@ void LastAnswer::keep(const Op& op, const Tensors& inputs, const Attributes& att
     asked.shape = inputs[i].shape;
     if (!decides(op, inputs, i)) continue;
     const auto* bytes = inputs[i].as<const unsigned char>();
-    asked.numbers.assign(bytes, bytes + bytes_of(inputs[i]));
+    asked.numbers.assign(bytes, bytes + byte_count(inputs[i].shape, inputs[i].dtype));
   }
   attributes_ = attributes.values();
   outputs_ = outputs;

@@ -50,10 +50,6 @@ bool wraps_as_expected(const Torch& torch) {
   return true;
 }
 
-size_t bytes_of(const Shape& shape, DType dtype) {
-  return static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
-}
-
 // Other threads of Python may run while a kernel does, unless it has this little to read and write:
 // handing over took longer than my_add of 1,000 elements. An op that compares everything with
 // everything is through with it within Python's own interval of 5 ms, too.
@@ -63,7 +59,7 @@ class DirectRuntime final : public Runtime {
  public:
   DirectRuntime(const Torch& torch, const Tensors& inputs, const Tensor* out)
       : torch_(torch), inputs_(inputs), out_(out) {
-    for (const Tensor& input : inputs) bytes_ += bytes_of(input.shape, input.dtype);
+    for (const Tensor& input : inputs) bytes_ += byte_count(input.shape, input.dtype);
   }
   ~DirectRuntime() override {
     // After a failure others may still run: they know nothing of these.
@@ -72,7 +68,7 @@ class DirectRuntime final : public Runtime {
 
   // What is left before the kernel needs nothing of Python.
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    bytes_ += bytes_of(shape, dtype);
+    bytes_ += byte_count(shape, dtype);
     if (bytes_ > kBrief && !others_run_) others_run_.emplace();
     if (out_ != nullptr) return accept_output(torch_.op, inputs_, *out_, dtype, shape, layout);
     Shape strides = strides_for(shape, layout);

@@ -64,13 +64,6 @@ AttributeValue attribute(const Attribute& declared, PyObject* value) {
   throw std::bad_variant_access();
 }
 
-// Whether the kernel can walk it as it is.
-bool fits(const Input& input, const Tensor& tensor) {
-  return input.access_mode == Access::Strided || input.access_mode == Access::ShapeOnly ||
-         tensor.is(Layout::Contiguous) ||
-         (input.access_mode == Access::ChannelsLast && tensor.is(Layout::ChannelsLast));
-}
-
 }  // namespace
 
 int64_t integer(PyObject* object) {
@@ -129,7 +122,7 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
       }
     } else {
       tensors.push_back(reader.read(item, differentiable));
-      expect(fits(input, tensors.back()));
+      expect(input.walks(tensors.back()));
       values = values || input.has_values;
     }
   }

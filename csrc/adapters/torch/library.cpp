@@ -112,12 +112,9 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
                   Shape(value.strides().begin(), value.strides().end()));
   };
   const Tensor seen = describe(tensor);
-  const bool fits = input.access_mode == Access::Strided ||
-                    input.access_mode == Access::ShapeOnly || seen.is(Layout::Contiguous) ||
-                    (input.access_mode == Access::ChannelsLast && seen.is(Layout::ChannelsLast));
-  if (fits) return seen;
+  if (input.walks(seen)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
-              static_cast<size_t>(seen.elements()) * dtype_size(seen.dtype));
+              byte_count(seen.shape, seen.dtype));
   tensor = torch::stable::contiguous(tensor);
   return describe(tensor);
 }

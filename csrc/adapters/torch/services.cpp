@@ -45,7 +45,7 @@ AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& stride
       aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float32(),
       aoti_torch_dtype_float64(), aoti_torch_dtype_uint8(),    aoti_torch_dtype_int32(),
       aoti_torch_dtype_int64()};
-  const size_t bytes = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+  const size_t bytes = byte_count(shape, dtype);
   const bool large = bytes >= kLarge && want_huge_pages();
   AtenTensorHandle tensor = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(

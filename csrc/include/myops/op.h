@@ -46,6 +46,13 @@ struct Input {
   // torch also gets an overload that takes a Python list.
   Input values() && { return has_values = true, std::move(*this); }
   Input access(Access mode) && { return access_mode = mode, std::move(*this); }
+
+  // Whether the kernel can walk a tensor as it lies in memory; else it gets a contiguous copy.
+  bool walks(const Tensor& tensor) const {
+    return access_mode == Access::Strided || access_mode == Access::ShapeOnly ||
+           tensor.is(Layout::Contiguous) ||
+           (access_mode == Access::ChannelsLast && tensor.is(Layout::ChannelsLast));
+  }
 };
 
 struct Output {

@@ -23,6 +23,10 @@ inline int64_t element_count(const Shape& shape) {
   return count;
 }
 
+inline size_t byte_count(const Shape& shape, DType dtype) {
+  return static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+}
+
 // Calls visit(axis, stride in elements) from the fastest axis in memory on, until it returns false;
 // whether it never did. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
 template <class Visit>

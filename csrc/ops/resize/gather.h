@@ -205,6 +205,8 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
       }
       return blocks.stop();
     };
+    // The lengths of maps of features. In a loop that ends after four or eight steps, its end takes
+    // a tenth of the time.
     if (blocks.doubled() == 4) return rows_of(std::integral_constant<int, 4>());
     if (blocks.doubled() == 8) return rows_of(std::integral_constant<int, 8>());
   }

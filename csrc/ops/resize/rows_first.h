@@ -11,31 +11,29 @@ class RowsFirst {
  public:
   RowsFirst(const KernelContext& context, const Plan<Wide>& plan, const LastLevel<Wide>& last,
             Stores stores)
-      : level_(plan.levels[plan.levels.size() - 2]), last_(last) {
-    const auto scratch = [&](auto tag, int64_t count) {
-      return context.scratch(sizeof(tag) * static_cast<size_t>(count));
-    };
-    row_.emplace(scratch(Wide(), level_.in_volume));
-    rows_.emplace(scratch(static_cast<const T*>(nullptr), level_.taps.widest));
-    if (stores == Stores::PastCaches) result_.emplace(scratch(T(), level_.out_volume));
+      : level_(plan.levels[plan.levels.size() - 2]),
+        last_(last),
+        row_(context.scratch_array<Wide>(level_.in_volume)),
+        rows_(context.scratch_array<const T*>(level_.taps.widest)) {
+    if (std::is_same_v<T, Wide> && stores == Stores::PastCaches) {
+      result_.emplace(context.scratch_array<Wide>(level_.out_volume));
+    }
   }
 
   // Writes the rows [begin, end) of the result to `target`.
   template <class Out>
   void fill(int64_t begin, int64_t end, const T* source, Stores stores, Out* target) {
     const Taps<Wide>& taps = level_.taps;
-    Wide* row = row_->template as<Wide>();
-    const T** rows = rows_->template as<const T*>();
     for (int64_t o = begin; o < end; ++o, target += level_.out_volume) {
       const int64_t first = taps.first[o];
       for (int64_t k = first; k < taps.first[o + 1]; ++k) {
-        rows[k - first] = source + taps.index[k] * level_.in_volume;
+        rows_[k - first] = source + taps.index[k] * level_.in_volume;
       }
       // Elements are widened here, once for each row that they are part of: to keep them wide
       // would take four times the cache.
-      const Sums<Wide, T> sums{1, taps.first.data() + o, rows, taps.weight.data() + first};
-      combine(taps.width, sums, level_.in_volume, Stores::Plain, row);
-      resample(row, stores, rows_after(o, source), target);
+      const Sums<Wide, T> sums{1, taps.first.data() + o, rows_.data(), taps.weight.data() + first};
+      combine(taps.width, sums, level_.in_volume, Stores::Plain, row_.data());
+      resample(stores, rows_after(o, source), target);
     }
   }
 
@@ -51,21 +49,23 @@ class RowsFirst {
 
   // The last level of one row that has been combined.
   template <class Out>
-  void resample(const Wide* row, Stores stores, const Upcoming& next, Out* target) {
-    if constexpr (std::is_same_v<Out, Wide>) {
+  void resample(Stores stores, const Upcoming& next, Out* target) {
+    if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (stores == Stores::PastCaches) {
-        Wide* result = result_->template as<Wide>();
-        last_.fill(0, last_.outputs(), row, Stores::Plain, next, result);
+        Wide* result = result_->data();
+        last_.fill(0, last_.outputs(), row_.data(), Stores::Plain, next, result);
         stream_copy(result, level_.out_volume, target);
         return;
       }
     }
-    last_.fill(0, last_.outputs(), row, stores, next, target);
+    last_.fill(0, last_.outputs(), row_.data(), stores, next, target);
   }
 
   const Level<Wide>& level_;
   const LastLevel<Wide>& last_;
-  std::optional<Scratch> row_, rows_, result_;
+  ScratchArray<Wide> row_;       // combined
+  ScratchArray<const T*> rows_;  // that it is combined from
+  std::optional<ScratchArray<Wide>> result_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA
