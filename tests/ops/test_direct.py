@@ -155,16 +155,20 @@ def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
     thread = threading.Thread(target=tick)
     try:
         thread.start()
-        before = ticks
-        for _ in range(20):
+        most, deadline = (
+            0,
+            time.monotonic() + 60,
+        )  # on a busy machine many calls have no core to spare
+        while most < 100 and time.monotonic() < deadline:
+            before = ticks
             myops.my_add(x, x, out=out)
-        during = ticks - before
+            most = max(most, ticks - before)
     finally:
         ending.set()
         sys.setswitchinterval(interval)
         thread.join()
     assert all(direct)
-    assert during > 200  # three times a call would be the questions before it
+    assert most >= 100  # during one call; the questions before it alone make three
 
 
 def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
