@@ -48,16 +48,16 @@ AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& stride
   const size_t bytes = byte_count(shape, dtype);
   const bool large = bytes >= kLarge && want_huge_pages();
   AtenTensorHandle tensor = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
-      codes[static_cast<size_t>(dtype)], aoti_torch_device_type_cpu(), 0, &tensor));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
+                                                  strides.data(), codes[static_cast<size_t>(dtype)],
+                                                  aoti_torch_device_type_cpu(), 0, &tensor));
   if (large) ask_for_huge_pages(data_of(tensor), bytes);
   return tensor;
 }
 
 void* data_of(AtenTensorHandle tensor) {
   void* data = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &data));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &data));
   return data;
 }
 
