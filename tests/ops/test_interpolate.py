@@ -265,6 +265,27 @@ def test_compile_with_a_tensor_factor(backend: str) -> None:
         torch.testing.assert_close(compiled(x, given), model(x, given), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("operator", ["batch_norm", "unfold", "branch"])
+def test_what_follows_knows_that_no_length_is_0(operator: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+            y = Upscale.upscale(x, factor)
+            if operator == "batch_norm":
+                return torch.nn.functional.batch_norm(y, torch.zeros(3), torch.ones(3))
+            if operator == "unfold":
+                return torch.nn.functional.unfold(y, 3, padding=1)
+            return y + 1 if y.shape[2] > 0 else y
+
+    x = sample(4)
+    length = torch.export.Dim("length", min=2)
+    program = torch.export.export(
+        Model(), (x, torch.tensor(2.0)), dynamic_shapes=({2: length}, None)
+    ).module()
+    for given in (x, x[:, :, :3]):
+        factor = torch.tensor(2.5)
+        torch.testing.assert_close(program(given, factor), Model()(given, factor))
+
+
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_plain_torch_onnx_export_keeps_the_factor(tmp_path: Any, exporter: str) -> None:

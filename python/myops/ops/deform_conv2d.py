@@ -134,11 +134,18 @@ def _refuse_groups(total: int, each: int, name: str, what: str) -> None:
     )
 
 
+# Others, such as meta, refuse the question whether autocast is on. (Asked here, as torch.compile of
+# torch 2.10 cannot trace it.)
+_AUTOCAST_DEVICES = [
+    device for device in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(device)
+]
+
+
 def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
     """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
     assert tensors[0] is not None  # the input
     device = tensors[0].device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+    if device not in _AUTOCAST_DEVICES or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return [

@@ -161,8 +161,16 @@ def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
         elif isinstance(scales, (list, tuple)) and inputs[1] is None:
             result[axis] = _scaled(x.shape[axis], scales[number], attributes["torch_arithmetic"])
         else:
-            result[axis] = torch.library.get_ctx().new_dynamic_size()
+            result[axis] = _unknown_length(x.shape[axis])
     return [result]
+
+
+def _unknown_length(length: Any) -> Any:
+    """A length that is known when the kernel runs. It is at least 1 where the axis is not empty;
+    without knowing that, torch.export refuses batch_norm or unfold of the result."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # brings sympy
+
+    return torch.library.get_ctx().new_dynamic_size(min=int(statically_known_true(length > 0)))
 
 
 def _scaled(length: Any, scale: float, torch_arithmetic: bool) -> Any:
@@ -172,7 +180,7 @@ def _scaled(length: Any, scale: float, torch_arithmetic: bool) -> Any:
         return length * exact.numerator // exact.denominator  # no rounding in any arithmetic
     if torch_arithmetic:
         return math.floor(length * scale)
-    return torch.library.get_ctx().new_dynamic_size()  # float32 rounding has no symbolic form
+    return _unknown_length(length)  # float32 rounding has no symbolic form
 
 
 def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Tensor) -> None:
