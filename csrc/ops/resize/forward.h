@@ -65,6 +65,7 @@ class Nearest {
   static constexpr int64_t kBytes = sizeof(T);
   static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
   static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made at once
+  static constexpr int64_t kReach = 7680 / kBytes;
 
   // Whether a slab of the level is one row that gather_ or shuffles_ makes.
   bool gathers_rows(size_t depth) const {
@@ -89,9 +90,21 @@ class Nearest {
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
-        gather_->copy(0, size,
-                      {rows, std::min(together, end - o), target, size, ahead_,
-                       together > 1 ? Upcoming{} : behind(rows[0], size), past_caches});
+        const auto copy = [&](int64_t first, int64_t last, const Upcoming& next) {
+          gather_->copy(first, last,
+                        {rows, std::min(together, end - o), target, size, ahead_, next,
+                         past_caches});
+        };
+        if (together > 1) {
+          copy(0, size, {});
+        } else if (gap > 1 && input > kReach) {
+          Upcoming next = behind(rows[0], size);
+          const int64_t split = (input - kReach) * size / input / kRun * kRun;
+          copy(0, split, {rows[0] + kReach, next.bytes});
+          copy(split, size, {rows[0] + gap * input - (input - kReach), next.bytes});
+        } else {
+          copy(0, size, behind(rows[0], size));
+        }
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {

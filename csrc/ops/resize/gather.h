@@ -128,7 +128,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
       if (whole && block.road <= Road::Farther) {
-        first = with_road(block, [&](auto road, auto cycle) {
+        first = with_road<kTaps == 0>(block, [&](auto road, auto cycle) {
           if constexpr (kTaps == 0) {
             return copy_rows<road, cycle>(first, end, rows);
           } else {

@@ -64,7 +64,7 @@ void GatherTable<Wide>::find_runs() {
     int32_t count = 0;  // of blocks from here on
     int32_t shift = 0;
   };
-  Repeat repeats[] = {{1}, {2}, {3}};
+  Repeat repeats[] = {{1}, {2}, {3}, {9}};
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
     const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
@@ -72,6 +72,7 @@ void GatherTable<Wide>::find_runs() {
     for (Repeat& repeat : repeats) {
       repeat.count = follows && block.road <= Road::Near ? repeat.count + 1 : 1;
       if (repeat.count <= repeat.cycle) continue;
+      if (repeat.cycle == 9 && (width() != 1 || block.road != Road::Within)) continue;
       const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
       const auto shift = static_cast<int32_t>(next.low - block.low);
       if (block.index != next.index || block.weight != next.weight) {

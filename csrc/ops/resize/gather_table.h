@@ -207,8 +207,10 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
+    // (Of other factors with three channels the tables would come again later, or not at all.)
     const int64_t whole = least / L * L;
-    if (width == 1 && step_ == 1 && most - least >= L / 4 && whole >= low() && most - whole < L &&
+    const bool aligns = step_ == 1 || (step_ == 3 && taps_.output == 3 * taps_.input);
+    if (width == 1 && aligns && most - least >= L / 4 && whole >= low() && most - whole < L &&
         whole + L <= high()) {
       block.low = whole;
     }

@@ -71,19 +71,20 @@ class BlockSum {
 };
 
 // Calls run(road, cycle), both constants, for a block on a road from Within to Farther.
-template <class Block, class Run>
+template <bool kCopies, class Block, class Run>
 MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
   using Road = GatherRoad;
-  constexpr std::integral_constant<Road, Road::Within> within;
-  constexpr std::integral_constant<Road, Road::Near> near;
   const auto with_cycle = [&](auto road) {
     if (block.cycle == 1) return run(road, std::integral_constant<int, 1>());
     if (block.cycle == 2) return run(road, std::integral_constant<int, 2>());
     if (block.cycle == 3) return run(road, std::integral_constant<int, 3>());
+    if constexpr (kCopies && road == Road::Within) {
+      if (block.cycle == 9) return run(road, std::integral_constant<int, 9>());
+    }
     return run(road, std::integral_constant<int, 0>());
   };
-  if (block.road == Road::Within) return with_cycle(within);
-  if (block.road == Road::Near) return with_cycle(near);
+  if (block.road == Road::Within) return with_cycle(std::integral_constant<Road, Road::Within>());
+  if (block.road == Road::Near) return with_cycle(std::integral_constant<Road, Road::Near>());
   constexpr std::integral_constant<int, 0> never;
   if (block.road == Road::Far) return run(std::integral_constant<Road, Road::Far>(), never);
   return run(std::integral_constant<Road, Road::Farther>(), never);

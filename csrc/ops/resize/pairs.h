@@ -99,7 +99,7 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
         const bool inside = first < split;
         const int64_t stop = inside ? split : table.elements();
         const int64_t beyond = inside ? reach : pair.next - pair.size + reach;
-        first = with_road(block, [&](auto road, auto cycle) {
+        first = with_road<false>(block, [&](auto road, auto cycle) {
           return run_pair<road, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
         });
         continue;
