@@ -65,7 +65,6 @@ class Nearest {
   static constexpr int64_t kBytes = sizeof(T);
   static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
   static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made at once
-  static constexpr int64_t kReach = 7680 / kBytes;
 
   // Whether a slab of the level is one row that gather_ or shuffles_ makes.
   bool gathers_rows(size_t depth) const {
@@ -80,10 +79,15 @@ class Nearest {
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // The caches foresee a row that follows the one before, but not one behind a gap.
+    // The caches foresee a row that follows the one before, but not one behind a gap. copy(first,
+    // last, next) makes a part of a row; `next` is counted in elements of so many bytes.
     const int64_t gap = level.taps.input / level.taps.output;
-    const auto behind = [&](const T* row, int64_t elements) {
-      return gap > 1 ? Upcoming{row + gap * input, input * kBytes / elements} : Upcoming{};
+    const auto in_parts = [&](const T* row, int64_t element, const auto& copy) {
+      if (gap <= 1) return copy(0, size, Upcoming{});
+      const int64_t reach = std::min(input, kReach<T>), each = input * element / size;
+      const int64_t split = (input - reach) * size / input / kRun * kRun;
+      if (split > 0) copy(0, split, Upcoming{row + reach, each});
+      copy(split, size, Upcoming{row + gap * input - (input - reach), each});
     };
     if constexpr (std::is_same_v<T, Wide>) {
       // Equal rows are made again: reading them back would cost as much.
@@ -91,19 +95,13 @@ class Nearest {
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
         const auto copy = [&](int64_t first, int64_t last, const Upcoming& next) {
-          gather_->copy(first, last,
-                        {rows, std::min(together, end - o), target, size, ahead_, next,
-                         past_caches});
+          const int64_t count = std::min(together, end - o);
+          gather_->copy(first, last, {rows, count, target, size, ahead_, next, past_caches});
         };
         if (together > 1) {
           copy(0, size, {});
-        } else if (gap > 1 && input > kReach) {
-          Upcoming next = behind(rows[0], size);
-          const int64_t split = (input - kReach) * size / input / kRun * kRun;
-          copy(0, split, {rows[0] + kReach, next.bytes});
-          copy(split, size, {rows[0] + gap * input - (input - kReach), next.bytes});
         } else {
-          copy(0, size, behind(rows[0], size));
+          in_parts(rows[0], kBytes, copy);
         }
       }
     } else {
@@ -111,9 +109,11 @@ class Nearest {
         const T* row = source + index[o] * input;
         if (o > begin && index[o] == index[o - 1]) {
           copy_run(target - size, size, target);
-        } else {
-          shuffle(0, size, row, target, behind(row, bytes));
+          continue;
         }
+        in_parts(row, 1, [&](int64_t first, int64_t last, const Upcoming& next) {
+          shuffle(first, last, row, target, next);
+        });
       }
     }
   }
