@@ -52,9 +52,10 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
 }
 
 // With a factor like 2 the tables of one block are those of all but the edges, or of every other
-// one of copies; with 3 and 1.5, or with three channels, they come again after three blocks: they
-// are then loaded once for a row. Not where a picture shrinks: there memory sets the pace, and
-// loops without loads of tables were slower (linear, 1080p by 1/2: 780 against 560 us).
+// one of copies; with 3 and 1.5, or with three channels, they come again after three blocks, with
+// three channels and 3 after nine: they are then loaded once for a row. Not where a picture
+// shrinks: there memory sets the pace, and loops without loads of tables were slower (linear, 1080p
+// by 1/2: 780 against 560 us).
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
   // Blocks that take as long with tables of their own; several rows are copied with the same ones.

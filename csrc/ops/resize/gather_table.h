@@ -66,7 +66,7 @@ class GatherTable {
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place
     Road road;
-    // After so many blocks the tables of the run come again: 1, 2, 3, or 0, they do not.
+    // After so many blocks the tables of the run come again: 1, 2, 3, 9 (of copies) or 0, never.
     uint8_t cycle;
   };
   struct Element {
