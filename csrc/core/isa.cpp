@@ -80,7 +80,7 @@ bool streaming_stores_pay() {
 int64_t cached_bytes() { return streaming_stores_pay() ? 16 << 20 : 6 << 20; }
 
 Stores stores_for(int64_t bytes) {
-  if (streaming_stores_pay() && bytes > cached_bytes()) return Stores::PastCaches;
+  if (streaming_stores_pay() && bytes >= cached_bytes()) return Stores::PastCaches;
   return bytes > (1 << 20) ? Stores::Ahead : Stores::Plain;
 }
 
