@@ -32,8 +32,8 @@ enum class Stores : uint8_t {
 // and 71, Intel Cascade Lake 8 (10 where asked ahead) and 7. So they pay on CPUs of AMD, unless the
 // environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
 bool streaming_stores_pay();
-// The bytes of a result that the last cache, which others use too, no longer keeps. (With Zen 5 16 MiB
-// by linear or cubic take 0.7 to 0.8 of the time past the caches, by nearest 1.2.)
+// The bytes of a result that the last cache, which others use too, no longer keeps. (16 MiB on Zen
+// 5: past the caches linear and cubic take 0.7 to 0.8 of the time, nearest 1.2 times as long.)
 int64_t cached_bytes();
 // For a result of so many bytes.
 Stores stores_for(int64_t bytes);
