@@ -155,10 +155,8 @@ def test_other_threads_run_during_a_long_call(direct: list[bool]) -> None:
     thread = threading.Thread(target=tick)
     try:
         thread.start()
-        most, deadline = (
-            0,
-            time.monotonic() + 60,
-        )  # on a busy machine many calls have no core to spare
+        most = 0
+        deadline = time.monotonic() + 60  # on a busy machine many calls have no core to spare
         while most < 100 and time.monotonic() < deadline:
             before = ticks
             myops.my_add(x, x, out=out)

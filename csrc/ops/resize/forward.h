@@ -84,10 +84,10 @@ class Nearest {
     const int64_t gap = level.taps.input / level.taps.output;
     const auto in_parts = [&](const T* row, int64_t element, const auto& copy) {
       if (gap <= 1) return copy(0, size, Upcoming{});
-      const int64_t reach = std::min(input, kReach<T>), each = input * element / size;
-      const int64_t split = (input - reach) * size / input / kRun * kRun;
-      if (split > 0) copy(0, split, Upcoming{row + reach, each});
-      copy(split, size, Upcoming{row + gap * input - (input - reach), each});
+      const Reach reach = Reach::of<T>(input, size, gap * input);
+      const int64_t each = input * element / size;
+      if (reach.split > 0) copy(0, reach.split, Upcoming{row + reach.before, each});
+      copy(reach.split, size, Upcoming{row + reach.after, each});
     };
     if constexpr (std::is_same_v<T, Wide>) {
       // Equal rows are made again: reading them back would cost as much.

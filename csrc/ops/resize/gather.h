@@ -21,11 +21,21 @@ struct Upcoming {
   }
 };
 
-// Of source rows this long or shorter, the place in the next one is asked for. Of longer ones, what
-// lies so much farther on in the same row: until its turn came, the first cache would lose what is
-// in the next (1080p by 1/2, channels innermost: a tenth less time, linear; a fifth, nearest).
-template <class T>
-inline constexpr int64_t kReach = 7680 / static_cast<int64_t>(sizeof(T));
+// How far behind what is read in a row memory is asked for, before an element of the result and
+// from it on. Of source rows that are not long it is the place in the next row, of long ones what
+// lies farther on in the same row: until its turn came, the first cache would lose what is in the
+// next (1080p by 1/2, channels innermost: a tenth less time, linear; a fifth, nearest).
+struct Reach {
+  int64_t split, before, after;
+
+  // For a row of `elements` that is made from one of `size`, whose next one is `next` behind it.
+  template <class T>
+  static Reach of(int64_t size, int64_t elements, int64_t next) {
+    constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
+    const int64_t reach = std::min(size, kLong);
+    return {(size - reach) * elements / size / L * L, reach, next - size + reach};
+  }
+};
 
 // Rows of a result, all made from the same columns of their own source rows. Short rows are made
 // several at once: what belongs to the columns is then loaded once.

@@ -84,17 +84,15 @@ template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
-  const int64_t reach = std::min(pair.size, kReach<Wide>);
-  // Before this element of the result, `reach` stays within the row.
-  const int64_t split = kRowsFirst ? (pair.size - reach) * table.elements() / pair.size / L * L : 0;
+  const Reach reach = Reach::of<Wide>(pair.size, table.elements(), pair.next);
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.road <= GatherRoad::Farther) {
-        const bool inside = first < split;
-        const int64_t stop = inside ? split : table.elements();
-        const int64_t beyond = inside ? reach : pair.next - pair.size + reach;
+        const bool before = kRowsFirst && first < reach.split;
+        const int64_t stop = before ? reach.split : table.elements();
+        const int64_t beyond = before ? reach.before : reach.after;
         first = with_road<false>(block, [&](auto road, auto cycle) {
           return run_pair<road, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
         });

@@ -33,7 +33,7 @@ class Resampler {
         stores_(stores),
         last_(context, plan, gather) {
     // Several rows at once are several streams of stores: memory takes one of plain stores only.
-    if (stores == Stores::Ahead && plan.bytes(sizeof(T)) > cached_bytes()) together_ = 1;
+    if (stores == Stores::Ahead && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     slabs_.resize(rings_.size());
     for (size_t i = 0; i < rings_.size(); ++i) {
