@@ -63,6 +63,19 @@ def test_shrinking_longer_rows(factor: float, layout: torch.memory_format) -> No
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [0.3, 0.5, 0.8, 1.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8])
+def test_copies_from_longer_rows(
+    dtype: torch.dtype, factor: float, layout: torch.memory_format
+) -> None:
+    for channels, width in ((1, 9001), (3, 3072), (3, 3001)):
+        x = torch.randint(256, (1, channels, 9, width)).to(dtype).contiguous(memory_format=layout)
+        expected = F.interpolate(x.float(), scale_factor=(0.5, factor), mode="nearest").to(dtype)
+        actual = myops.interpolate(x, scale_factor=(0.5, factor), mode="nearest")
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("factor", [2.0, 3.0])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_gradients_of_long_rows(mode: str, factor: float, layout: torch.memory_format) -> None:
