@@ -80,12 +80,12 @@ class Nearest {
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
     // The caches foresee a row that follows the one before, but not one behind a gap. copy(first,
-    // last, next) makes a part of a row; `next` is counted in elements of so many bytes.
+    // last, next) makes a part of a row.
     const int64_t gap = level.taps.input / level.taps.output;
-    const auto in_parts = [&](const T* row, int64_t element, const auto& copy) {
+    [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
       if (gap <= 1) return copy(0, size, Upcoming{});
       const Reach reach = Reach::of<T>(input, size, gap * input);
-      const int64_t each = input * element / size;
+      const int64_t each = input * kBytes / size;
       if (reach.split > 0) copy(0, reach.split, Upcoming{row + reach.before, each});
       copy(reach.split, size, Upcoming{row + reach.after, each});
     };
@@ -101,7 +101,7 @@ class Nearest {
         if (together > 1) {
           copy(0, size, {});
         } else {
-          in_parts(rows[0], kBytes, copy);
+          in_parts(rows[0], copy);
         }
       }
     } else {
@@ -111,9 +111,8 @@ class Nearest {
           copy_run(target - size, size, target);
           continue;
         }
-        in_parts(row, 1, [&](int64_t first, int64_t last, const Upcoming& next) {
-          shuffle(first, last, row, target, next);
-        });
+        shuffle(0, size, row, target,
+                gap > 1 ? Upcoming{row + gap * input, input / size} : Upcoming{});
       }
     }
   }
