@@ -171,11 +171,12 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
 
 void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
             const void* prepared, LastAnswer* last) {
-  OutputDescriptions described;
-  if (last == nullptr || !last->recall(op, inputs, attributes, described)) {
-    described = ask(op, inputs, attributes);
-    if (last != nullptr) last->keep(op, inputs, attributes, described);
+  Answer answer;
+  if (last == nullptr || !last->recall(op, inputs, attributes, answer)) {
+    answer.outputs = ask(op, inputs, attributes);
+    if (last != nullptr) last->keep(op, inputs, attributes, answer);
   }
+  const OutputDescriptions& described = answer.outputs;
   for (size_t i = 0; i < described.size(); ++i) {
     const auto& [dtype, shape] = described[i];
     const size_t bytes = byte_count(shape, dtype);
@@ -190,8 +191,9 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
     const auto& [dtype, shape] = described[i];
     outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
   }
-  KernelContext context(op, inputs, outputs, attributes, runtime, prepared);
+  KernelContext context(op, inputs, outputs, attributes, runtime, prepared, answer.work);
   op.compute(context);
+  if (context.kept() && answer.asked != 0) last->keep_work(answer.asked, context.kept());
 }
 
 std::vector<double> read_values(const Tensor& tensor) {

@@ -1,5 +1,7 @@
 #include "last_answer.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace myops {
@@ -19,6 +21,22 @@ bool can_be_kept(const Op& op, const Tensors& inputs) {
   return true;
 }
 
+// Equal to the last bit: -0 is not 0, which a kernel may copy into its result.
+bool same(const AttributeValue& now, const AttributeValue& then) {
+  const auto* reals = std::get_if<std::vector<double>>(&now);
+  const auto* real = std::get_if<double>(&now);
+  if (now != then) return false;
+  if (real != nullptr) return std::signbit(*real) == std::signbit(std::get<double>(then));
+  if (reals == nullptr) return true;
+  return std::equal(reals->begin(), reals->end(), std::get<std::vector<double>>(then).begin(),
+                    [](double a, double b) { return std::signbit(a) == std::signbit(b); });
+}
+
+bool same(const std::vector<AttributeValue>& now, const std::vector<AttributeValue>& then) {
+  return std::equal(now.begin(), now.end(), then.begin(), then.end(),
+                    [](const auto& a, const auto& b) { return same(a, b); });
+}
+
 }  // namespace
 
 bool LastAnswer::is(const Op& op, const Tensors& inputs, const Attributes& attributes) const {
@@ -33,23 +51,27 @@ bool LastAnswer::is(const Op& op, const Tensors& inputs, const Attributes& attri
     if (!now.is(Layout::Contiguous)) return false;
     if (std::memcmp(now.data, then.numbers.data(), then.numbers.size()) != 0) return false;
   }
-  return attributes.values() == attributes_;
+  return same(attributes.values(), attributes_);
 }
 
 bool LastAnswer::recall(const Op& op, const Tensors& inputs, const Attributes& attributes,
-                        OutputDescriptions& outputs) {
+                        Answer& answer) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock || !is(op, inputs, attributes)) return false;
-  outputs = outputs_;
+  answer.outputs = outputs_;
+  answer.work = work_;
+  answer.asked = asked_;
   return true;
 }
 
 void LastAnswer::keep(const Op& op, const Tensors& inputs, const Attributes& attributes,
-                      const OutputDescriptions& outputs) {
+                      Answer& answer) {
   if (!can_be_kept(op, inputs)) return;
+  Work dropped;  // freed without the lock
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock) return;
   known_ = false;  // should memory run out on the way
+  dropped.swap(work_);
   inputs_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     Asked& asked = inputs_.emplace_back();
@@ -62,8 +84,14 @@ void LastAnswer::keep(const Op& op, const Tensors& inputs, const Attributes& att
     asked.numbers.assign(bytes, bytes + byte_count(inputs[i].shape, inputs[i].dtype));
   }
   attributes_ = attributes.values();
-  outputs_ = outputs;
+  outputs_ = answer.outputs;
+  answer.asked = ++asked_;
   known_ = true;
+}
+
+void LastAnswer::keep_work(uint64_t asked, Work work) {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock && known_ && asked == asked_) work_.swap(work);  // `work` is freed after the lock
 }
 
 }  // namespace myops

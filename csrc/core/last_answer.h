@@ -1,4 +1,4 @@
-// What the checks and the shape rule of an op said of the last call.
+// What the checks and the shape rule of an op said of the last call, and what its kernel kept.
 #pragma once
 
 #include <mutex>
@@ -14,6 +14,12 @@ struct OutputDescription {
 };
 using OutputDescriptions = SmallVector<OutputDescription, 3>;
 
+struct Answer {
+  OutputDescriptions outputs;
+  Work work;           // of the kernel; null where it kept none
+  uint64_t asked = 0;  // which question it answers; 0: one that was not kept
+};
+
 // A node of a model, or a function in a loop, is mostly called with the shapes that it had before.
 // The rule sees dtypes, shapes, attributes and short lists of numbers, so that where these are the
 // same as in the last call the answer is too, and finding that out is several times faster than the
@@ -21,11 +27,11 @@ using OutputDescriptions = SmallVector<OutputDescription, 3>;
 // it in use goes without.
 class LastAnswer {
  public:
-  // False, and `outputs` as they were, where the last call was another one.
-  bool recall(const Op& op, const Tensors& inputs, const Attributes& attributes,
-              OutputDescriptions& outputs);
-  void keep(const Op& op, const Tensors& inputs, const Attributes& attributes,
-            const OutputDescriptions& outputs);
+  // False, and `answer` as it was, where the last call was another one.
+  bool recall(const Op& op, const Tensors& inputs, const Attributes& attributes, Answer& answer);
+  void keep(const Op& op, const Tensors& inputs, const Attributes& attributes, Answer& answer);
+  // Unless something else has been asked since.
+  void keep_work(uint64_t asked, Work work);
 
  private:
   struct Asked {
@@ -38,9 +44,11 @@ class LastAnswer {
 
   std::mutex mutex_;  // nobody waits for it
   bool known_ = false;
+  uint64_t asked_ = 0;  // how many questions were kept
   SmallVector<Asked, 6> inputs_;
   std::vector<AttributeValue> attributes_;
   OutputDescriptions outputs_;
+  Work work_;
 };
 
 }  // namespace myops

@@ -1,5 +1,6 @@
 // invoke() with a LastAnswer: the shape rule is asked when anything that it sees has changed, and
-// only then; from several threads at once the answer is still that of the rule.
+// only then; what a kernel keeps it finds in the next call that is alike, and in no other; from
+// several threads at once the answer is still that of the rule.
 #include <thread>
 
 #include "../../csrc/core/last_answer.h"
@@ -10,6 +11,18 @@ namespace {
 using namespace myops;
 
 std::atomic<int> asked{0};
+std::atomic<bool> mismatch{false};  // a kernel found what another question had left
+thread_local bool found = false;    // whether the last call did find something
+
+// Keeps what it was asked, and looks whether what it finds is the same.
+void keep(KernelContext& context) {
+  using Question = std::pair<Shape, int64_t>;
+  const Question question{context.output(0).shape, context.attributes().integer("more")};
+  const auto work = context.work<Question>();
+  found = work != nullptr;
+  if (found && *work != question) mismatch = true;
+  if (!found) context.keep(std::make_shared<const Question>(question));
+}
 
 // x of any shape, each axis repeated so many times, and `more` at its end.
 void shape(ShapeContext& context) {
@@ -34,8 +47,10 @@ Op probe() {
       .input(Input{"times", "N", "."}.values().optional())
       .output({"y", "T", "."})
       .attribute({"more", int64_t{0}, "."})
+      .attribute({"real", 0.0, "."})
+      .attribute({"reals", std::vector<double>{}, "."})
       .shape(shape)
-      .kernel([](KernelContext&) {});
+      .kernel(keep);
 }
 
 class Recording final : public Runtime {
@@ -72,9 +87,11 @@ void test_what_makes_another_call() {
 
   Caller caller;
   expect(caller.call(x) == 1, "asked at the first call");
+  expect(!found, "nothing was kept before");
   expect(caller.call(x) == 0, "not asked again");
+  expect(found, "what the kernel kept");
   expect(caller.runtime.output.shape == Shape{4, 5}, "the first shape");
-  expect(caller.call(wide) == 1, "asked for another dtype");
+  expect(caller.call(wide) == 1 && !found, "asked for another dtype");
   expect(caller.runtime.output.dtype == DType::Float64, "the other dtype");
   expect(caller.call(wide) == 0 && caller.runtime.output.dtype == DType::Float64, "kept");
   expect(caller.call(longer) == 1, "asked for another length");
@@ -89,6 +106,7 @@ void test_what_makes_another_call() {
   caller.attributes.set(0, int64_t{7});
   expect(caller.call(x) == 1, "asked for another attribute");
   expect(caller.runtime.output.shape == Shape{4, 12}, "the shape that the attribute makes");
+  expect(!found && caller.call(x) == 0 && found, "kept for the other attribute");
 
   // Every other number of `reals`; then a list that is what lies there without gaps.
   Tensor apart(reals, DType::Float64, {2}, Shape{2});
@@ -98,6 +116,24 @@ void test_what_makes_another_call() {
   expect(caller.call(x, times) == 1 && caller.call(x, times) == 0, "lists without gaps: once");
   expect(caller.call(x, apart) == 1, "a list with gaps is not taken for one without");
   expect(caller.runtime.output.shape == Shape{8, 52}, "the shape that the list with gaps makes");
+  expect(!found && caller.call(x, apart) == 1 && !found, "nothing is kept for lists with gaps");
+  expect(!mismatch, "what a kernel finds is its own");
+}
+
+// A kernel may copy a zero into its result, so that its sign matters.
+void test_signs_of_zeros() {
+  float memory[1] = {};
+  Caller caller;
+  const Tensor x(memory, DType::Float32, {4, 5});
+  for (const double zero : {0.0, -0.0}) {
+    caller.attributes.set(1, zero);
+    caller.attributes.set(2, std::vector<double>{1, zero});
+    expect(caller.call(x) == 1 && caller.call(x) == 0, "another zero is another call");
+  }
+  caller.attributes.set(1, 0.0);
+  expect(caller.call(x) == 1, "the number alone");
+  caller.attributes.set(2, std::vector<double>{1, 0.0});
+  expect(caller.call(x) == 1 && caller.call(x) == 0, "the list alone");
 }
 
 void test_refusals_are_not_kept() {
@@ -134,12 +170,14 @@ void test_threads() {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  expect(!mismatch, "what a kernel finds is its own, with threads");
 }
 
 }  // namespace
 
 int main() {
   test_what_makes_another_call();
+  test_signs_of_zeros();
   test_refusals_are_not_kept();
   test_threads();
   return finish("last answer tests");

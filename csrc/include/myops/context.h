@@ -90,6 +90,9 @@ class Runtime {
 // What a kernel made of constant inputs before its first call (see Op::prepare).
 using Prepared = std::shared_ptr<const void>;
 
+// What a kernel keeps of a call for the next one (see KernelContext::keep).
+using Work = std::shared_ptr<const void>;
+
 // For Op::prepare: the attributes, and the inputs that will be the same in every call.
 class PrepareContext {
  public:
@@ -110,13 +113,14 @@ class PrepareContext {
 class KernelContext {
  public:
   KernelContext(const Op& op, const Tensors& inputs, Tensors& outputs, const Attributes& attributes,
-                Runtime& runtime, const void* prepared)
+                Runtime& runtime, const void* prepared, const Work& work)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
         attributes_(attributes),
         runtime_(runtime),
-        prepared_(prepared) {}
+        prepared_(prepared),
+        work_(work) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
@@ -128,6 +132,17 @@ class KernelContext {
   const T* prepared() const {
     return static_cast<const T*>(prepared_);
   }
+
+  // What this kernel kept of the call before, or null. Dtypes, shapes, attributes and lists of
+  // numbers are those of that call; layouts and all other elements may differ. Few calls find any.
+  template <class T>
+  std::shared_ptr<const T> work() const {
+    return std::static_pointer_cast<const T>(work_);
+  }
+  // For the next call, should it be alike. It lives as long as the node of a model or, where calls
+  // come from Python, the process, so it must be small.
+  void keep(Work work) const { kept_ = std::move(work); }
+  const Work& kept() const { return kept_; }
 
   // Before a kernel allocates in another way, for a table in a vector, say: refuses what is more
   // than the call may take.
@@ -172,6 +187,8 @@ class KernelContext {
   const Attributes& attributes_;
   Runtime& runtime_;
   const void* prepared_;
+  const Work& work_;
+  mutable Work kept_;
 };
 
 // The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.

@@ -13,31 +13,32 @@ namespace myops::resize::MYOPS_ISA {
 
 template <class Wide>
 struct Tables {
-  bool swapped = false;  // see must_swap()
+  Settings settings{};
+  bool channels_last = false;  // the input
+  bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
   std::optional<Gather<Wide>> gather;  // of the last level, where there is one and it is asked
   std::optional<Shuffles> shuffles;    // the same, for nearest and elements of a byte or two
   std::vector<Take> takes;             // what they take of a call's memory
+
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const Take& part : takes) sum += part.bytes;
+    return sum;
+  }
 };
 
 // Tables refer to each other, so they are made where they stay.
 template <class T, bool kBackward>
-auto tables_of(const KernelContext& context, const Request& request)
-    -> std::shared_ptr<const Tables<Accumulate<T>>> {
+auto make_tables(const KernelContext& context, const Request& request, bool channels_last)
+    -> std::shared_ptr<Tables<Accumulate<T>>> {
   using Wide = Accumulate<T>;
-  static const char maker = 0;
-  const bool channels_last = context.input(0).channels_last();
-  const Key key(request, channels_last, &maker);
-  if (const auto kept = find_tables(key)) {
-    const auto tables = std::static_pointer_cast<const Tables<Wide>>(kept);
-    // Whether a call may take so much must not depend on the calls before.
-    for (const Take& part : tables->takes) take(context, part);
-    return tables;
-  }
   const Settings& settings = request.settings;
   const Geometry geometry = resolve(request);
   const auto tables = std::make_shared<Tables<Wide>>();
   Ledger ledger(context);
+  tables->settings = settings;
+  tables->channels_last = channels_last;
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
   tables->plan = make_plan<Wide>(ledger, settings, geometry.axes, channels_last && !tables->swapped,
                                  kBackward);
@@ -60,9 +61,34 @@ auto tables_of(const KernelContext& context, const Request& request)
     }
   }
   tables->takes = ledger.takes();
-  int64_t bytes = 0;
-  for (const Take& part : tables->takes) bytes += part.bytes;
-  keep_tables(key, tables, bytes);
+  return tables;
+}
+
+// Of the call before, if that was alike; of another of the last calls; or new ones.
+template <class T, bool kBackward>
+auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Accumulate<T>>> {
+  using Kept = std::shared_ptr<const Tables<Accumulate<T>>>;
+  constexpr int64_t kMost = 128 << 10;  // bytes that a caller keeps, a node of a model say
+  static const char maker = 0;
+  // Whether a call may take so much must not depend on the calls before.
+  const auto take_again = [&](const Kept& tables) {
+    for (const Take& part : tables->takes) take(context, part);
+    return tables;
+  };
+  const bool channels_last = context.input(0).channels_last();
+  const Kept last = context.work<Tables<Accumulate<T>>>();
+  if (last && last->channels_last == channels_last) return take_again(last);
+
+  const Request request(context, kBackward ? 1 : 0);
+  const Key key(request, channels_last, &maker);
+  Kept tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
+  if (tables) {
+    take_again(tables);
+  } else {
+    tables = make_tables<T, kBackward>(context, request, channels_last);
+    keep_tables(key, tables, tables->bytes());
+  }
+  if (tables->bytes() <= kMost) context.keep(tables);
   return tables;
 }
 

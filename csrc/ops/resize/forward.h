@@ -22,7 +22,7 @@ class Nearest {
     if (levels > 1 && stores_ == Stores::PastCaches) {
       row_size_ = plan_.levels[levels - 2].out_volume;
     }
-    if (stores_ == Stores::Ahead) ahead_ = kAhead<T>;
+    if (stores_ == Stores::Ahead && kCopiesAskAhead) ahead_ = kAhead<T>;
   }
 
   // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
@@ -216,9 +216,10 @@ void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t 
 }
 
 template <class T, class Wide>
-void forward_plan(const KernelContext& context, const Settings& settings,
-                  const Tables<Wide>& tables, const T* source, T* target) {
+void forward_plan(const KernelContext& context, const Tables<Wide>& tables, const T* source,
+                  T* target) {
   const Plan<Wide>& plan = tables.plan;
+  const Settings& settings = tables.settings;
   if (plan.levels.empty()) {
     copy_all(context, context.output(0).elements(), source, target);
     return;
@@ -249,14 +250,12 @@ void forward_plan(const KernelContext& context, const Settings& settings,
 
 void forward(KernelContext& context) {
   if (context.output(0).elements() == 0) return;
-  const Request request(context, 0);
   dispatch<Half, BFloat16, float, double, uint8_t>(context.output(0).dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const auto tables = tables_of<T, false>(context, request);
-    in_memory_order<T>(context, tables->swapped, context.input(0), context.output(0),
-                       [&](const T* source, T* target) {
-                         forward_plan(context, request.settings, *tables, source, target);
-                       });
+    const auto tables = tables_of<T, false>(context);
+    in_memory_order<T>(
+        context, tables->swapped, context.input(0), context.output(0),
+        [&](const T* source, T* target) { forward_plan(context, *tables, source, target); });
   });
 }
 

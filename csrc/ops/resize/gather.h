@@ -179,10 +179,14 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
 template <class Wide>
 template <GatherRoad kRoad, int kCycle>
 int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
-  if (!rows.past_caches && rows.next.bytes == 0) {
-    const int64_t ahead = rows.ahead;
+  if (rows.next.bytes == 0) {
+    if (rows.past_caches) {
+      return copy_rows<kRoad, kCycle>(
+          first, end, rows, [](Wide* to, int64_t, const V& values) { stream(to, values); });
+    }
+    [[maybe_unused]] const int64_t ahead = rows.ahead;
     return copy_rows<kRoad, kCycle>(first, end, rows, [=](Wide* to, int64_t, const V& values) {
-      __builtin_prefetch(to + ahead, 1);
+      if constexpr (kCopiesAskAhead) __builtin_prefetch(to + ahead, 1);
       store(to, values);
     });
   }
@@ -223,8 +227,10 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
     };
     // The lengths of maps of features. In a loop that ends after four or eight steps, its end takes
     // a tenth of the time.
-    if (blocks.doubled() == 4) return rows_of(std::integral_constant<int, 4>());
-    if (blocks.doubled() == 8) return rows_of(std::integral_constant<int, 8>());
+    const int64_t doubled = blocks.doubled();
+    if (doubled == 4) return rows_of(std::integral_constant<int, 4>());
+    if (doubled == 8) return rows_of(std::integral_constant<int, 8>());
+    if (doubled > 0) return rows_of(doubled);
   }
   for (int64_t row = 0; row < count; ++row, target += row_step) {
     const Wide* source = sources[row];

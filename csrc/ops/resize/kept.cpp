@@ -90,6 +90,7 @@ Key::Key(const Request& request, bool channels_last, const void* maker) {
   add(static_cast<int64_t>(request.axes.size()));
   for (const int64_t axis : request.axes) add(axis);
   add(settings.cubic_a);
+  add(settings.extrapolation_value);
   add(request.roi);
   add(request.scales);
   add(request.sizes);

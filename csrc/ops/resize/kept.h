@@ -26,7 +26,7 @@ class Key {
   void add(double number);
   void add(const List& list);
 
-  static constexpr size_t kWords = 40;  // a request of rank 5 with a roi has 30
+  static constexpr size_t kWords = 40;  // a request of rank 5 with a roi has 31
   size_t size_ = 0;
   bool too_long_ = false;
   std::array<int64_t, kWords> words_{};
