@@ -191,7 +191,7 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
     const auto& [dtype, shape] = described[i];
     outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
   }
-  KernelContext context(op, inputs, outputs, attributes, runtime, prepared, answer.work);
+  KernelContext context(op, inputs, outputs, attributes, runtime, prepared, std::move(answer.work));
   op.compute(context);
   if (context.kept() && answer.asked != 0) last->keep_work(answer.asked, context.kept());
 }

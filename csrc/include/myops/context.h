@@ -113,14 +113,14 @@ class PrepareContext {
 class KernelContext {
  public:
   KernelContext(const Op& op, const Tensors& inputs, Tensors& outputs, const Attributes& attributes,
-                Runtime& runtime, const void* prepared, const Work& work)
+                Runtime& runtime, const void* prepared, Work work = nullptr)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
         attributes_(attributes),
         runtime_(runtime),
         prepared_(prepared),
-        work_(work) {}
+        work_(std::move(work)) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
@@ -187,7 +187,7 @@ class KernelContext {
   const Attributes& attributes_;
   Runtime& runtime_;
   const void* prepared_;
-  const Work& work_;
+  const Work work_;
   mutable Work kept_;
 };
 
