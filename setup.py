@@ -1,4 +1,4 @@
-"""Builds the three binaries and ships what other packages need to build theirs.
+"""Builds the binaries and ships what other packages need to build theirs.
 
 How they are built stands in python/myops/build.py, which other packages import; everything else
 about the package is in pyproject.toml.
@@ -7,17 +7,40 @@ about the package is in pyproject.toml.
 import importlib.util
 import shutil
 from pathlib import Path
+from types import ModuleType
 
-from setuptools import setup
+import torch
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
+from torch.utils.cpp_extension import CppExtension
 
 ROOT = Path(__file__).parent
 OPS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "ops").rglob("*.cpp"))
 
-# By its file: the package itself cannot be imported before it is built.
-spec = importlib.util.spec_from_file_location("build", ROOT / "python" / "myops" / "build.py")
-build = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(build)
+INTERNALS = ROOT / "csrc" / "adapters" / "torch_internals"
+
+
+def load(name: str) -> ModuleType:
+    """A module of the package by its file: the package cannot be imported before it is built."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "python" / "myops" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+build = load("build")
+
+
+def torch_internals() -> Extension:
+    """What is built for the torch that is installed now; nothing needs it but speed."""
+    extension = CppExtension(
+        f"myops.{load('_internals').module_name(torch.__version__)}",
+        [str(path.relative_to(ROOT)) for path in INTERNALS.glob("*.cpp")],
+        extra_compile_args=build.COMPILE,
+        depends=[str(path.relative_to(ROOT)) for path in INTERNALS.parent.rglob("*.h")],
+    )
+    extension.optional = True  # its headers may change with any version of torch
+    return extension
 
 
 class BuildPy(build_py):
@@ -34,6 +57,6 @@ class BuildPy(build_py):
 
 
 setup(
-    ext_modules=build.extensions("myops", OPS, folder="lib"),
+    ext_modules=[*build.extensions("myops", OPS, folder="lib"), torch_internals()],
     cmdclass={"build_ext": build.BuildExtension, "build_py": BuildPy},
 )

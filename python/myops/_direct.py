@@ -9,7 +9,11 @@ from typing import Any
 
 import torch
 
+from myops import _internals
 from myops._description import OpInfo
+
+# Faster answers to what is asked below, where there are some for this torch.
+INTERNALS = _internals.table(torch.__version__)
 
 # Each says whether somebody wants to see the calls that torch makes.
 _WATCHERS = (
@@ -26,7 +30,9 @@ _WATCHERS = (
 _SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled")
 
 
-def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any] | None:
+def caller(
+    info: OpInfo, library: Path | None, internals: Any = INTERNALS
+) -> Callable[[Any, Any, Any], Any] | None:
     """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
 
     None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
@@ -43,6 +49,7 @@ def caller(info: OpInfo, library: Path | None) -> Callable[[Any, Any, Any], Any]
     return info.native.direct(
         {
             **services,
+            "internals": internals,
             "exchange": exchange,
             "tensor": torch.Tensor,
             "parameter": torch.nn.Parameter,

@@ -29,6 +29,7 @@ from typing import Any
 
 import pybind11
 from setuptools import Extension
+from setuptools.errors import CompileError
 from torch.utils import cpp_extension
 
 __all__ = ["BuildExtension", "extensions", "get_cmake_dir", "get_include"]
@@ -201,7 +202,10 @@ class BuildExtension(cpp_extension.BuildExtension):
             else:
                 ext.extra_objects = self._objects(kernels)
             ext.depends = _headers(ext.myops_kernels)
-        super().build_extension(ext)
+        try:
+            super().build_extension(ext)
+        except RuntimeError as error:  # torch's; only this one lets optional extensions fail
+            raise CompileError(str(error)) from error
 
     def _objects(self, sources: Sequence[str]) -> list[str]:
         names = self.compiler.object_filenames(list(sources), output_dir=self.build_temp)

@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
+from myops import _direct, _internals, _libraries
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(2, 3, 6, 7, generator=G)
@@ -39,14 +40,22 @@ OPS = {name: name.partition(" ")[0].replace("interpolate", "resize") for name in
 each_call = pytest.mark.parametrize("name", CALLS)
 
 
-@pytest.fixture
-def direct(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each call of an op went past the dispatcher."""
+@pytest.fixture(params=["built for this torch", "for every torch"])
+def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each call of an op went past the dispatcher, for both ways to ask torch."""
     seen: list[bool] = []
+    internals = None
+    if request.param == "built for this torch":
+        internals = _direct.INTERNALS
+        if internals is None:
+            pytest.skip(f"myops was not built where torch {torch.__version__} is")
+    library = _libraries.OURS._file("torch", ImportError)
     for name in set(OPS.values()):
         op = getattr(importlib.import_module(f"myops.ops.{name}"), f"_{name}")
+        caller = _direct.caller(op.info, library, internals)
+        assert caller is not None
 
-        def call(*arguments: Any, inside: Any = op._direct) -> Any:
+        def call(*arguments: Any, inside: Any = caller) -> Any:
             result = inside(*arguments)
             seen.append(result is not NotImplemented)
             return result
@@ -189,7 +198,17 @@ def test_tensors_that_are_not_what_they_look_like(direct: list[bool]) -> None:
     assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied by the dispatcher's adapter, or walked
 
 
-def test_out_is_counted_as_written() -> None:
+def test_copies_that_torch_puts_off(direct: list[bool]) -> None:
+    x = torch.ones(3)
+    lazy = torch._lazy_clone(x)
+    assert myops.my_add(lazy, lazy).equal(torch.full((3,), 3.0))
+    myops.my_add(torch.ones(3), torch.ones(3), out=lazy)
+    assert lazy.equal(torch.full((3,), 3.0))
+    assert x.equal(torch.ones(3))
+    assert all(direct)
+
+
+def test_out_is_counted_as_written(direct: list[bool]) -> None:
     x = torch.randn(3, requires_grad=True)
     out = torch.ones(3)
     product = x * out
@@ -222,7 +241,7 @@ def test_refusals_have_the_same_words(direct: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_torchs_threads(threads: int) -> None:
+def test_torchs_threads(direct: list[bool], threads: int) -> None:
     x = torch.randn(8, 3, 200, 200)
     before = torch.get_num_threads()
     try:
@@ -234,3 +253,15 @@ def test_torchs_threads(threads: int) -> None:
         )
     finally:
         torch.set_num_threads(before)
+    assert all(direct)
+
+
+def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _internals.table("1.2.3+other") is None
+
+    def broken(name: str) -> None:
+        raise ImportError("undefined symbol: _ZN2at6Tensor")
+
+    monkeypatch.setattr(importlib, "import_module", broken)
+    with pytest.warns(RuntimeWarning, match="undefined symbol"):
+        assert _internals.table(torch.__version__) is None

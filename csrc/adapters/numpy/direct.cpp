@@ -32,6 +32,7 @@ struct Torch {
 
   // It shares `tensor`, which is not taken over.
   py::object python_tensor(void* tensor) const {
+    if (reader.internals != nullptr) return take(reader.internals->wrap(tensor));
     const py::object capsule = take(PyCapsule_New(tensor, nullptr, nullptr));
     return take(PyObject_CallOneArg(wrap.ptr(), capsule.ptr()));
   }
@@ -98,11 +99,27 @@ class DirectRuntime final : public Runtime {
   std::optional<py::gil_scoped_release> others_run_;
 };
 
+bool watched(const Torch& torch) {
+  if (const TorchInternals* internals = torch.reader.internals) return internals->watched();
+  for (const py::object& watcher : torch.watchers) {
+    if (holds(PyObject_CallNoArgs(watcher.ptr()))) return true;
+  }
+  return false;
+}
+
+// Autograd counts what is written. It refuses tensors that were made in inference mode.
+bool count_write(const Torch& torch, PyObject* out) {
+  if (const TorchInternals* internals = torch.reader.internals) return internals->count_write(out);
+  const py::object outs = py::make_tuple(py::handle(out));
+  PyObject* none = PyObject_CallOneArg(torch.bump.ptr(), outs.ptr());
+  if (none == nullptr) PyErr_Clear();
+  Py_XDECREF(none);
+  return none != nullptr;
+}
+
 py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
                 PyObject* given_out) {
-  for (const py::object& watcher : torch.watchers) {
-    expect(!holds(PyObject_CallNoArgs(watcher.ptr())));
-  }
+  expect(!watched(torch));
   expect(integer(take(PyObject_GetAttr(torch.forward_ad.ptr(), torch.level.ptr())).ptr()) < 0);
   const bool differentiable = torch.services.grad_enabled();
   const PlainInputs inputs(torch.op, torch.reader, given, differentiable);
@@ -113,15 +130,8 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
   std::optional<Tensor> out;
   if (given_out != Py_None) {
     expect(torch.op.outputs.size() == 1);
-    out = torch.reader.read(given_out, true);
-    // Autograd counts what is written. It refuses tensors that were made in inference mode.
-    const py::object outs = py::make_tuple(py::handle(given_out));
-    if (PyObject* none = PyObject_CallOneArg(torch.bump.ptr(), outs.ptr())) {
-      Py_DECREF(none);
-    } else {
-      PyErr_Clear();
-      throw NotPlain();
-    }
+    out = torch.reader.read(given_out, true, true);
+    expect(count_write(torch, given_out));
   }
   DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
   invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
@@ -170,20 +180,26 @@ py::object direct(const Op& op, const py::dict& parts) {
       PyCapsule_GetPointer(parts["exchange"].ptr(), dlpack::kCapsule));
   if (exchange == nullptr) throw py::error_already_set();
   if (exchange->version.major != 1 || exchange->tensor_from_object == nullptr) return py::none();
+  const TorchInternals* internals = nullptr;
+  if (!parts["internals"].is_none()) {
+    internals = static_cast<const TorchInternals*>(
+        PyCapsule_GetPointer(parts["internals"].ptr(), kTorchInternals));
+    if (internals == nullptr) throw py::error_already_set();
+  }
   const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
                           function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"]),
                           function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"])};
-  std::unique_ptr<Torch> torch(new Torch{
-      op,
-      Attributes(op.attributes),
-      services,
-      {exchange, parts["tensor"], parts["parameter"], parts["is_neg"], parts["requires_grad"]},
-      parts["wrap"],
-      parts["bump"],
-      parts["forward_ad"],
-      parts["watchers"].cast<std::vector<py::object>>(),
-      "_current_level"});
+  std::unique_ptr<Torch> torch(new Torch{op,
+                                         Attributes(op.attributes),
+                                         services,
+                                         {internals, exchange, parts["tensor"], parts["parameter"],
+                                          parts["is_neg"], parts["requires_grad"]},
+                                         parts["wrap"],
+                                         parts["bump"],
+                                         parts["forward_ad"],
+                                         parts["watchers"].cast<std::vector<py::object>>(),
+                                         "_current_level"});
   if (!wraps_as_expected(*torch)) return py::none();
   const py::capsule self(torch.release(), kTorch, [](PyObject* capsule) {
     delete static_cast<Torch*>(PyCapsule_GetPointer(capsule, kTorch));

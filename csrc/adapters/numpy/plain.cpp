@@ -76,7 +76,7 @@ int64_t integer(PyObject* object) {
   return value;
 }
 
-Tensor TensorReader::read(PyObject* object, bool differentiable) const {
+dlpack::Tensor TensorReader::ask(PyObject* object, bool differentiable) const {
   // No subclass, no lazy negation.
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   expect(type == tensor.ptr() || type == parameter.ptr());
@@ -91,6 +91,16 @@ Tensor TensorReader::read(PyObject* object, bool differentiable) const {
     throw NotPlain();
   }
   expect(seen.device.type == dlpack::kCpu);
+  return seen;
+}
+
+Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
+  dlpack::Tensor seen;
+  if (internals == nullptr) {
+    seen = ask(object, differentiable);
+  } else {
+    expect(internals->read(object, differentiable, written, &seen));
+  }
   Shape shape(seen.shape, seen.shape + seen.rank);
   Shape strides = seen.strides == nullptr ? strides_for(shape, Layout::Contiguous)
                                           : Shape(seen.strides, seen.strides + seen.rank);

@@ -2,6 +2,7 @@
 // numbers, lists. Anything else is NotPlain, and the dispatcher's business.
 #pragma once
 
+#include "../torch_internals/internals.h"
 #include "convert.h"
 #include "dlpack.h"
 
@@ -31,12 +32,16 @@ int64_t integer(PyObject* object);
 
 // How to read a tensor.
 struct TensorReader {
+  const TorchInternals* internals;  // null: by what is below
   const dlpack::ExchangeApi* exchange;
   py::object tensor, parameter;      // the types that count as plain
   py::object is_neg, requires_grad;  // of the type: a method, and the getter of a property
 
   // `differentiable`: a tensor that asks for its gradient is not plain.
-  Tensor read(PyObject* object, bool differentiable) const;
+  Tensor read(PyObject* object, bool differentiable, bool written = false) const;
+
+ private:
+  dlpack::Tensor ask(PyObject* object, bool differentiable) const;
 };
 
 // The inputs of a call, from a tuple in the description's order; lists of numbers live here.

@@ -1,0 +1,119 @@
+#include "internals.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/record_function.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_variable.h>
+#pragma GCC diagnostic pop
+
+namespace myops {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+// All that an ordinary tensor on the CPU has. Lazy negation, zeros without memory, subclasses,
+// wrappers of transformations and other devices have keys besides.
+constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
+                                 DispatchKey::AutogradCPU, DispatchKey::AutocastCPU});
+
+// Tracing, dispatch modes and transformations include keys for their time; autocast removes some
+// from those that are left out by default.
+bool watched() {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return !c10::default_included_set.has_all(keys.included_) ||
+         !keys.excluded_.has_all(c10::default_excluded_set) ||
+         at::impl::torch_function_mode_enabled() || at::hasCallbacks();
+}
+
+bool to_dlpack(c10::ScalarType type, dlpack::DataType* seen) {
+  switch (type) {
+    case c10::ScalarType::Half:
+      *seen = {dlpack::kFloat, 16, 1};
+      return true;
+    case c10::ScalarType::BFloat16:
+      *seen = {dlpack::kBFloat, 16, 1};
+      return true;
+    case c10::ScalarType::Float:
+      *seen = {dlpack::kFloat, 32, 1};
+      return true;
+    case c10::ScalarType::Double:
+      *seen = {dlpack::kFloat, 64, 1};
+      return true;
+    case c10::ScalarType::Byte:
+      *seen = {dlpack::kUInt, 8, 1};
+      return true;
+    case c10::ScalarType::Int:
+      *seen = {dlpack::kInt, 32, 1};
+      return true;
+    case c10::ScalarType::Long:
+      *seen = {dlpack::kInt, 64, 1};
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool read(PyObject* object, bool differentiable, bool written, dlpack::Tensor* seen) {
+  if (!THPVariable_CheckTypeExact(Py_TYPE(object))) return false;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (!tensor.defined() || !kPlain.has_all(tensor.key_set())) return false;
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
+  if (differentiable && tensor.requires_grad()) return false;
+  if (!to_dlpack(tensor.scalar_type(), &seen->dtype)) return false;
+  try {
+    seen->data = written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+  } catch (const std::exception&) {
+    return false;  // memory that may not be looked at: the dispatcher has the words for it
+  }
+  seen->device = {dlpack::kCpu, 0};
+  seen->rank = static_cast<int32_t>(tensor.dim());
+  seen->shape = const_cast<int64_t*>(tensor.sizes().data());
+  seen->strides = const_cast<int64_t*>(tensor.strides().data());
+  seen->byte_offset = 0;
+  return true;
+}
+
+bool count_write(PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (tensor.is_inference()) return c10::InferenceMode::is_enabled();  // these have no count
+  tensor.unsafeGetTensorImpl()->bump_version();
+  return true;
+}
+
+PyObject* wrap(void* handle) {
+  try {
+    return THPVariable_Wrap(*static_cast<at::Tensor*>(handle));
+  } catch (const std::exception& error) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+const TorchInternals kInternals{watched, read, count_write, wrap};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace myops
+
+#define MYOPS_JOIN(left, right) left##right
+#define MYOPS_INIT(name) MYOPS_JOIN(PyInit_, name)
+
+// The module has one attribute, `table`.
+PyMODINIT_FUNC MYOPS_INIT(TORCH_EXTENSION_NAME)() {
+  PyObject* module = PyModule_Create(&myops::definition);
+  if (module == nullptr) return nullptr;
+  PyObject* table = PyCapsule_New(const_cast<myops::TorchInternals*>(&myops::kInternals),
+                                  myops::kTorchInternals, nullptr);
+  if (table == nullptr || PyModule_AddObject(module, "table", table) != 0) {
+    Py_XDECREF(table);
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}
