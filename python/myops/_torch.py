@@ -72,8 +72,17 @@ class TorchOp:
             symbolic.register(info)
             translation.register()
 
-    def call(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
-        """Calls the op; `inputs` in the description's order, attributes by name.
+    def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
+        """Calls the op; `inputs` in the description's order, attributes by name."""
+        return self.call(inputs, attributes, out)
+
+    def call(
+        self,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        out: torch.Tensor | None = None,
+    ) -> Any:
+        """The same without the packing of arguments, which takes as long as a small kernel.
 
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
         needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
@@ -106,8 +115,6 @@ class TorchOp:
             if out is None and not self._lists:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, out, attributes)
-
-    __call__ = call  # which Python reaches more slowly
 
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]

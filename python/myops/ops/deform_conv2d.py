@@ -94,8 +94,8 @@ def deform_conv2d(
     }
     if _dynamo_reads() or _any_autocast():
         tensors = _autocast([input, weight, offset, bias, mask])
-        return _deform_conv2d.call(*tensors, **attributes)
-    return _deform_conv2d.call(input, weight, offset, bias, mask, **attributes)
+        return _deform_conv2d.call(tuple(tensors), attributes)
+    return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
 
 
 def _refuse_rank(**tensors: Tensor) -> None:

@@ -18,12 +18,11 @@ __all__ = ["NewInterpolate", "interpolate"]
 _MODES = {"linear": (3, "linear"), "bilinear": (4, "linear"), "trilinear": (5, "linear"),
           "bicubic": (4, "cubic")}  # fmt: skip
 _ANY_RANK = ("nearest", "nearest-exact", "area")
-_AXES = {1: [2], 2: [2, 3], 3: [2, 3, 4]}  # of so many lengths
 
 
-def _attributes(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
-    """Those of Resize that are not what it takes anyway, but for the axes."""
-    given: dict[str, Any] = {"torch_arithmetic": True}
+def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> dict[str, Any]:
+    """Those of Resize that are not what it takes anyway."""
+    given: dict[str, Any] = {"torch_arithmetic": True, "axes": list(range(2, 2 + count))}
     if mode == "nearest":
         given |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     elif mode == "nearest-exact":
@@ -40,10 +39,11 @@ def _attributes(mode: str, align_corners: bool, antialias: bool) -> dict[str, An
 
 # Made beforehand: a small call would take longer for them than for its pixels.
 _ATTRIBUTES = {
-    (mode, align_corners, antialias): _attributes(mode, align_corners, antialias)
+    (mode, align_corners, antialias, count): _attributes(mode, align_corners, antialias, count)
     for mode in ("nearest", "nearest-exact", *_MODES)
     for align_corners in (False, True)
     for antialias in (False, True)
+    for count in (1, 2, 3)  # of lengths
 }
 
 
@@ -105,8 +105,8 @@ def interpolate(
         return _area(input, size)
     if scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
-    attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias)]
-    return run(input, None, scales, size, axes=_AXES[count], out=out, **attributes)
+    attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]
+    return run(input, None, scales, size, attributes, out)
 
 
 class NewInterpolate:

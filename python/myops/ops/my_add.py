@@ -44,7 +44,7 @@ def my_add(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
         torch.ops.myops.my_add(a, b, out=out)
         return out
     else:
-        return _my_add.call(a, b, out=out)
+        return _my_add.call((a, b), {}, out)
 
 
 def standard(g: Any) -> list[str]:

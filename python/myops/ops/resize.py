@@ -85,30 +85,28 @@ def resize(
         >>> myops.resize(x, factor, mode="linear", axes=[2, 3]).shape
         torch.Size([1, 1, 4, 4])
     """
-    return run(
-        x,
-        roi,
-        scales,
-        sizes,
-        antialias=bool(antialias),
-        axes=[] if axes is None else list(axes),
-        coordinate_transformation_mode=coordinate_transformation_mode,
-        cubic_coeff_a=cubic_coeff_a,
-        exclude_outside=bool(exclude_outside),
-        extrapolation_value=extrapolation_value,
-        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
-        mode=mode,
-        nearest_mode=nearest_mode,
-        out=out,
-    )
+    attributes = {
+        "antialias": bool(antialias),
+        "axes": [] if axes is None else list(axes),
+        "coordinate_transformation_mode": coordinate_transformation_mode,
+        "cubic_coeff_a": cubic_coeff_a,
+        "exclude_outside": bool(exclude_outside),
+        "extrapolation_value": extrapolation_value,
+        "keep_aspect_ratio_policy": keep_aspect_ratio_policy,
+        "mode": mode,
+        "nearest_mode": nearest_mode,
+    }
+    return run(x, roi, scales, sizes, attributes, out)
 
 
-def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tensor:
+def run(
+    x: Tensor, roi: Any, scales: Any, sizes: Any, attributes: dict[str, Any], out: Tensor | None
+) -> Tensor:
     """Calls the op; lists become tensors as soon as one of the three is a tensor."""
     if roi is None and sizes is None and _is_plain(scales, _PLAIN):
-        return _resize.call(x, None, list(map(float, scales)), None, **attributes)
+        return _resize.call((x, None, list(map(float, scales)), None), attributes, out)
     if roi is None and scales is None and _is_plain(sizes, _INTEGERS):
-        return _resize.call(x, None, None, list(sizes), **attributes)
+        return _resize.call((x, None, None, list(sizes)), attributes, out)
     values = [
         None if roi is None else _numbers(roi, torch.float32),
         None if scales is None else _numbers(scales, torch.float32),
@@ -120,7 +118,7 @@ def run(x: Tensor, roi: Any, scales: Any, sizes: Any, **attributes: Any) -> Tens
             torch.tensor(item, dtype=kind) if isinstance(item, list) else item
             for item, kind in zip(values, kinds, strict=True)
         ]
-    return _resize(x, *values, **attributes)
+    return _resize.call((x, *values), attributes, out)
 
 
 # Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
