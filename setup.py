@@ -34,7 +34,7 @@ build = load("build")
 def torch_internals() -> Extension:
     """What is built for the torch that is installed now; nothing needs it but speed."""
     extension = CppExtension(
-        f"myops.{load('_internals').module_name(torch.__version__)}",
+        f"myops.{load('_internals').module_name(torch.__version__, torch.version.git_version)}",
         [str(path.relative_to(ROOT)) for path in INTERNALS.glob("*.cpp")],
         extra_compile_args=build.COMPILE,
         depends=[str(path.relative_to(ROOT)) for path in INTERNALS.parent.rglob("*.h")],

@@ -13,7 +13,7 @@ from myops import _internals
 from myops._description import OpInfo
 
 # Faster answers to what is asked below, where there are some for this torch.
-INTERNALS = _internals.table(torch.__version__)
+INTERNALS = _internals.table(torch.__version__, torch.version.git_version)
 
 # Each says whether somebody wants to see the calls that torch makes.
 _WATCHERS = (

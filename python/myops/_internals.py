@@ -11,20 +11,19 @@ import warnings
 from typing import Any
 
 
-def module_name(torch_version: str) -> str:
+def module_name(torch_version: str, git_version: str) -> str:
     """Its name in the package: another torch does not find it, and does without.
 
-    What stands behind "+" counts for versions on their way only. The builds of a release, such as
-    2.13.0+cpu and 2.13.0+cu130, come from one source.
+    What stands behind "+" does not count: the builds of a release, such as 2.13.0+cpu and
+    2.13.0+cu130, come from one source, whose commit is in the name.
     """
-    release, _, _ = torch_version.partition("+")
-    version = release if re.fullmatch(r"[\d.]+", release) else torch_version
-    return "_internals_" + re.sub(r"\W", "_", version)
+    release = re.sub(r"\W", "_", torch_version.partition("+")[0])
+    return f"_internals_{release}_{git_version[:8]}"
 
 
-def table(torch_version: str) -> Any:
+def table(torch_version: str, git_version: str) -> Any:
     """A capsule with its functions; None where there is none for this torch."""
-    name = f"myops.{module_name(torch_version)}"
+    name = f"myops.{module_name(torch_version, git_version)}"
     try:
         return importlib.import_module(name).table
     except ModuleNotFoundError:

@@ -204,7 +204,7 @@ class BuildExtension(cpp_extension.BuildExtension):
             ext.depends = _headers(ext.myops_kernels)
         try:
             super().build_extension(ext)
-        except RuntimeError as error:  # torch's; only this one lets optional extensions fail
+        except RuntimeError as error:  # torch's; setuptools lets optional ones fail by this
             raise CompileError(str(error)) from error
 
     def _objects(self, sources: Sequence[str]) -> list[str]:

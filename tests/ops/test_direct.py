@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -206,6 +207,21 @@ def test_copies_that_torch_puts_off(direct: list[bool]) -> None:
     assert lazy.equal(torch.full((3,), 3.0))
     assert x.equal(torch.ones(3))
     assert all(direct)
+    for call in (myops.my_add, torch.ops.myops.my_add.out):
+        lazy = torch._lazy_clone(x)  # one tensor twice, whose memory moves when it is written
+        with pytest.raises(RuntimeError, match="memory that it shares with a"):
+            call(lazy, torch.ones(3), out=lazy)
+
+
+def test_attributes_are_a_dict_or_any_other_mapping(direct: list[bool]) -> None:
+    op = importlib.import_module("myops.ops.resize")._resize
+    inputs = (X, None, [1.0, 1.0, 2.0, 2.0], None)
+    expected = op.call(inputs, {"mode": "linear"})
+    assert direct == [True]
+    assert op.call(inputs, types.MappingProxyType({"mode": "linear"})).equal(expected)
+    with pytest.raises(TypeError):
+        op.call(inputs, None)
+    assert direct == [True, False, False]
 
 
 def test_out_is_counted_as_written(direct: list[bool]) -> None:
@@ -257,11 +273,11 @@ def test_torchs_threads(direct: list[bool], threads: int) -> None:
 
 
 def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _internals.table("1.2.3+other") is None
+    assert _internals.table("1.2.3+other", "0123456789") is None
 
     def broken(name: str) -> None:
         raise ImportError("undefined symbol: _ZN2at6Tensor")
 
     monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.warns(RuntimeWarning, match="undefined symbol"):
-        assert _internals.table(torch.__version__) is None
+        assert _internals.table(torch.__version__, "0123456789") is None

@@ -107,7 +107,7 @@ bool watched(const Torch& torch) {
   return false;
 }
 
-// Autograd counts what is written. It refuses tensors that were made in inference mode.
+// Autograd counts what is written. False for what it does not count.
 bool count_write(const Torch& torch, PyObject* out) {
   if (const TorchInternals* internals = torch.reader.internals) return internals->count_write(out);
   const py::object outs = py::make_tuple(py::handle(out));
@@ -122,17 +122,20 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
   expect(!watched(torch));
   expect(integer(take(PyObject_GetAttr(torch.forward_ad.ptr(), torch.level.ptr())).ptr()) < 0);
   const bool differentiable = torch.services.grad_enabled();
-  const PlainInputs inputs(torch.op, torch.reader, given, differentiable);
-  std::optional<Attributes> attributes;
-  if (PyDict_GET_SIZE(given_attributes) != 0) {
-    attributes = plain_attributes(torch.op, given_attributes);
-  }
+  // Before the inputs: a tensor that shares memory until somebody writes gets its own here, and an
+  // input that is the same tensor must not be seen where it was before.
   std::optional<Tensor> out;
   if (given_out != Py_None) {
     expect(torch.op.outputs.size() == 1);
     out = torch.reader.read(given_out, true, true);
-    expect(count_write(torch, given_out));
   }
+  const PlainInputs inputs(torch.op, torch.reader, given, differentiable);
+  std::optional<Attributes> attributes;
+  expect(PyDict_CheckExact(given_attributes) != 0);
+  if (PyDict_GET_SIZE(given_attributes) != 0) {
+    attributes = plain_attributes(torch.op, given_attributes);
+  }
+  if (out) expect(count_write(torch, given_out));
   DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
   invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
          &torch.last);
@@ -181,10 +184,9 @@ py::object direct(const Op& op, const py::dict& parts) {
   if (exchange == nullptr) throw py::error_already_set();
   if (exchange->version.major != 1 || exchange->tensor_from_object == nullptr) return py::none();
   const TorchInternals* internals = nullptr;
-  if (!parts["internals"].is_none()) {
+  if (PyCapsule_IsValid(parts["internals"].ptr(), kTorchInternals) != 0) {
     internals = static_cast<const TorchInternals*>(
         PyCapsule_GetPointer(parts["internals"].ptr(), kTorchInternals));
-    if (internals == nullptr) throw py::error_already_set();
   }
   const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),

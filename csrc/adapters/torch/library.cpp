@@ -168,6 +168,9 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
 
   std::optional<TorchTensor> out;
   if (overload.out) out = to<TorchTensor>(stack[count + op.attributes.size()]);
+  // A tensor that shares memory until somebody writes gets its own now: an input that is the same
+  // tensor must not be seen where it was before.
+  if (out && out->is_cpu()) (void)out->mutable_data_ptr();
 
   Tensors inputs;
   inputs.reserve(count);

@@ -1,8 +1,8 @@
 // What a call past torch's dispatcher asks of it, where torch's own headers answer.
 //
 // They change with each version of torch, so this is a Python module of its own, built for the one
-// version that is installed, and named after it (see python/myops/_direct.py). Calls are faster
-// with it and do the same without.
+// version that is installed, and named after it (see python/myops/_internals.py). Calls are faster
+// with it and compute the same without.
 #pragma once
 
 #include <Python.h>
@@ -23,6 +23,8 @@ struct TorchInternals {
   PyObject* (*wrap)(void* handle);
 };
 
-inline constexpr const char* kTorchInternals = "myops.torch_internals";
+// The number counts up with every change above, and in dlpack::Tensor: modules that were built
+// before are not used.
+inline constexpr const char* kTorchInternals = "myops.torch_internals.1";
 
 }  // namespace myops
