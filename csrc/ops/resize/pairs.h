@@ -2,7 +2,7 @@
 // one pass.
 #pragma once
 
-#include "plan.h"
+#include "chains.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -186,6 +186,9 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
   const int64_t size = level.in_volume, stride = last.in_volume;
   const bool gathers = Gather<Wide>::takes(stride), rows_first = plan.rows_first(depth);
   const bool past_caches = stores == Stores::PastCaches;
+  const bool chains =
+      !rows_first && gathers && !past_caches && makes_chains<Wide>(level.out_volume);
+  constexpr int64_t kFew = 4;  // rows that take as long by themselves
   if (rows_first) most = 1;
   Pair<Wide> pair;
   pair.size = size;
@@ -193,6 +196,13 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
   pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
+    const int64_t chained = chains ? chain_of(index, end - o) : 0;
+    if (chained >= kFew) {
+      sum_chain_in_parts(gather, {source + index[0] * size, size, index,
+                                  level.taps.weight.data() + 2 * o, chained, target});
+      pair.count = chained;
+      continue;
+    }
     pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
     pair.weights = level.taps.weight.data() + 2 * o;
     for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
