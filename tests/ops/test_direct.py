@@ -49,7 +49,7 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
     if request.param == "built for this torch":
         internals = _direct.INTERNALS
         if internals is None:
-            pytest.skip(f"myops was not built where torch {torch.__version__} is")
+            pytest.skip(f"needs myops built where torch {torch.__version__} is, which is optional")
     library = _libraries.OURS._file("torch", ImportError)
     for name in set(OPS.values()):
         op = getattr(importlib.import_module(f"myops.ops.{name}"), f"_{name}")

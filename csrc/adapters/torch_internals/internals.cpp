@@ -2,6 +2,7 @@
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <ATen/DLConvertor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/record_function.h>
 #include <c10/core/InferenceMode.h>
@@ -29,45 +30,18 @@ bool watched() {
          at::impl::torch_function_mode_enabled() || at::hasCallbacks();
 }
 
-bool to_dlpack(c10::ScalarType type, dlpack::DataType* seen) {
-  switch (type) {
-    case c10::ScalarType::Half:
-      *seen = {dlpack::kFloat, 16, 1};
-      return true;
-    case c10::ScalarType::BFloat16:
-      *seen = {dlpack::kBFloat, 16, 1};
-      return true;
-    case c10::ScalarType::Float:
-      *seen = {dlpack::kFloat, 32, 1};
-      return true;
-    case c10::ScalarType::Double:
-      *seen = {dlpack::kFloat, 64, 1};
-      return true;
-    case c10::ScalarType::Byte:
-      *seen = {dlpack::kUInt, 8, 1};
-      return true;
-    case c10::ScalarType::Int:
-      *seen = {dlpack::kInt, 32, 1};
-      return true;
-    case c10::ScalarType::Long:
-      *seen = {dlpack::kInt, 64, 1};
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool read(PyObject* object, bool differentiable, bool written, dlpack::Tensor* seen) {
   if (!THPVariable_CheckTypeExact(Py_TYPE(object))) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
   if (!tensor.defined() || !kPlain.has_all(tensor.key_set())) return false;
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   if (differentiable && tensor.requires_grad()) return false;
-  if (!to_dlpack(tensor.scalar_type(), &seen->dtype)) return false;
   try {
+    const DLDataType dtype = at::getDLDataType(tensor);
+    seen->dtype = {dtype.code, dtype.bits, dtype.lanes};
     seen->data = written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
   } catch (const std::exception&) {
-    return false;  // memory that may not be looked at: the dispatcher has the words for it
+    return false;  // a dtype or memory that nobody may look at: the dispatcher has the words for it
   }
   seen->device = {dlpack::kCpu, 0};
   seen->rank = static_cast<int32_t>(tensor.dim());

@@ -28,13 +28,15 @@ bool makes_chains(int64_t row) {
   return kPermutes<Wide> && row <= 16 * kLanes<Wide>;
 }
 
-// How many of `rows` rows of the result make a chain.
+// How many of `rows` rows of the result make a chain; 0 where so few do that they take as long by
+// themselves.
 inline int64_t chain_of(const int64_t* index, int64_t rows) {
+  constexpr int64_t kFew = 4;
   int64_t count = 0;
   for (; count < rows; ++count, index += 2) {
     if (index[1] != index[0] + 1 || (count > 0 && index[0] > index[-2] + 1)) break;
   }
-  return count;
+  return count < kFew ? 0 : count;
 }
 
 // The whole blocks on one road that follow one another from `first` on; returns their end.
@@ -114,7 +116,6 @@ void sum_chain_in_parts(const Gather<Wide>& gather, const Chain<Wide>& chain) {
   const int64_t parts = (chain.count * bytes + kBytes - 1) / kBytes;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t begin = chain.count * part / parts, end = chain.count * (part + 1) / parts;
-    if (begin == end) continue;
     const int64_t* index = chain.index + 2 * begin;
     sum_chain(gather, {chain.source + (index[0] - chain.index[0]) * chain.size, chain.size, index,
                        chain.weights + 2 * begin, end - begin, chain.target + begin * row});

@@ -188,7 +188,6 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
   const bool past_caches = stores == Stores::PastCaches;
   const bool chains =
       !rows_first && gathers && !past_caches && makes_chains<Wide>(level.out_volume);
-  constexpr int64_t kFew = 4;  // rows that take as long by themselves
   if (rows_first) most = 1;
   Pair<Wide> pair;
   pair.size = size;
@@ -197,7 +196,7 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
     const int64_t chained = chains ? chain_of(index, end - o) : 0;
-    if (chained >= kFew) {
+    if (chained > 0) {
       sum_chain_in_parts(gather, {source + index[0] * size, size, index,
                                   level.taps.weight.data() + 2 * o, chained, target});
       pair.count = chained;
