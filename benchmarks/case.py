@@ -81,8 +81,8 @@ class Candidate:
         results: The results as arrays in the order and layout of `Case.expected`.
         output: "given" when it writes into memory that stays the same from call to call,
             "allocated" when each call returns new memory.
-        side: "peer"; one of our runtimes; "beside" (right, but no neural-network runtime, so not
-            counted as a peer); "yardstick" (does only part of the work).
+        side: "peer"; one of our runtimes; "beside" (right, but not compared: no neural-network
+            runtime, or a cost that is not the op's); "yardstick" (does only part of the work).
         close: Frees what the candidate holds.
     """
 

@@ -14,7 +14,7 @@ NAME = "NumPy"
 
 
 def candidates(case: Case, threads: int) -> Iterator[Candidate]:
-    if not isinstance(case, MyAddCase):
+    if not isinstance(case, MyAddCase) or case.nodes > 1:
         return
     a, b = case.inputs.values()
     out, two = arrays.empty([case.count]), np.float32(2)

@@ -30,6 +30,9 @@ def _my_add(case: MyAddCase) -> Iterator[Candidate]:
     a, b = (torch.from_numpy(array) for array in case.inputs.values())
     out = torch.from_numpy(arrays.empty([case.count]))
     add = torch.add
+    if case.nodes > 1:
+        yield _my_add_repeated(case, a, b, out)
+        return
     yield Candidate(
         "torch.add(alpha=2, out=)",
         lambda: add(b, a, alpha=2, out=out),
@@ -41,6 +44,24 @@ def _my_add(case: MyAddCase) -> Iterator[Candidate]:
         lambda: add(b, a, alpha=2),
         lambda result: [result.numpy()],
         "allocated",
+    )
+
+
+def _my_add_repeated(
+    case: MyAddCase, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> Candidate:
+    """As many calls, from one of two given outputs into the other; the last into `out`."""
+    add = torch.add
+    other = torch.from_numpy(arrays.empty([case.count]))
+    after = [out if (case.nodes - i) % 2 else other for i in range(case.nodes)]
+    steps = list(zip([b, *after], after, strict=False))
+
+    def run() -> None:
+        for last, following in steps:
+            add(last, a, alpha=2, out=following)
+
+    return Candidate(
+        f"{case.nodes} x torch.add(alpha=2, out=)", run, lambda _: [out.numpy()], "given"
     )
 
 

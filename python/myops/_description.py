@@ -36,6 +36,7 @@ class OutputInfo:
     name: str
     type: str
     doc: str
+    may_overwrite: tuple[str, ...] = ()  # inputs in whose memory ONNX Runtime may let it lie
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ SMALL_PROBLEMS = [
 ]
 SMALL = [
     MyAddCase(1000),
+    MyAddCase(1000, nodes=5),
+    MyAddCase(2 * 10**6),
     *[ResizeCase(mode, (1, 3, 8, 10), 2.0) for mode in TORCH_MODES],
     ResizeCase("cubic", (1, 3, 8, 12), 0.5),
     ResizeCase("cubic", (1, 3, 8, 10), 2.0, backward=True),
@@ -44,9 +46,15 @@ def test_every_candidate_is_right(case: Case) -> None:
     result = runner.run_case(case, module_of(case).ours, peers, 1, ONCE)
     assert result.wrong == {}
     assert result.missing == {}
-    backward = getattr(case, "backward", False)
-    expected = {"torch", "peer"} if backward else {"torch", "peer", "onnxruntime"}
-    assert expected <= {item.side for item in result.measurements}
+    sides = {item.side for item in result.measurements}
+    assert {"torch", "peer", "onnxruntime"} - sides == runtimes_left_out(case)
+
+
+def runtimes_left_out(case: Case) -> set[str]:
+    """Which has nothing to compare: ONNX Runtime with a gradient, or with one small node a run."""
+    if isinstance(case, MyAddCase):
+        return {"torch"} if case.nodes > 1 else {"onnxruntime"} if case.count <= 10**6 else set()
+    return {"onnxruntime"} if case.backward else set()
 
 
 def test_a_wrong_result_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +114,18 @@ def test_offsets_stay_away_from_integers() -> None:
 def test_the_table_is_the_one_that_was_promised() -> None:
     cases = [case for case, _ in discover.all_cases()]
     titles = [case.title for case in cases]
-    assert len(set(titles)) == len(titles) == 6 + 11 + 16
+    assert len(set(titles)) == len(titles) == 6 + 4 + 11 + 16
     found = {case.title: case.target for case in cases}
     assert found["deform_conv2d c"] == Target(1.6, 1.9)
     assert found["deform_conv2d backward e"] == Target(4.0, 6.0)
     assert found["resize linear 1080p x0.5"] == Target(1.1, 1.4)
     assert found["my_add 5e7"] == Target(1.2, 1.5)
+    assert found["my_add, 64 nodes 1e6"] == Target(1.0, 1.0)
 
 
 def test_operations_and_bytes() -> None:
     assert (MyAddCase(10).flops, MyAddCase(10).bytes) == (20, 120)
+    assert (MyAddCase(10, nodes=64).flops, MyAddCase(10, nodes=64).bytes) == (1280, 7680)
     resize = ResizeCase("linear", (1, 2, 4, 4), 2.0)
     # Two products and a sum for each output, and for each element after the horizontal pass.
     assert (resize.flops, resize.bytes) == (3 * (128 + 64), 4 * (32 + 128))

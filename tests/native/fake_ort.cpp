@@ -11,6 +11,7 @@ namespace {
 using namespace myops::ort;
 
 constexpr ApiBase kBase{table, [] { return "1.31.0"; }};
+constexpr ApiBase kOlderBase{table, [] { return "1.23.2"; }};
 
 // ONNX Runtime takes the op whose types are those of the node.
 const CustomOp* choose(const SessionOptions& options, const Node& node) {
@@ -31,9 +32,10 @@ const CustomOp* choose(const SessionOptions& options, const Node& node) {
 
 }  // namespace
 
-Session::Session(const Node& node) {
+Session::Session(const Node& node, Release release) {
   SessionOptions options;
-  refusal_ = text_of(RegisterCustomOps(&options, &kBase));
+  const ApiBase* base = release == Release::Older ? &kOlderBase : &kBase;
+  refusal_ = text_of(RegisterCustomOps(&options, base));
   if (!refusal_.empty()) return;
   op_ = choose(options, node);
   if (op_ == nullptr) {
@@ -58,6 +60,19 @@ Session::Session(const Node& node) {
 
 Session::~Session() {
   if (kernel_ != nullptr) op_->destroy_kernel(kernel_);
+}
+
+std::vector<int> Session::overwritten() const {
+  if (op_->version < kOverwritingVersion) return {};
+  int* inputs = nullptr;
+  int* outputs = nullptr;
+  const size_t count = op_->get_may_inplace(&inputs, &outputs);
+  std::vector<int> found;
+  for (size_t i = 0; i < count; ++i) {
+    if (outputs[i] == 0) found.push_back(inputs[i]);
+  }
+  op_->release_may_inplace(inputs, outputs);
+  return found;
 }
 
 Session::Result Session::run(const Node& node, Order order, uint8_t fill) const {

@@ -65,11 +65,14 @@ struct Node {
 // How the session spreads the pieces of a kernel's work.
 enum class Order { Forward, Backward, Threads };
 
+// 1.31, or 1.23 with a shorter table.
+enum class Release { Newest, Older };
+
 // A session with one node. Several threads may run it.
 class Session {
  public:
   // Loads the library, infers shapes and creates the kernel.
-  explicit Session(const Node& node);
+  explicit Session(const Node& node, Release release = Release::Newest);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -78,6 +81,8 @@ class Session {
   const std::string& refusal() const { return refusal_; }
   // What the library inferred for the outputs; nothing where it said nothing.
   const std::vector<std::optional<TypeAndShape>>& inferred() const { return inferred_; }
+  // The inputs that the first output may overwrite.
+  std::vector<int> overwritten() const;
 
   struct Result {
     std::string refusal;

@@ -13,6 +13,7 @@ using fake_ort::ElementType;
 using fake_ort::Input;
 using fake_ort::Node;
 using fake_ort::Order;
+using fake_ort::Release;
 using fake_ort::Session;
 using fake_ort::Value;
 using myops::str;
@@ -80,6 +81,26 @@ void test_sessions_and_threads() {
     }
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+// Shapes reach the kernel another way there.
+void test_an_older_release() {
+  std::vector<Node> nodes = good_nodes();
+  nodes.push_back({"MyAdd", {}, {floats({}), floats({7})}});  // a scalar has no dims to point to
+  for (const Node& node : nodes) {
+    const Session newest(node), older(node, Release::Older);
+    const auto expected = newest.run(node, Order::Forward, 0);
+    const auto result = older.run(node, Order::Forward, 0);
+    expect(expected.refusal.empty() && result.refusal.empty(), node.type + " in two releases");
+    expect(result.outputs.at(0).bytes == expected.outputs.at(0).bytes, node.type + ": equal bits");
+    expect(result.outputs.at(0).dims == expected.outputs.at(0).dims, node.type + ": one shape");
+  }
+}
+
+void test_what_may_be_overwritten() {
+  expect(Session(add_node()).overwritten() == std::vector<int>{0, 1}, "my_add: either addend");
+  expect(Session(add_node(), Release::Older).overwritten().empty(), "an older release is not told");
+  expect(Session(deform_node()).overwritten().empty(), "deform_conv2d: nothing");
 }
 
 void test_sessions_made_in_threads() {
@@ -192,6 +213,8 @@ int main() {
   setenv("MYOPS_MAX_BYTES", "64000000", 1);
   test_sessions_made_in_threads();  // first: what is made once is made by one of these threads
   test_sessions_and_threads();
+  test_an_older_release();
+  test_what_may_be_overwritten();
   test_a_failing_call_between_good_ones();
   test_attributes_that_lie();
   test_attributes_that_lie_of_unknown_ranks();

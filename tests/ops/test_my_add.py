@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from runtimes import assert_parity, random_array, run_numpy, run_ort, run_torch, to_torch
+from onnx import helper
+from runtimes import (
+    assert_equal_bits,
+    assert_parity,
+    random_array,
+    run_numpy,
+    run_ort,
+    run_torch,
+    to_torch,
+)
 
 import myops
+import myops.ort
 from myops.ops.my_add import reference
 
 DTYPES = myops._description.OPS["my_add"].types["T"]
@@ -207,3 +217,25 @@ def test_meta_device() -> None:
     result = myops.my_add(torch.empty(3, 1, device="meta"), torch.empty(4, device="meta"))
     assert result.shape == (3, 4)
     assert result.device.type == "meta"
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (3, 4), (129, 257), (3, 1_000_003)])
+def test_sums_that_lie_where_their_addends_lay(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str
+) -> None:
+    """Between nodes, ONNX Runtime lets a sum overwrite the first addend, the second, or both."""
+    given = {"a": random_array(rng, shape, dtype), "b": random_array(rng, shape[-1:], dtype)}
+    steps = ["a b", "s0 a", "b s1", "s2 s2", "s3 b", "a s4", "s5 a"]
+    sums, nodes = dict(given), []
+    for number, names in enumerate(steps):
+        (sums[f"s{number}"],) = run_numpy("my_add", [sums[name] for name in names.split()])
+        nodes.append(helper.make_node("MyAdd", names.split(), [f"s{number}"], domain="myops"))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    values = {
+        name: helper.make_tensor_value_info(name, kind, array.shape) for name, array in sums.items()
+    }
+    graph = helper.make_graph(nodes, "sums", [values["a"], values["b"]], [values["s6"]])
+    opsets = [helper.make_opsetid("", 19), helper.make_opsetid("myops", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    assert_equal_bits(myops.ort.session(model).run(None, given)[0], sums["s6"])

@@ -19,6 +19,7 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "static_scratch": (["sessions"], "disturb each other", ["values", "purity", "threads"]),
     "remembers": (["purity"], "other numbers after the case", ["values", "layouts"]),
     "in_place": (["purity"], "after the call", []),
+    "overwrites": (["purity"], "may_overwrite() allows", ["values", "lengths", "sessions"]),
     "noisy": (["purity"], "not deterministic", []),
     "unwritten": (["purity"], "never written", []),
     "one_buffer": (["purity"], "write into the same memory", ["values", "lengths"]),

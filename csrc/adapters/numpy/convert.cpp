@@ -127,7 +127,8 @@ py::dict describe(const Op& op) {
                            "access"_a = kAccessNames[static_cast<int>(input.access_mode)]));
   }
   for (const Output& output : op.outputs) {
-    outputs.append(py::dict("name"_a = output.name, "type"_a = output.type, "doc"_a = output.doc));
+    outputs.append(py::dict("name"_a = output.name, "type"_a = output.type, "doc"_a = output.doc,
+                            "may_overwrite"_a = py::tuple(py::cast(output.overwritten))));
   }
   for (const Attribute& attribute : op.attributes) {
     const py::object value =

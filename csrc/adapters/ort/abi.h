@@ -15,7 +15,7 @@
 
 namespace myops::ort {
 
-// What we ask for and declare: the first version with shape inference and ParallelFor for custom
+// What we need and declare: the first version with shape inference and ParallelFor for custom
 // ops. Every ONNX Runtime >= 1.17 accepts it.
 inline constexpr uint32_t kApiVersion = 17;
 
@@ -54,6 +54,9 @@ struct ApiBase {
   const Table* (*get_api)(uint32_t version);  // null where the host is older than `version`
   const char* (*get_version_string)();
 };
+
+// Of a CustomOp whose last four members count.
+inline constexpr uint32_t kOverwritingVersion = 18;
 
 // The description of one custom op: callbacks that ONNX Runtime calls with the struct itself.
 struct CustomOp {
@@ -148,20 +151,31 @@ struct CustomOp {
        const TypeAndShape*)                                                                        \
   call(ReadOpAttr, 272, Status*, const NodeAttribute*, AttributeKind, void* data, size_t bytes,    \
        size_t* out)
+
+// What we use where it is there, from this version on: the shape of a tensor without an object
+// that is made and freed for it.
+inline constexpr uint32_t kNewerApiVersion = 24;
+#define MYOPS_ORT_NEWER_CALLS(call)                                                                \
+  call(GetTensorElementTypeAndShapeDataReference, 414, Status*, const Value*, ElementType* type,   \
+       const int64_t** dims, size_t* rank)
 // clang-format on
 
-// The functions by name, picked out of the table of one ONNX Runtime.
+// The functions by name, picked out of the table of one ONNX Runtime. Newer ones are null where
+// the table is that of an older version.
 struct Api {
-#define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__);
+#define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(MYOPS_ORT_MEMBER)
+  MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_MEMBER)
 #undef MYOPS_ORT_MEMBER
 
-  explicit Api(const Table* table) {
+  Api(const Table* table, uint32_t version) {
     using Function = void (*)();
     const Function* functions = reinterpret_cast<const Function*>(table);
 #define MYOPS_ORT_LOAD(name, place, result, ...) \
   name = reinterpret_cast<decltype(name)>(functions[place]);
     MYOPS_ORT_CALLS(MYOPS_ORT_LOAD)
+    if (version < kNewerApiVersion) return;
+    MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_LOAD)
 #undef MYOPS_ORT_LOAD
   }
 };

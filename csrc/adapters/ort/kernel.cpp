@@ -1,5 +1,7 @@
 // One node of a model: its attributes, read once, and the way from ONNX Runtime's tensors to
 // invoke() and back. A session may run it from several threads at once.
+#include <memory>
+
 #include "../../core/last_answer.h"
 #include "status.h"
 #include "typed_op.h"
@@ -15,33 +17,34 @@ struct Kernel {
   mutable LastAnswer last;  // any thread may use it
 };
 
-class Description {
- public:
-  Description(const Api& api, const Value* value) : api_(api) {
-    check(api, api.GetTensorTypeAndShape(value, &info_));
-  }
-  ~Description() { api_.ReleaseTensorTypeAndShapeInfo(info_); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-
-  DType dtype() const {
-    ElementType type;
-    check(api_, api_.GetTensorElementType(info_, &type));
-    return from_element_type(type);
-  }
-
-  Shape shape() const {
-    size_t rank = 0;
-    check(api_, api_.GetDimensionsCount(info_, &rank));
-    Shape dims(rank);
-    check(api_, api_.GetDimensions(info_, dims.data(), rank));
-    return dims;
-  }
-
- private:
-  const Api& api_;
-  TypeAndShape* info_ = nullptr;
+struct Description {
+  DType dtype;
+  Shape shape;
 };
+
+// With an object that is made and freed for it; all that older hosts have.
+Description describe_by_copy(const Api& api, const Value* value) {
+  TypeAndShape* info = nullptr;
+  check(api, api.GetTensorTypeAndShape(value, &info));
+  const std::unique_ptr<TypeAndShape, decltype(api.ReleaseTensorTypeAndShapeInfo)> owner(
+      info, api.ReleaseTensorTypeAndShapeInfo);
+  ElementType type;
+  check(api, api.GetTensorElementType(info, &type));
+  size_t rank = 0;
+  check(api, api.GetDimensionsCount(info, &rank));
+  Shape shape(rank);
+  check(api, api.GetDimensions(info, shape.data(), rank));
+  return {from_element_type(type), shape};
+}
+
+Description describe(const Api& api, const Value* value) {
+  if (api.GetTensorElementTypeAndShapeDataReference == nullptr) return describe_by_copy(api, value);
+  ElementType type;
+  const int64_t* dims = nullptr;  // a scalar's stay null
+  size_t rank = 0;
+  check(api, api.GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
+  return {from_element_type(type), Shape(dims, dims + rank)};
+}
 
 // Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
 void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {
@@ -49,9 +52,10 @@ void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value
   check(api, api.GetTensorMemoryInfo(value, &memory));
   DeviceType device;
   api.MemoryInfoGetDeviceType(memory, &device);
+  if (device == DeviceType::Cpu) return;
   MemoryType type;
   check(api, api.MemoryInfoGetMemType(memory, &type));
-  if (device != DeviceType::Cpu && type == MemoryType::Default) {
+  if (type == MemoryType::Default) {
     fail(op.name, op.inputs[input].name, "a tensor on another device", "a tensor on the CPU");
   }
 }
@@ -64,8 +68,8 @@ void* data_of(const Api& api, const Value* value) {
 
 Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
   check_on_cpu(op, api, input, value);
-  const Description description(api, value);
-  return Tensor(data_of(api, value), description.dtype(), description.shape());
+  const auto [dtype, shape] = describe(api, value);
+  return Tensor(data_of(api, value), dtype, shape);
 }
 
 Tensors views(const Kernel& kernel, const ComputeContext* context) {

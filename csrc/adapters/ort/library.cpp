@@ -16,16 +16,20 @@
 namespace myops::ort {
 namespace {
 
-bool infers_with_gaps(const char* version) {
+// The version of the API to use. Release 1.N has version N, and complains on the console when asked
+// for one that it does not have.
+uint32_t api_version(const char* release) {
   int major = 0;
   int minor = 0;
-  return std::sscanf(version, "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= 24);
+  const bool newer = std::sscanf(release, "%d.%d", &major, &minor) == 2 &&
+                     (major > 1 || minor >= static_cast<int>(kNewerApiVersion));
+  return newer ? kNewerApiVersion : kApiVersion;
 }
 
 // The domain with all its ops, for one ONNX Runtime. Sessions keep pointers into it.
 class Domain {
  public:
-  Domain(const Table* table, const char* version) : host_{Api(table), infers_with_gaps(version)} {
+  Domain(const Table* table, uint32_t version) : host_{Api(table, version), version} {
     for (const Op& op : all_ops()) {
       if (!op.onnx_type.empty()) ops_.push_back(typed_ops(op, host_));
     }
@@ -54,7 +58,7 @@ class Domain {
 // One domain for each ONNX Runtime in the process (there may be two, of different versions, each
 // with objects of its own). They live until the library is unloaded, which ONNX Runtime does
 // after the last session that uses it is gone.
-Domain& domain_for(const Table* table, const char* version) {
+Domain& domain_for(const Table* table, uint32_t version) {
   static std::mutex mutex;
   static std::map<const Table*, std::unique_ptr<Domain>> domains;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -88,7 +92,8 @@ Status* too_old(const ApiBase* base) noexcept {
 extern "C" MYOPS_EXPORT myops::ort::Status* RegisterCustomOps(myops::ort::SessionOptions* options,
                                                               const myops::ort::ApiBase* base) {
   using namespace myops::ort;
-  const Table* table = base->get_api(kApiVersion);
+  const uint32_t version = api_version(base->get_version_string());
+  const Table* table = base->get_api(version);
   if (table == nullptr) return too_old(base);
-  return guard(Api(table), [&] { domain_for(table, base->get_version_string()).add_to(options); });
+  return guard(Api(table, version), [&] { domain_for(table, version).add_to(options); });
 }

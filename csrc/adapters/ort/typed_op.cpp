@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace myops::ort {
 namespace {
@@ -27,6 +28,47 @@ std::vector<DType> dtypes_of(const Op& op, const Parameters& parameters,
     dtypes.push_back(op.types[type].dtypes[choice[type]]);
   }
   return dtypes;
+}
+
+// Which of the first inputs the first output may overwrite, a bit for each.
+constexpr size_t kOverwritten = 4;
+using Overwritten = size_t;
+
+Overwritten overwritten_inputs(const Op& op) {
+  Overwritten set = 0;
+  for (const std::string& name : op.outputs.front().overwritten) {
+    const auto place = std::find_if(op.inputs.begin(), op.inputs.end(),
+                                    [&](const Input& input) { return input.name == name; });
+    if (place == op.inputs.end()) {
+      throw Error(str(op.name, ": the description says that ", op.outputs.front().name,
+                      " may overwrite ", name, ", which is no input"));
+    }
+    const auto index = static_cast<size_t>(place - op.inputs.begin());
+    if (index < kOverwritten) set |= size_t{1} << index;
+  }
+  return set;
+}
+
+// ONNX Runtime asks without saying for which op: there is a function for each set.
+template <Overwritten set>
+size_t list_overwritten(int** inputs, int** outputs) {
+  static int pairs[2][kOverwritten];  // of the output, whose index is always 0
+  static const size_t count = [] {
+    size_t found = 0;
+    for (size_t i = 0; i < kOverwritten; ++i) {
+      if ((set >> i & 1) != 0) pairs[0][found++] = static_cast<int>(i);
+    }
+    return found;
+  }();
+  *inputs = pairs[0];
+  *outputs = pairs[1];
+  return count;
+}
+
+template <Overwritten... sets>
+auto lister_of(Overwritten set, std::index_sequence<sets...>) {
+  constexpr decltype(CustomOp::get_may_inplace) kListers[] = {list_overwritten<sets>...};
+  return kListers[set];
 }
 
 bool has_optional_inputs(const Op& op) {
@@ -68,7 +110,15 @@ TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
   create_kernel_v2 = ort::create_kernel;
   compute_v2 = ort::compute;
   destroy_kernel = ort::destroy_kernel;
-  if (host.infers_with_gaps || !has_optional_inputs(op_)) {
+  const Overwritten set = overwritten_inputs(op_);
+  if (set != 0 && host.version >= kOverwritingVersion) {
+    version = kOverwritingVersion;
+    get_may_inplace = lister_of(set, std::make_index_sequence<1 << kOverwritten>());
+    release_may_inplace = [](int*, int*) {};
+    get_alias_map = [](int**, int**) { return size_t{0}; };
+    release_alias_map = [](int*, int*) {};
+  }
+  if (host.infers_with_gaps() || !has_optional_inputs(op_)) {
     infer_output_shape = ort::infer_output_shape;
   }
 }

@@ -12,10 +12,12 @@ namespace myops::ort {
 
 // The ONNX Runtime that has loaded us.
 struct Host {
-  Api api;
+  const Api api;
+  const uint32_t version;  // of the API
+
   // Up to 1.23 it reads through a null pointer, before it calls us, when it infers shapes for a
   // node that leaves out an input which is not the last.
-  bool infers_with_gaps;
+  bool infers_with_gaps() const { return version >= kNewerApiVersion; }
 };
 
 // What ONNX Runtime gets is the CustomOp; it comes back in every callback as the TypedOp.

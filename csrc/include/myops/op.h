@@ -59,6 +59,15 @@ struct Output {
   std::string name;
   std::string type;
   std::string doc;
+  std::vector<std::string> overwritten = {};
+
+  // The inputs in whose memory a runtime may let this output lie, one of them at a time, where that
+  // has the output's shape and nobody needs it any more. The kernel must have read an element of
+  // them for the last time before it writes the same element. (ONNX Runtime does it, for the first
+  // output and the first four inputs.)
+  Output may_overwrite(std::vector<std::string> names) && {
+    return overwritten = std::move(names), std::move(*this);
+  }
 };
 
 struct TypeParameter {

@@ -128,6 +128,8 @@ void compute_typed(KernelContext& context) {
   const Axes axes = loop_nest(a, b, c);
   const Axis inner = axes.back();
   Stores stores = stores_for(c.elements() * static_cast<int64_t>(sizeof(T)));
+  // What is overwritten has just come into the cache.
+  if (c.data == a.data || c.data == b.data) stores = Stores::Plain;
   // Three streams and nothing else: those CPUs foresee them, and asking cost 7%.
   if (stores == Stores::Ahead && streaming_stores_pay()) stores = Stores::Plain;
   // Work is cut by elements of the result, so a piece may begin and end inside a run.

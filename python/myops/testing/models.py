@@ -73,6 +73,36 @@ def node_model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
 
 
+def between_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a node before each input and one behind each output.
+
+    Memory that comes from outside, or goes there, is nobody's to overwrite; what two nodes hand on
+    to each other is.
+    """
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    names = {item.name: f"{item.name}_inside" for item in [*graph.input, *graph.output]}
+    nodes = list(graph.node)
+    for node in nodes:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    before = [_copying(item, names[item.name]) for item in graph.input]
+    behind = [
+        helper.make_node("Identity", [names[item.name]], [item.name]) for item in graph.output
+    ]
+    del graph.node[:]
+    graph.node.extend([*before, *nodes, *behind])
+    return changed
+
+
+def _copying(source: onnx.ValueInfoProto, result: str) -> onnx.NodeProto:
+    """A node that copies; Identity hands on the memory of an input, and a scalar has no axis."""
+    if not source.type.tensor_type.shape.dim:
+        return helper.make_node("Identity", [source.name], [result])
+    return helper.make_node("Concat", [source.name], [result], axis=0)
+
+
 def _outside(dtype: str) -> int:
     if dtype == "bfloat16":
         return TensorProto.FLOAT

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from myops.testing.calls import Call, Outcome, refusal
-from myops.testing.models import feeds, node_model, output_dtypes
+from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
 from myops.testing.subject import Subject
 
 _SILENT = 4  # ONNX Runtime's log level: errors come as exceptions
@@ -40,6 +40,19 @@ class Runtimes:
     def native(self, call: Call, threads: int = 2) -> Outcome:
         """The op's kernel in ONNX Runtime."""
         return self._in_session(call, "native", threads)
+
+    def overwriting(self, call: Call) -> Outcome:
+        """The op's kernel in ONNX Runtime, where it may lay the output into an input's memory."""
+        import onnxruntime
+
+        def run() -> list[np.ndarray]:
+            options = session_options()
+            # Else it would see that the other nodes do nothing.
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            model = between_nodes(node_model(self.subject.info, call, call.shapes))
+            return self.run(self.subject.native_session(model, options), call)
+
+        return _outcome(run)
 
     def bit_for_bit(self, exact: bool = False) -> dict[str, Callable[[Call], Outcome]]:
         """The runtimes that must give torch's bits.

@@ -223,13 +223,16 @@ void unchecked(ShapeContext& context) {
 
 Op describe(const char* name, const char* type, void (*rule)(ShapeContext&),
             void (*kernel)(KernelContext&)) {
+  // One lets its results lie where the weights are, all of which each row reads.
+  std::vector<std::string> overwritten;
+  if (name == std::string("overwrites")) overwritten = {"w"};
   return Op(name)
       .onnx(type, 1)
       .doc("alpha * x @ w + beta.")
       .type("T", {DType::Float32, DType::Float64})
       .input(Input{"x", "T", "Rows."}.access(Access::Strided))
       .input({"w", "T", "Weights."})
-      .output({"y", "T", "One number for each row."})
+      .output(Output{"y", "T", "One number for each row."}.may_overwrite(overwritten))
       .attribute({"alpha", 1.0, "Factor."})
       .attribute({"beta", 0.0, "Added."})
       .shape(rule)
@@ -245,6 +248,7 @@ FAULT(thread_sums, ThreadSums, shape, thread_sums)
 FAULT(static_scratch, StaticScratch, shape, static_scratch)
 FAULT(remembers, Remembers, shape, remembers)
 FAULT(in_place, InPlace, shape, in_place)
+FAULT(overwrites, Overwrites, shape, sound)
 FAULT(noisy, Noisy, shape, noisy)
 FAULT(swallows_nan, SwallowsNan, shape, swallows_nan)
 FAULT(ignores_strides, IgnoresStrides, shape, ignores_strides)

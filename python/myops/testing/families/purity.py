@@ -13,6 +13,7 @@ from myops.testing.cases import copy_of
 from myops.testing.trial import Trial
 
 _LONGER = 67  # of small blocks the allocator itself writes the first bytes
+_PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
 
 
 def purity(trial: Trial) -> None:
@@ -21,6 +22,7 @@ def purity(trial: Trial) -> None:
     if _repeats(trial):  # else every comparison fails
         _calls_are_alone(trial)
         _own_memory(trial)
+        _overwritten(trial)
 
 
 def _inputs_stay(trial: Trial) -> None:
@@ -142,3 +144,26 @@ def _own_memory(trial: Trial) -> None:
         Outcome(kept),
         "two calls write into the same memory: a static buffer that is returned",
     )
+
+
+def _overwritten(trial: Trial) -> None:
+    """ONNX Runtime lays an output into the memory of an input where the description allows it."""
+    allowed = any(output.may_overwrite for output in trial.subject.info.outputs)
+    if not allowed or not trial.subject.is_native:
+        return
+    alike = trial.case
+    for axes in trial.axes:
+        alike = axes.at(alike, _LONGER)  # an output only fits into an input of its own shape
+    large = variations.enlarged(alike, trial.axes, _PIECES)
+    for label, case in (("", trial.case), (f"all {_LONGER}, ", alike), ("large, ", large)):
+        run = trial.run(case)
+        if run.call is None or run.inner.refused:
+            continue
+        trial.compare_bits(
+            f"{label}between other nodes",
+            "ONNX Runtime",
+            trial.runtimes.overwriting(run.call),
+            run.inner,
+            "the output lies in the memory of an input, as Output::may_overwrite() allows: the "
+            "kernel reads an element of it after it has written the same element, or another one",
+        )
