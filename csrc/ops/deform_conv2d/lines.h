@@ -104,11 +104,16 @@ class Lines {
       } else {
         const int64_t wanted = std::min(channels - c, kLanes<A>);
         for (int64_t i = 0; i < kLanes<A>; ++i) {
-          A parts[kLanes<A>] = {};
-          for (int64_t j = 0; i < count && j < wanted; ++j) {
-            parts[j] = static_cast<A>(first[i * step + j]);
+          const T* pixel = first + i * step;
+          if (i >= count) {
+            square[i] = V{};
+          } else if (field_.end - pixel >= kLanes<A>) {
+            square[i] = load_wide<A>(pixel);
+          } else {
+            A parts[kLanes<A>] = {};
+            for (int64_t j = 0; j < wanted; ++j) parts[j] = static_cast<A>(pixel[j]);
+            square[i] = load(parts);
           }
-          square[i] = load(parts);
         }
       }
       transpose<A, kLanes<A>>(square);
