@@ -8,6 +8,11 @@
 
 namespace myops::resize::MYOPS_ISA {
 
+// A processor that is asked for more lines than it can wait for forgets some: where little is
+// computed between them, each is asked for once more, so many elements farther on, and again.
+template <class T>
+inline constexpr int64_t kAgain = 1536 / static_cast<int64_t>(sizeof(T));
+
 // Memory that will be used soon. While the processor computes on what lies in its caches, memory
 // would have nothing to do: so the passes within caches ask for some of it at each step.
 struct Upcoming {

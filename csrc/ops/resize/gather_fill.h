@@ -71,7 +71,10 @@ void GatherTable<Wide>::find_runs() {
     const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
     block.run = follows && blocks_[i + 1].cycle == 0 ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
-      repeat.count = follows && block.road <= Road::Near ? repeat.count + 1 : 1;
+      // Farther than Near for halving.h.
+      const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
+      const Road farthest = halves ? Road::Farther : Road::Near;
+      repeat.count = follows && block.road <= farthest ? repeat.count + 1 : 1;
       if (repeat.count <= repeat.cycle) continue;
       if (repeat.cycle == 9 && (width() != 1 || block.road != Road::Within)) continue;
       const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
