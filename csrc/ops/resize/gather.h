@@ -122,7 +122,8 @@ class Gather {
   int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
   template <Road kRoad, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  template <Road kRoad, int kCycle, class Put>
+  // kAsks: whether put() asks for memory behind what it stores.
+  template <Road kRoad, int kCycle, bool kAsks, class Put>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // What loads the tables of a block.
   template <int kTaps, Road kRoad>
@@ -177,75 +178,6 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     }
     first += L;
   }
-}
-
-// Whole blocks of rows that are copied, row by row: memory likes one stream of stores. Returns
-// where the blocks end.
-template <class Wide>
-template <GatherRoad kRoad, int kCycle>
-int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
-  if (rows.next.bytes == 0) {
-    if (rows.past_caches) {
-      return copy_rows<kRoad, kCycle>(
-          first, end, rows, [](Wide* to, int64_t, const V& values) { stream(to, values); });
-    }
-    [[maybe_unused]] const int64_t ahead = rows.ahead;
-    return copy_rows<kRoad, kCycle>(first, end, rows, [=](Wide* to, int64_t, const V& values) {
-      if constexpr (kCopiesAskAhead) __builtin_prefetch(to + ahead, 1);
-      store(to, values);
-    });
-  }
-  return copy_rows<kRoad, kCycle>(first, end, rows, [&](Wide* to, int64_t at, const V& values) {
-    rows.next.ask(at, L);
-    rows.put(to, values);
-  });
-}
-
-template <class Wide>
-template <GatherRoad kRoad, int kCycle, class Put>
-MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows,
-                                               Put put) const {
-  const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
-  const auto load_places = [index = table_.all_indices(), step](const Block& block) {
-    return Places<Wide, 1, kRoad>(index + block.index, step);
-  };
-  const BlockRun<kCycle, Wide, decltype(load_places)> blocks(table_, first, end, load_places);
-  const IndexedRows<Wide> sources = rows.sources;
-  Wide* target = rows.target;
-  if constexpr (kRoad == Road::Within && kCycle == 2) {
-    const auto rows_of = [&](auto vectors) {
-      const auto [even, odd] = blocks.tables();
-      const int64_t low = blocks.low();
-      target += first;
-      for (int64_t row = 0; row < count; ++row, target += row_step) {
-        const Wide* from = opaque(sources[row] + low);
-        Wide* to = opaque(target);
-        for (int64_t i = 0; i < vectors; ++i, from += L, to += 2 * L) {
-          V all = load(from), x[2];
-          even.pick([&](int64_t) { return all; }, x);
-          odd.pick([&](int64_t) { return all; }, x + 1);
-          put(to, first + 2 * i * L, x[0]);
-          put(to + L, first + (2 * i + 1) * L, x[1]);
-        }
-      }
-      return blocks.stop();
-    };
-    // The lengths of maps of features. In a loop that ends after four or eight steps, its end takes
-    // a tenth of the time.
-    const int64_t doubled = blocks.doubled();
-    if (doubled == 4) return rows_of(std::integral_constant<int, 4>());
-    if (doubled == 8) return rows_of(std::integral_constant<int, 8>());
-    if (doubled > 0) return rows_of(doubled);
-  }
-  for (int64_t row = 0; row < count; ++row, target += row_step) {
-    const Wide* source = sources[row];
-    blocks.each([&](const auto& places, int64_t low, int64_t at) {
-      V x[1];
-      places.pick([&](int64_t i) { return load(source + low + i); }, x);
-      put(target + at, at, x[0]);
-    });
-  }
-  return blocks.stop();
 }
 
 // Whole blocks of a row that is stored and nothing else.
@@ -303,3 +235,4 @@ int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& g
 }  // namespace myops::resize::MYOPS_ISA
 
 #include "gather_block.h"
+#include "gather_copy.h"
