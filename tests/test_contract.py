@@ -70,6 +70,14 @@ def test_none_stands_for_an_empty_list() -> None:
     assert torch.equal(*gradients)
 
 
+def test_overwritten_inputs_are_inputs() -> None:
+    claims = {info.name: info.outputs[0].may_overwrite for info in OPS if info.outputs}
+    assert claims["my_add"] == ("a", "b")
+    for info in OPS:
+        assert set(claims[info.name]) <= {item.name for item in info.inputs}
+        assert not any(output.may_overwrite for output in info.outputs[1:])  # nobody would see it
+
+
 @pytest.mark.parametrize("info", named(NODES))
 def test_onnx_schema(info: OpInfo) -> None:
     myops.onnx.register_schemas()

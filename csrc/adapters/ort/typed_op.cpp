@@ -36,6 +36,7 @@ using Overwritten = size_t;
 
 Overwritten overwritten_inputs(const Op& op) {
   Overwritten set = 0;
+  if (op.outputs.empty()) return set;
   for (const std::string& name : op.outputs.front().overwritten) {
     const auto place = std::find_if(op.inputs.begin(), op.inputs.end(),
                                     [&](const Input& input) { return input.name == name; });

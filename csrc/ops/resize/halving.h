@@ -13,11 +13,10 @@ namespace myops::resize::MYOPS_ISA {
 template <class Wide, int64_t kStep>
 class Halving {
   static constexpr int64_t L = kLanes<Wide>;
+  static constexpr int64_t kShift = 2 * kStep * L;  // from one cycle, of kStep blocks, to the next
   using V = Vector<Wide>;
 
  public:
-  static constexpr int64_t kShift = 2 * kStep * L;  // from one cycle, of kStep blocks, to the next
-
   // How many cycles there are from `first` on, before `stop`; 0: it is no such run.
   static int64_t cycles(const GatherTable<Wide>& table, int64_t first, int64_t stop) {
     const auto* blocks = table.block(first);

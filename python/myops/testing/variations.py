@@ -16,6 +16,7 @@ from myops.testing.subject import DispatcherCalls, Subject
 LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
 _MOST_SETS = 400  # calls that may be spent to find out which axes go together
 _SEED = 20240229
+_PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
             yield title, varied
 
 
-def enlarged(case: Case, axes: Sequence[Axes], elements: int) -> Case:
-    """The case with one set of axes so long that some tensor has about `elements` elements."""
+def enlarged(case: Case, axes: Sequence[Axes]) -> Case:
+    """The case with one set of axes so long that work is cut into several pieces."""
     usable = [item for item in axes if item.length > 0]
     if not usable:
         return case
     item = max(usable, key=lambda item: (len(item.places), -item.length))
     largest = max(tensor.numel() for tensor in case.tensors)
-    factor = max(1, -(-elements // max(largest, 1)))
+    factor = max(1, -(-_PIECES // max(largest, 1)))
     return item.at(case, item.length * factor + 1)
 
 

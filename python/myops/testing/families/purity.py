@@ -13,7 +13,6 @@ from myops.testing.cases import copy_of
 from myops.testing.trial import Trial
 
 _LONGER = 67  # of small blocks the allocator itself writes the first bytes
-_PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
 
 
 def purity(trial: Trial) -> None:
@@ -154,7 +153,7 @@ def _overwritten(trial: Trial) -> None:
     alike = trial.case
     for axes in trial.axes:
         alike = axes.at(alike, _LONGER)  # an output only fits into an input of its own shape
-    large = variations.enlarged(alike, trial.axes, _PIECES)
+    large = variations.enlarged(alike, trial.axes)
     for label, case in (("", trial.case), (f"all {_LONGER}, ", alike), ("large, ", large)):
         run = trial.run(case)
         if run.call is None or run.inner.refused:

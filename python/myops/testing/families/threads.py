@@ -19,7 +19,6 @@ from myops.testing.subject import describe
 from myops.testing.trial import Trial
 
 COUNTS = (1, 2, 7)
-_ELEMENTS = 1 << 17  # more than one piece of work for any usual grain
 _RUNS = 8  # of each of two callers at once
 _CAUSE = (
     "the result depends on the number of threads: sums that are split by threads, or by a grain "
@@ -68,7 +67,7 @@ def threads(trial: Trial) -> None:
 
 
 def _large(trial: Trial) -> Case:
-    return variations.enlarged(trial.case, trial.axes, _ELEMENTS)
+    return variations.enlarged(trial.case, trial.axes)
 
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
