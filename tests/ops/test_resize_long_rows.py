@@ -2,7 +2,8 @@
 which are made at once, and large results.
 
 Expected is torch's float32, not float64: its positions are rounded as ours are, by up to 1e-4
-pixels in rows of this length.
+pixels in rows of this length. torch 2.15 rounds those of "bilinear" another way than 2.13, whose
+results ours equal within 5e-7: each is up to 2.4e-4 from float64, and they are up to 1e-4 apart.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ def test_long_rows(mode: str, factor: float, layout: torch.memory_format) -> Non
     for channels, width in ((1, 701), (3, 640), (12, 333)):
         x = torch.randn(1, channels, 9, width).contiguous(memory_format=layout)
         expected = F.interpolate(x, scale_factor=factor, mode=mode)
-        assert_close(myops.interpolate(x, scale_factor=factor, mode=mode), expected, mode)
+        actual = myops.interpolate(x, scale_factor=factor, mode=mode)
+        if mode == "bilinear":
+            torch.testing.assert_close(actual, expected, rtol=0, atol=2e-4)
+        else:
+            assert_close(actual, expected, mode)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -20,7 +20,10 @@ class Transport {
     const int64_t lanes = round_up(std::min(C, blocking.channels), kPanel<A>);
     const int64_t columns =
         std::max(round_up(blocking.taps * blocking.channels, kPanel<A>), blocking.taps * lanes);
-    const bool whole = problem.groups == 1 || C % blocking.channels == 0;
+    // Whether every block lies in one weight group. Blocks begin anew in each offset group.
+    const int64_t field = problem.field_channels();
+    const bool whole =
+        problem.groups == 1 || C % field == 0 || (field % C == 0 && C % blocking.channels == 0);
     const int64_t all = columns * O * (whole ? 1 : panels(blocking.channels, C) + 1);
     const bool once = all <= 2 * kPacked<A>;
     packed_ = std::make_unique<Buffer<A>>(context, once ? all : columns * std::min(O, kOutputs<A>));

@@ -41,8 +41,9 @@ class WeightGradient {
         blocks_(panels(problem.field_channels(), blocking_.channels)),
         tap_blocks_(panels(problem.taps, blocking_.taps)) {
     const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
-    shared_ = problem.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 && room > 1 &&
-              items_ > 1 && GradientTile<T>::fits(problem.outputs, tiling_.pixels());
+    shared_ = !problem.depthwise() && problem.offset_groups >= kSharing &&
+              blocks_ * tap_blocks_ == 1 && room > 1 && items_ > 1 &&
+              GradientTile<T>::fits(problem.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, room, items_}), 1, kJobs);
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
@@ -179,8 +180,10 @@ class WeightGradient {
   Tiling tiling_;
   int64_t items_;                // tiles of all images
   int64_t blocks_, tap_blocks_;  // of one offset group; of the kernel
-  bool shared_;                  // jobs that are done together share the gradient of Y
-  int64_t slabs_, each_;         // each_: jobs that are done together
+  // Jobs that are done together share the gradient of Y. Those of a depthwise problem read
+  // different channels of it, so there is nothing to share.
+  bool shared_;
+  int64_t slabs_, each_;  // each_: jobs that are done together
   std::optional<Buffer<A>> sums_, totals_;
 };
 

@@ -21,8 +21,10 @@ struct Upcoming {
 
   // For the elements [first, first + count) of the row.
   MYOPS_INLINE void ask(int64_t first, int64_t count) const {
+    constexpr int64_t kMost = 64 << 10;  // of what is mostly skipped
     const char* at = static_cast<const char*>(begin) + first * bytes;
-    for (int64_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(at + i);
+    const int64_t end = std::min(count * bytes, kMost);
+    for (int64_t i = 0; i < end; i += 64) __builtin_prefetch(at + i);
   }
 };
 
@@ -38,7 +40,9 @@ struct Reach {
   static Reach of(int64_t size, int64_t elements, int64_t next) {
     constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
     const int64_t reach = std::min(size, kLong);
-    return {(size - reach) * elements / size / L * L, reach, next - size + reach};
+    // (size - reach) * elements / size, a product that long rows take beyond int64.
+    const int64_t split = elements - (elements * reach + size - 1) / size;
+    return {split / L * L, reach, next - size + reach};
   }
 };
 
@@ -105,6 +109,13 @@ class Gather {
   using Road = GatherRoad;
 
   const Table& table() const { return table_; }
+  // One element of a row whose elements are value(i).
+  template <class Value>
+  static Wide sum_of(const typename Table::Element& at, const Value& value) {
+    return weighted<Wide>(
+        at.count, [&](int64_t k) { return at.weight[k]; },
+        [&](int64_t k) { return value(at.source(k)); });
+  }
   // A block of the elements from `first` on, on any road.
   template <int kTaps>
   MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
@@ -136,6 +147,7 @@ class Gather {
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
+  template <bool kCopies>
   V one_by_one(int64_t first, const Wide* source) const;
 
   Table table_;

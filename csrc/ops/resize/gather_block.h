@@ -14,7 +14,8 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   const Wide* from = source + block.low;
   const int32_t* index = table_.index(block);
   V x[4] = {};
-  if (kTaps == 1 && block.road == Road::OneByOne) return one_by_one(first, source);
+  if (block.road == Road::Apart) return one_by_one<kTaps == 0>(first, source);
+  if (kTaps == 1 && block.road == Road::OneByOne) return one_by_one<false>(first, source);
   if (block.road == Road::Chains) return chains(block, from);
   if (block.road == Road::Long) return many<2>(block, from);
   if (block.road == Road::Longer) return many<4>(block, from);
@@ -115,13 +116,13 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
 }
 
 template <class Wide>
+template <bool kCopies>
 typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* source) const {
   Wide parts[L] = {};
   for (int64_t i = 0; i < L && first + i < elements(); ++i) {
     const auto at = table_.element(first + i);
-    parts[i] = weighted<Wide>(
-        at.count, [&](int64_t k) { return at.weight[k]; },
-        [&](int64_t k) { return source[at.source(k)]; });
+    parts[i] =
+        kCopies ? source[at.source(0)] : sum_of(at, [&](int64_t from) { return source[from]; });
   }
   return load(parts);
 }

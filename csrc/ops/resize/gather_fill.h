@@ -10,10 +10,10 @@ namespace myops::resize::MYOPS_ISA {
 // where they are equal: with a factor like 2 all are, or every other one of copies. With 3 and 1.5
 // it is three times as far.
 template <class Wide>
-void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
+void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const Few& few_taps) {
   const int64_t width = taps_.width;
   const bool few = width == 1 || width == 2 || width == 4;
-  if (block.road == Road::OneByOne && !few) return;
+  if (block.road == Road::Apart || (block.road == Road::OneByOne && !few)) return;
   new_index_.clear();
   new_weight_.clear();
   if (block.road == Road::Chains) {
@@ -25,13 +25,13 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
     new_index_.resize(static_cast<size_t>(size));
     const auto low = block.low, second = block.second;
     int32_t* index = new_index_.data();
-    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_from_[i] - low);
+    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_taps.from[i] - low);
     if (block.road == Road::Any) {
       for (int64_t i = 0; i < size; ++i) {
         if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
       }
     }
-    new_weight_.assign(few_weight_, few_weight_ + width * L);
+    new_weight_.assign(few_taps.weight, few_taps.weight + width * L);
   } else {
     for (int64_t i = 0; i < L; ++i) {
       new_index_.push_back(static_cast<int32_t>(elements[i].source(0) - block.low));
@@ -59,17 +59,19 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements) {
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
   // Blocks that take as long with tables of their own; several rows are copied with the same ones.
-  const int32_t few = width() == 1 ? 4 : 16;
+  const int64_t few = width() == 1 ? 4 : 16;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a block holds
   struct Repeat {
-    int32_t cycle;
-    int32_t count = 0;  // of blocks from here on
-    int32_t shift = 0;
+    int64_t cycle;
+    int64_t count = 0;  // of blocks from here on
+    int64_t shift = 0;
   };
   Repeat repeats[] = {{1}, {2}, {3}, {9}};
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
     const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
-    block.run = follows && blocks_[i + 1].cycle == 0 ? blocks_[i + 1].run + 1 : 1;
+    const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
+    block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
       // Farther than Near for halving.h.
       const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
@@ -78,8 +80,9 @@ void GatherTable<Wide>::find_runs() {
       if (repeat.count <= repeat.cycle) continue;
       if (repeat.cycle == 9 && (width() != 1 || block.road != Road::Within)) continue;
       const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
-      const auto shift = static_cast<int32_t>(next.low - block.low);
-      if (block.index != next.index || block.weight != next.weight) {
+      const int64_t shift = next.low - block.low;
+      const bool fits = shift <= kMost && -shift <= kMost;
+      if (!fits || block.index != next.index || block.weight != next.weight) {
         repeat.count = repeat.cycle;
       } else if (repeat.count > repeat.cycle + 1 && shift != repeat.shift) {
         repeat.count = repeat.cycle + 1;
@@ -87,8 +90,8 @@ void GatherTable<Wide>::find_runs() {
       repeat.shift = shift;
       if (repeat.count < few || block.cycle != 0) continue;
       block.cycle = static_cast<uint8_t>(repeat.cycle);
-      block.run = repeat.count;
-      block.shift = shift;
+      block.run = static_cast<int32_t>(std::min(repeat.count, kMost));
+      block.shift = static_cast<int32_t>(shift);
     }
   }
 }

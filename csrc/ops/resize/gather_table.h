@@ -12,6 +12,7 @@
 //   Longer    the same with four vectors
 //   Chains    more than four neighbours each, farther apart: four chains an element
 //   OneByOne  anything else, such as sources shorter than a vector
+//   Apart     farther apart than the int32 of a table reaches: no tables
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
 
@@ -32,7 +33,8 @@ enum class GatherRoad : uint8_t {
   Long,
   Longer,
   Chains,
-  OneByOne
+  OneByOne,
+  Apart
 };
 
 // A vector that begins with a cache line: a table whose parts lie in two lines each takes a third
@@ -128,6 +130,9 @@ class GatherTable {
 
  private:
   static constexpr int64_t L = kLanes<Wide>;
+  // The most elements between what a block reads, for its tables: none looks farther than a few
+  // vectors behind the last.
+  static constexpr int64_t kFarthest = std::numeric_limits<int32_t>::max() - 8 * L;
 
   int64_t low() const { return taps_.low * step_; }
   int64_t high() const { return (taps_.high + 1) * step_; }
@@ -137,12 +142,18 @@ class GatherTable {
     return std::min(element.source(0), high() - block.places);
   }
 
+  // What the elements of a block read and weigh, with one, two or four taps each.
+  struct Few {
+    int64_t from[4 * L];  // [tap][element]
+    Wide weight[4 * L];
+  };
+
   void add_block(int64_t begin);
   void find_runs();
   template <int kTaps>
-  void gather_few(int64_t begin);
+  Few gather_few(int64_t begin) const;
   void fill_chains(const Block& block, const Element* elements);
-  void fill_tables(Block& block, const Element* elements);
+  void fill_tables(Block& block, const Element* elements, const Few& few_taps);
   template <class T>
   int64_t share(InLines<T>& all, const Block& block, int64_t Block::* place,
                 const std::vector<T>& table);
@@ -152,8 +163,6 @@ class GatherTable {
   std::vector<Block> blocks_;
   InLines<int32_t> index_;  // relative to `low`
   InLines<Wide> weight_;
-  int64_t few_from_[4 * L];  // of one block: [tap][element]
-  Wide few_weight_[4 * L];
   std::vector<int32_t> new_index_;  // of one block
   std::vector<Wide> new_weight_;
 };
@@ -165,17 +174,17 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   const bool few = width == 1 || width == 2 || width == 4;
   int64_t least = high(), most = low(), latest = low(), fewest = width, widest = width;
   bool neighbours = true;
+  Few few_taps;
   if (few) {
-    if (width == 1) gather_few<1>(begin);
-    if (width == 2) gather_few<2>(begin);
-    if (width == 4) gather_few<4>(begin);
+    few_taps = width == 1   ? gather_few<1>(begin)
+               : width == 2 ? gather_few<2>(begin)
+                            : gather_few<4>(begin);
+    const int64_t* from = few_taps.from;
     for (int64_t i = 0; i < width * L; ++i) {
-      least = std::min(least, few_from_[i]);
-      most = std::max(most, few_from_[i]);
+      least = std::min(least, from[i]);
+      most = std::max(most, from[i]);
     }
-    for (int64_t i = 0; i < (width - 1) * L; ++i) {
-      neighbours &= few_from_[i + L] - few_from_[i] == step_;
-    }
+    for (int64_t i = 0; i < (width - 1) * L; ++i) neighbours &= from[i + L] - from[i] == step_;
   } else {
     for (int64_t i = 0; i < L; ++i) {
       elements[i] = element(std::min(begin + i, this->elements() - 1));
@@ -203,7 +212,9 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   const bool farther =
       kPermutes<Wide> && few && neighbours && most - reach - least < 3 * L && reach + 3 * L <= room;
   const bool stays_farther = farther && before == Road::Farther;
-  if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
+  if (most - least > kFarthest) {
+    block.road = Road::Apart;
+  } else if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
     block.road = Road::Within;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
@@ -251,7 +262,8 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   // Of one tap in two vectors or, where there are no chains, in four.
   for (const int64_t vectors : {2, 4}) {
     const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
-    const bool taken = vectors == 2 ? block.road > Road::Spread : block.road == Road::OneByOne;
+    const bool taken = block.road != Road::Apart &&
+                       (vectors == 2 ? block.road > Road::Spread : block.road == Road::OneByOne);
     const bool alike = fewest > 4 || (fewest > 0 && fewest == widest && !few);
     if (kPermutes<Wide> && taken && neighbours && alike && latest - low < vectors * L &&
         many <= room) {
@@ -262,26 +274,28 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       block.high = low + many;
     }
   }
-  fill_tables(block, elements);
+  fill_tables(block, elements, few_taps);
   blocks_.push_back(block);
 }
 
-// What the elements of a block read and weigh.
+// By value: GCC 12 at -O2 dropped the stores to members that the caller read.
 template <class Wide>
 template <int kTaps>
-void GatherTable<Wide>::gather_few(int64_t begin) {
+auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
+  Few few;
   const int64_t last = elements() - 1;
   int64_t output = begin / step_, channel = begin - output * step_;
   for (int64_t i = 0; i < L; ++i) {
     const int64_t* index = taps_.index.data() + output * kTaps;
     const Wide* weight = taps_.weight.data() + output * kTaps;
     for (int k = 0; k < kTaps; ++k) {
-      few_from_[k * L + i] = index[k] * step_ + channel;
-      few_weight_[k * L + i] = weight[k];
+      few.from[k * L + i] = index[k] * step_ + channel;
+      few.weight[k * L + i] = weight[k];
     }
     if (begin + i >= last) continue;  // behind the end of the row the last one again
     if (++channel == step_) channel = 0, ++output;
   }
+  return few;
 }
 
 }  // namespace myops::resize::MYOPS_ISA

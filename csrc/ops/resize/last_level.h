@@ -16,8 +16,8 @@ class LastLevel {
       : taps_(plan.levels.back().taps), stride_(plan.levels.back().in_volume), gather_(gather) {
     if (gathers()) return;
     tile_ = tile_size(taps_);
-    const auto slabs = static_cast<size_t>(tile_ * taps_.widest);
-    if (slabs > 0) slabs_.emplace(context.scratch(sizeof(const Wide*) * slabs));
+    const int64_t slabs = tile_ * taps_.widest;
+    if (slabs > 0) slabs_.emplace(context.scratch(bytes_of<const Wide*>(slabs)));
   }
 
   // Slabs of a result that are combined in one go.
@@ -29,6 +29,23 @@ class LastLevel {
   bool gathers() const { return Gather<Wide>::takes(stride_); }
   int64_t outputs() const { return taps_.output; }
   int64_t stride() const { return stride_; }  // elements from one output to the next
+
+  // Whether outputs read so few of the elements of a row that preparing all between the first and
+  // the last would take longer and, of a long row, more memory than there is.
+  bool reads_little(int64_t begin, int64_t end) const {
+    constexpr double kFew = 16;
+    const auto [low, high] = gather_.reads(begin * stride_, end * stride_);
+    const int64_t taps = taps_.first[end] - taps_.first[begin];
+    return static_cast<double>(high - low) >
+           kFew * static_cast<double>(stride_) * static_cast<double>(taps);
+  }
+  // The same as fill() for such outputs; value(i) is element i of the row.
+  template <class Value, class Out>
+  void fill_one_by_one(int64_t begin, int64_t end, const Value& value, Out* target) const {
+    for (int64_t i = begin * stride_; i < end * stride_; ++i) {
+      *target++ = to_element<Out>(Gather<Wide>::sum_of(gather_.table().element(i), value));
+    }
+  }
 
   // Outputs [begin, end) from the first element of their row.
   template <class Out>

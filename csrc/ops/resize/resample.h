@@ -39,9 +39,7 @@ class Resampler {
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
       if (pairs(i)) {
-        const auto rows = [&](int64_t count) {
-          return context.scratch(sizeof(Wide) * static_cast<size_t>(count));
-        };
+        const auto rows = [&](int64_t count) { return context.scratch(bytes_of<Wide>(count)); };
         if (plan.rows_first(i)) row_.emplace(rows(level.in_volume));
         if (stores == Stores::PastCaches) result_.emplace(rows(together_ * level.out_volume));
       } else if (plan.rows_first(i)) {
@@ -91,8 +89,11 @@ class Resampler {
     int64_t* owners() const { return owner->template as<int64_t>(); }
   };
 
-  // Whether a level is made by fill_pairs().
-  bool pairs(size_t depth) const { return std::is_same_v<T, Wide> && plan_.in_pairs(depth); }
+  // Whether a level is made by fill_pairs(), which combines whole rows where these go first.
+  bool pairs(size_t depth) const {
+    return std::is_same_v<T, Wide> && plan_.in_pairs(depth) &&
+           !(plan_.rows_first(depth) && last_.reads_little(0, last_.outputs()));
+  }
 
   void make_ring(size_t depth) {
     const Level<Wide>& level = plan_.levels[depth];
@@ -107,13 +108,11 @@ class Resampler {
     }
     ring.places = 1;  // powers of two: finding a place must not cost a division
     while (ring.places < level.taps.span + ring.together - 1) ring.places *= 2;
-    const auto places = static_cast<size_t>(ring.places);
-    ring.owner.emplace(context_.scratch(sizeof(int64_t) * places));
-    const auto size = static_cast<size_t>(level.out_volume);
-    ring.memory.emplace(context_.scratch(sizeof(Wide) * places * size));
+    ring.owner.emplace(context_.scratch(bytes_of<int64_t>(ring.places)));
+    ring.memory.emplace(context_.scratch(bytes_of<Wide>(ring.places, level.out_volume)));
     const int64_t slabs = LastLevel<Wide>::tile_size(level.taps) * level.taps.widest;
     if (slabs == 0) return;
-    slabs_[depth].emplace(context_.scratch(sizeof(const Wide*) * static_cast<size_t>(slabs)));
+    slabs_[depth].emplace(context_.scratch(bytes_of<const Wide*>(slabs)));
   }
 
   // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
@@ -189,6 +188,10 @@ class Resampler {
     if constexpr (std::is_same_v<T, Wide>) {
       last_.fill(begin, end, source, stores, {}, target);
     } else {
+      if (last_.reads_little(begin, end)) {
+        const auto value = [&](int64_t i) { return static_cast<Wide>(source[i]); };
+        return last_.fill_one_by_one(begin, end, value, target);
+      }
       const int64_t stride = last_.stride();
       const auto [low, high] = gather_.reads(begin * stride, end * stride);
       last_.fill(begin, end, widened(source + low, high - low) - low, stores, {}, target);
@@ -197,7 +200,7 @@ class Resampler {
 
   const Wide* widened(const T* source, int64_t count) {
     if (!wide_memory_ || count > wide_capacity_) {
-      wide_memory_.emplace(context_.scratch(sizeof(Wide) * static_cast<size_t>(count)));
+      wide_memory_.emplace(context_.scratch(bytes_of<Wide>(count)));
       wide_capacity_ = count;
     }
     Wide* wide = wide_memory_->template as<Wide>();

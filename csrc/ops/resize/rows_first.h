@@ -13,7 +13,8 @@ class RowsFirst {
             Stores stores)
       : level_(plan.levels[plan.levels.size() - 2]),
         last_(last),
-        row_(context.scratch_array<Wide>(level_.in_volume)),
+        reads_little_(last.reads_little(0, last.outputs())),
+        row_(context.scratch_array<Wide>(reads_little_ ? 0 : level_.in_volume)),
         rows_(context.scratch_array<const T*>(level_.taps.widest)) {
     if (std::is_same_v<T, Wide> && stores == Stores::PastCaches) {
       result_.emplace(context.scratch_array<Wide>(level_.out_volume));
@@ -28,6 +29,16 @@ class RowsFirst {
       const int64_t first = taps.first[o];
       for (int64_t k = first; k < taps.first[o + 1]; ++k) {
         rows_[k - first] = source + taps.index[k] * level_.in_volume;
+      }
+      if (reads_little_) {
+        const Wide* weights = taps.weight.data() + first;
+        const auto value = [&](int64_t i) {
+          return weighted<Wide>(
+              taps.count(o), [&](int64_t k) { return weights[k]; },
+              [&](int64_t k) { return static_cast<Wide>(rows_[k][i]); });
+        };
+        last_.fill_one_by_one(0, last_.outputs(), value, target);
+        continue;
       }
       // Elements are widened here, once for each row that they are part of: to keep them wide
       // would take four times the cache.
@@ -63,6 +74,7 @@ class RowsFirst {
 
   const Level<Wide>& level_;
   const LastLevel<Wide>& last_;
+  const bool reads_little_;      // of the row
   ScratchArray<Wide> row_;       // combined
   ScratchArray<const T*> rows_;  // that it is combined from
   std::optional<ScratchArray<Wide>> result_;
