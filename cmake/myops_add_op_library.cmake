@@ -6,6 +6,9 @@ set(MYOPS_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 # The flags that all runtimes' builds must have in common, or their results could differ by a bit.
 function(myops_compile_options target)
   target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -Wall -Wextra)
+  if(MYOPS_OPTIMIZATION) # another one, for tests of our own
+    target_compile_options(${target} PRIVATE ${MYOPS_OPTIMIZATION})
+  endif()
   if(MYOPS_SANITIZE) # the code as it is written, and seconds instead of minutes to compile
     # -w: what a sanitizer adds makes warnings slow and wrong; the other builds have them.
     target_compile_options(${target} PRIVATE -O1 -g1 -w -fno-omit-frame-pointer

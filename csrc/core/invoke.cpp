@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "call_inputs.h"
+#include "checks.h"
 #include "last_answer.h"
 #include "myops/op.h"
 
@@ -9,16 +11,7 @@ namespace myops {
 namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-constexpr size_t kMaxRank = 64;       // as in NumPy; rules may take time that grows with its square
-constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes is as long as a rank
-
-std::string names(const std::vector<DType>& dtypes) {
-  std::string text;
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    text += str(i == 0 ? "" : i + 1 == dtypes.size() ? " or " : ", ", dtype_name(dtypes[i]));
-  }
-  return text;
-}
+constexpr size_t kMaxRank = 64;  // as in NumPy; rules may take time that grows with its square
 
 // Required inputs are there, lists are lists, each has a declared dtype, and inputs that share a
 // type parameter agree.
@@ -71,12 +64,12 @@ Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
   return shape;
 }
 
-Layout output_layout(const Op& op, const Tensors& inputs, const Shape& shape) {
+Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& shape) {
   const Access access = op.inputs[0].access_mode;
   const bool follows = access == Access::ChannelsLast || access == Access::Strided;
-  const bool possible = shape.size() == inputs[0].shape.size();
-  return follows && possible && inputs[0].channels_last() ? Layout::ChannelsLast
-                                                          : Layout::Contiguous;
+  const bool possible = shape.size() == inputs[0]->shape.size();
+  return follows && possible && inputs[0]->channels_last() ? Layout::ChannelsLast
+                                                           : Layout::Contiguous;
 }
 
 // The numbers of an attribute; a string or a flag has none.
@@ -100,22 +93,28 @@ void check_bound(const Op& op, const Attribute& attribute, const AttributeValue&
   }
 }
 
+// Runs code of the op. What it says of a mistake in itself gets the op's name.
+template <class Body>
+void with_name(const Op& op, const Body& body) {
+  try {
+    body();
+  } catch (const Mistake& mistake) {
+    throw Error(str(op.name, ": ", mistake.what()));
+  }
+}
+
 // Everything about the outputs that the inputs decide, or a refusal.
-OutputDescriptions ask(const Op& op, const Tensors& inputs, const Attributes& attributes) {
+OutputDescriptions ask(const Op& op, const TensorPointers& inputs, const Attributes& attributes) {
   ShapeContext shapes(op, attributes);
   shapes.dtypes_.reserve(inputs.size());
   shapes.inputs_.resize(inputs.size());
   shapes.values_.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& tensor = inputs[i];
+    const Tensor& tensor = *inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
     // What is no list is refused by infer() below, in the words that shape inference has too.
     const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
-    if (read && tensor.elements() > kMaxValues) {
-      fail(op.name, op.inputs[i].name, str(tensor.elements(), " numbers"),
-           str("a list of at most ", kMaxValues));
-    }
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }
   infer(op, attributes, shapes);
@@ -131,24 +130,35 @@ OutputDescriptions ask(const Op& op, const Tensors& inputs, const Attributes& at
 
 void check_attributes(const Op& op, const Attributes& attributes) {
   for (size_t i = 0; i < op.attributes.size(); ++i) {
-    const Attribute& attribute = op.attributes[i];
-    if (attribute.bound) check_bound(op, attribute, attributes.value(i));
-    if (attribute.choices.empty()) continue;
-    const std::string& value = std::get<std::string>(attributes.value(i));
-    if (std::find(attribute.choices.begin(), attribute.choices.end(), value) !=
-        attribute.choices.end()) {
-      continue;
-    }
-    std::string legal;
-    for (const std::string& choice : attribute.choices) {
-      legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
-    }
-    fail(op.name, attribute.name, quoted(value), str("one of ", legal));
+    check_attribute(op, op.attributes[i], attributes.value(i));
   }
 }
 
+void check_attribute(const Op& op, const Attribute& attribute, const AttributeValue& value) {
+  if (attribute.bound) check_bound(op, attribute, value);
+  if (attribute.choices.empty()) return;
+  const std::string& text = std::get<std::string>(value);
+  if (std::find(attribute.choices.begin(), attribute.choices.end(), text) !=
+      attribute.choices.end()) {
+    return;
+  }
+  std::string legal;
+  for (const std::string& choice : attribute.choices) {
+    legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
+  }
+  fail(op.name, attribute.name, quoted(text), str("one of ", legal));
+}
+
+std::string dtype_names(const std::vector<DType>& dtypes) {
+  std::string text;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    text += str(i == 0 ? "" : i + 1 == dtypes.size() ? " or " : ", ", dtype_name(dtypes[i]));
+  }
+  return text;
+}
+
 void refuse_dtype(const Op& op, const Input& input, const std::string& got) {
-  fail(op.name, input.name, "dtype " + got, names(op.dtypes(input.type)));
+  fail(op.name, input.name, "dtype " + got, dtype_names(op.dtypes(input.type)));
 }
 
 DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {
@@ -166,11 +176,20 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   check_attributes(op, attributes);
   context.outputs_.clear();
   context.outputs_.resize(op.outputs.size());
-  op.shape_rule(context);
+  with_name(op, [&] { op.shape_rule(context); });
 }
 
-void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
+Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes) {
+  Prepared prepared;
+  if (op.make_prepared == nullptr) return prepared;
+  with_name(op, [&] { prepared = op.make_prepared(PrepareContext(op, constants, attributes)); });
+  return prepared;
+}
+
+void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Runtime& runtime,
             const void* prepared, LastAnswer* last) {
+  const CallInputs call(op, given, runtime.budget());
+  const TensorPointers& inputs = call.tensors();
   Answer answer;
   if (last == nullptr || !last->recall(op, inputs, attributes, answer)) {
     answer.outputs = ask(op, inputs, attributes);
@@ -192,7 +211,7 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
     outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
   }
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared, std::move(answer.work));
-  op.compute(context);
+  with_name(op, [&] { op.compute(context); });
   if (context.kept() && answer.asked != 0) last->keep_work(answer.asked, context.kept());
 }
 

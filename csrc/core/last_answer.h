@@ -24,12 +24,15 @@ struct Answer {
 // The rule sees dtypes, shapes, attributes and short lists of numbers, so that where these are the
 // same as in the last call the answer is too, and finding that out is several times faster than the
 // rule. Each caller that repeats itself owns one, for one op. Any thread may use it: one that finds
-// it in use goes without.
+// it in use goes without. Its inputs are those of CallInputs: what is compared is what the rule saw
+// or will see, and lists of numbers have no gaps.
 class LastAnswer {
  public:
   // False, and `answer` as it was, where the last call was another one.
-  bool recall(const Op& op, const Tensors& inputs, const Attributes& attributes, Answer& answer);
-  void keep(const Op& op, const Tensors& inputs, const Attributes& attributes, Answer& answer);
+  bool recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+              Answer& answer);
+  void keep(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+            Answer& answer);
   // Unless something else has been asked since.
   void keep_work(uint64_t asked, Work work);
 
@@ -40,7 +43,7 @@ class LastAnswer {
     Shape shape;
     std::vector<unsigned char> numbers;  // the bytes of a list that decides the output's shape
   };
-  bool is(const Op& op, const Tensors& inputs, const Attributes& attributes) const;
+  bool is(const Op& op, const TensorPointers& inputs, const Attributes& attributes) const;
 
   std::mutex mutex_;  // nobody waits for it
   bool known_ = false;

@@ -1,10 +1,12 @@
 // Lengths by name.
 #include "myops/lengths.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
 
+#include "checks.h"
 #include "myops/op.h"
 
 namespace myops {
@@ -112,16 +114,43 @@ const Dim& Lengths::operator[](const std::string& name) const {
                   ", which none of its patterns has"));
 }
 
-void follow(ShapeContext& context, const std::string& rule) {
+namespace {
+
+struct Rule {
+  std::vector<std::string> inputs, outputs;
+};
+
+Rule parse(const std::string& op, const std::string& rule, size_t inputs, size_t outputs) {
   const size_t arrow = rule.find("->");
-  const std::vector<std::string> inputs = split(rule.substr(0, arrow), ',');
-  const std::vector<std::string> outputs =
-      arrow == std::string::npos ? inputs : split(rule.substr(arrow + 2), ',');
-  if (inputs.size() != context.inputs_.size() || outputs.size() != context.outputs_.size()) {
-    throw Error(str(context.op_name(), ": the shape rule ", quoted(rule), " has ", inputs.size(),
-                    " inputs and ", outputs.size(), " outputs, expected ", context.inputs_.size(),
-                    " and ", context.outputs_.size()));
+  Rule parsed;
+  parsed.inputs = split(rule.substr(0, arrow), ',');
+  parsed.outputs = arrow == std::string::npos ? parsed.inputs : split(rule.substr(arrow + 2), ',');
+  if (parsed.inputs.size() == inputs && parsed.outputs.size() == outputs) return parsed;
+  throw Error(str(op, ": the shape rule ", quoted(rule), " has ", parsed.inputs.size(),
+                  " inputs and ", parsed.outputs.size(), " outputs, expected ", inputs, " and ",
+                  outputs));
+}
+
+}  // namespace
+
+void check_rule(const Op& op, const std::string& rule) {
+  const Rule parsed = parse(op.name, rule, op.inputs.size(), op.outputs.size());
+  std::string known = " ";
+  for (const std::string& input : parsed.inputs) known += input + " ";
+  std::replace_if(known.begin(), known.end(), [](char c) { return c == '{' || c == '}'; }, ' ');
+  for (const std::string& output : parsed.outputs) {
+    std::istringstream words(output);
+    for (std::string word; words >> word;) {
+      if (number(word).known() || known.find(" " + word + " ") != std::string::npos) continue;
+      throw Error(str(op.name, ": the shape rule ", quoted(rule), " has the length ", quoted(word),
+                      " in an output, expected one that an input has"));
+    }
   }
+}
+
+void follow(ShapeContext& context, const std::string& rule) {
+  const auto [inputs, outputs] =
+      parse(context.op_name(), rule, context.inputs_.size(), context.outputs_.size());
   Lengths lengths(context);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const size_t open = inputs[i].find('{');

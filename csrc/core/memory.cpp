@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <mutex>
 #include <new>
-
-#if __has_include(<unistd.h>)
-#include <unistd.h>
-#endif
 
 #include "myops/error.h"
 
@@ -111,37 +106,7 @@ void* allocate(size_t bytes) {
   return memory;
 }
 
-int64_t machine_memory() {
-#ifdef _SC_PHYS_PAGES
-  const int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  if (pages > 0 && size > 0) return pages * size;
-#endif
-  return std::numeric_limits<int64_t>::max();
-}
-
-int64_t decide() {
-  const char* given = std::getenv("MYOPS_MAX_BYTES");
-  if (given == nullptr || *given == '\0') return machine_memory();
-  int64_t bytes = 0;
-  bool good = true;
-  for (const char* digit = given; good && *digit != '\0'; ++digit) {
-    good = *digit >= '0' && *digit <= '9' && !__builtin_mul_overflow(bytes, 10, &bytes) &&
-           !__builtin_add_overflow(bytes, *digit - '0', &bytes);
-  }
-  if (!good || bytes == 0) {
-    throw Error(str("MYOPS_MAX_BYTES: got ", quoted(given),
-                    ", expected a number of bytes from 1 to ", std::numeric_limits<int64_t>::max(),
-                    ". Unset it to allow all memory of the machine"));
-  }
-  return bytes;
-}
-
 }  // namespace
-
-int64_t max_bytes() {
-  static const int64_t chosen = decide();
-  return chosen;
-}
 
 void Budget::refuse(const std::string& op, const std::string& argument, const std::string& got,
                     size_t bytes) const {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "library_names.h"
 #include "myops/op.h"
 
 namespace myops {
@@ -18,20 +19,76 @@ std::vector<Listener>& listeners() {
   return functions;
 }
 
+std::vector<std::string>& found_faults() {
+  static std::vector<std::string> texts;
+  return texts;
+}
+
+// ONNX, ONNX Runtime and torch have ops of their own under these names.
+bool belongs_to_others(const std::string& name) {
+  for (const std::string other : {"ai.onnx", "com.microsoft", "aten", "prim", "prims"}) {
+    if (name == other || name.compare(0, other.size() + 1, other + ".") == 0) return true;
+  }
+  return name.empty();
+}
+
+void check_library() {
+  for (const std::string name : {MYOPS_DOMAIN, MYOPS_NAMESPACE}) {
+    if (belongs_to_others(name)) {
+      throw Error(str("domain: got ", quoted(name), ", expected one that belongs to nobody else"));
+    }
+  }
+}
+
+void check_new(const Op& op) {
+  for (const Op& other : registry()) {
+    if (other.name == op.name) fail(op.name, "name", "that of another op", "one of its own");
+    if (!op.onnx_type.empty() && other.onnx_type == op.onnx_type) {
+      fail(op.name, "onnx", str("the type ", op.onnx_type, ", which ", other.name, " has"),
+           "one of its own");
+    }
+  }
+}
+
 }  // namespace
+
+const std::vector<std::string>& faults() { return found_faults(); }
+
+void detail::add_fault(const std::string& fault) {
+  found_faults().push_back(str("library " MYOPS_DOMAIN ": ", fault));
+}
+
+void refuse_faults() {
+  std::string text;
+  for (const std::string& fault : faults()) text += (text.empty() ? "" : "\n") + fault;
+  if (!text.empty()) throw Error(text);
+}
+
+void (*detail::run_stack)(const void* target, uint64_t* stack) = nullptr;
 
 void for_each_op(Listener listener) {
   for (const Op& op : registry()) listener(op);
   listeners().push_back(listener);
 }
 
-detail::Registrar::Registrar(Op (*make)()) {
-  std::vector<Op>& ops = registry();
-  Op op = make();
-  const auto by_name = [](const Op& left, const Op& right) { return left.name < right.name; };
-  const auto place = std::lower_bound(ops.begin(), ops.end(), op, by_name);
-  const auto inserted = ops.insert(place, std::move(op));
-  for (const Listener listener : listeners()) listener(*inserted);
+// While a binary is loaded nobody could catch what is thrown.
+detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries& entries) {
+  try {
+    if (registry().empty()) check_library();
+    std::vector<Op>& ops = registry();
+    Op op = make();
+    check_description(op);
+    check_new(op);
+    op.stack_entries = entries;
+    const auto by_name = [](const Op& left, const Op& right) { return left.name < right.name; };
+    const auto place = std::lower_bound(ops.begin(), ops.end(), op, by_name);
+    const auto inserted = ops.insert(place, std::move(op));
+    for (const Listener listener : listeners()) listener(*inserted);
+  } catch (const Error& error) {
+    add_fault(error.what());
+  } catch (const std::exception& error) {
+    add_fault(str(name, ": description: got an exception, ", error.what(), ", expected none"));
+  }
 }
 
 const std::vector<Op>& all_ops() { return registry(); }

@@ -134,7 +134,7 @@ class NoRuntime final : public Runtime {
 
 void test_scratch_arrays() {
   const Op op = described(kRule);
-  const Tensors inputs;
+  const TensorPointers inputs;
   Tensors outputs;
   const Attributes attributes(op.attributes);
   NoRuntime runtime;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace myops::ort;
 
-constexpr ApiBase kBase{table, [] { return "1.31.0"; }};
+constexpr ApiBase kBase{table, [] { return "1.32.0"; }};
 constexpr ApiBase kOlderBase{table, [] { return "1.23.2"; }};
 
 // ONNX Runtime takes the op whose types are those of the node.
@@ -32,16 +32,24 @@ const CustomOp* choose(const SessionOptions& options, const Node& node) {
 
 }  // namespace
 
-Session::Session(const Node& node, Release release) {
+Session::Session(std::initializer_list<Node> nodes, Release release) {
   SessionOptions options;
   const ApiBase* base = release == Release::Older ? &kOlderBase : &kBase;
   refusal_ = text_of(RegisterCustomOps(&options, base));
-  if (!refusal_.empty()) return;
-  op_ = choose(options, node);
-  if (op_ == nullptr) {
-    refusal_ = "no op of this name and these types";
-    return;
+  for (const auto step : {&Session::infer, &Session::create_kernel}) {
+    for (const Node& node : nodes) {
+      if (!refusal_.empty()) return;
+      op_ = choose(options, node);
+      if (op_ == nullptr) {
+        refusal_ = "no op of this name and these types";
+        return;
+      }
+      (this->*step)(node);
+    }
   }
+}
+
+void Session::infer(const Node& node) {
   ShapeInferContext inference{&node, {}, {}};
   inference.outputs.resize(op_->get_output_count(op_));
   for (const std::optional<Input>& input : node.inputs) {
@@ -52,10 +60,13 @@ Session::Session(const Node& node, Release release) {
     refusal_ = text_of(op_->infer_output_shape(op_, &inference));
   }
   inferred_ = std::move(inference.outputs);
+}
+
+void Session::create_kernel(const Node& node) {
+  if (kernel_ != nullptr) op_->destroy_kernel(kernel_);
+  kernel_ = nullptr;
   const KernelInfo info{&node};
-  if (refusal_.empty()) {
-    refusal_ = text_of(op_->create_kernel_v2(op_, table(kApiVersion), &info, &kernel_));
-  }
+  refusal_ = text_of(op_->create_kernel_v2(op_, table(kApiVersion), &info, &kernel_));
 }
 
 Session::~Session() {
@@ -75,11 +86,14 @@ std::vector<int> Session::overwritten() const {
   return found;
 }
 
-Session::Result Session::run(const Node& node, Order order, uint8_t fill) const {
-  ComputeContext context{&node, op_, order, fill, {}};
+Session::Result Session::run(const Node& node, Order order, uint8_t fill,
+                             const std::function<void()>& meanwhile) const {
+  ComputeContext context{&node, op_, order, fill, {}, meanwhile};
   Result result;
   result.refusal = text_of(op_->compute_v2(kernel_, &context));
-  for (std::unique_ptr<Value>& value : context.outputs) result.outputs.push_back(std::move(*value));
+  for (std::unique_ptr<Value>& value : context.outputs) {
+    result.outputs.push_back(value ? std::move(*value) : Value());  // none where memory ran out
+  }
   return result;
 }
 

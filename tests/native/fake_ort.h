@@ -3,6 +3,8 @@
 // Every tensor has memory of exactly its size, so that AddressSanitizer sees a step outside.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,10 +28,12 @@ struct TypeAndShape {
   std::vector<std::string> symbols;
 };
 
-// A string list stands for every kind of attribute that no op of ours has.
+// Kinds that hold more than numbers and strings. The C API has a name for the first two only.
+enum class OtherKind { Graph, Tensor, SparseTensor, Type, Graphs, Tensors, SparseTensors, Types };
+
 struct NodeAttribute {
   std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
-               std::vector<std::string>>
+               std::vector<std::string>, OtherKind>
       value;
 };
 
@@ -65,14 +69,17 @@ struct Node {
 // How the session spreads the pieces of a kernel's work.
 enum class Order { Forward, Backward, Threads };
 
-// 1.31, or 1.23 with a shorter table.
+// 1.32, or 1.23 with a shorter table.
 enum class Release { Newest, Older };
 
 // A session with one node. Several threads may run it.
 class Session {
  public:
   // Loads the library, infers shapes and creates the kernel.
-  explicit Session(const Node& node, Release release = Release::Newest);
+  explicit Session(const Node& node, Release release = Release::Newest)
+      : Session({node}, release) {}
+  // Of several nodes: infers the shapes of all, then creates their kernels, and runs the last.
+  explicit Session(std::initializer_list<Node> nodes, Release release = Release::Newest);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -88,17 +95,23 @@ class Session {
     std::string refusal;
     std::vector<Value> outputs;
   };
-  // `fill` is what the memory of outputs holds before the kernel writes it.
-  Result run(const Node& node, Order order, uint8_t fill) const;
+  // `fill` is what the memory of outputs holds before the kernel writes it. `meanwhile` runs when
+  // the library has decided about an output and asks for it.
+  Result run(const Node& node, Order order, uint8_t fill,
+             const std::function<void()>& meanwhile = {}) const;
 
  private:
+  void infer(const Node& node);
+  void create_kernel(const Node& node);
+
   const myops::ort::CustomOp* op_ = nullptr;
   void* kernel_ = nullptr;
   std::string refusal_;
   std::vector<std::optional<TypeAndShape>> inferred_;
 };
 
-// Statuses that the library has not released yet.
+// Statuses and values that the library has not released yet.
 int live_statuses();
+int live_values();
 
 }  // namespace fake_ort

@@ -77,34 +77,62 @@ Status* get_text(const KernelInfo* info, const char* name, char* out, size_t* si
   return nullptr;
 }
 
+// A list of another kind reads as an empty one here too.
 Status* read_attribute(const NodeAttribute* attribute, AttributeKind kind, void* data, size_t room,
                        size_t* bytes) {
+  const auto& value = attribute->value;
   const auto copy = [&](const void* from, size_t needed) -> Status* {
     *bytes = needed;
     if (room < needed) return refuse("too small");
     if (needed > 0) std::memcpy(data, from, needed);
     return nullptr;
   };
-  const auto& value = attribute->value;
-  if (const auto* held = std::get_if<int64_t>(&value); held && kind == AttributeKind::Int) {
-    return copy(held, sizeof *held);
+  const auto number = [&](const auto* held, size_t width) {
+    *bytes = width;
+    return held ? copy(held, width) : refuse("no such value");
+  };
+  const auto list = [&](const auto* held) {
+    return held ? copy(held->data(), held->size() * sizeof(*held->data())) : copy(nullptr, 0);
+  };
+  switch (kind) {
+    case AttributeKind::Int:
+      return number(std::get_if<int64_t>(&value), sizeof(int64_t));
+    case AttributeKind::Float:
+      return number(std::get_if<float>(&value), sizeof(float));
+    case AttributeKind::String:
+      return list(std::get_if<std::string>(&value));
+    case AttributeKind::Ints:
+      return list(std::get_if<std::vector<int64_t>>(&value));
+    case AttributeKind::Floats:
+      return list(std::get_if<std::vector<float>>(&value));
+    default:
+      return refuse("not read by this library");
   }
-  if (const auto* held = std::get_if<float>(&value); held && kind == AttributeKind::Float) {
-    return copy(held, sizeof *held);
+}
+
+// In the order of NodeAttribute's alternatives; a graph and a tensor follow.
+Status* kind_of(const NodeAttribute* attribute, AttributeKind* out) {
+  constexpr AttributeKind kinds[] = {AttributeKind::Int,    AttributeKind::Float,
+                                     AttributeKind::String, AttributeKind::Ints,
+                                     AttributeKind::Floats, AttributeKind::Strings};
+  if (const auto* other = std::get_if<OtherKind>(&attribute->value)) {
+    if (*other > OtherKind::Tensor) return refuse("unexpected attribute type");
+    *out = static_cast<AttributeKind>(7 + static_cast<int>(*other));
+  } else {
+    *out = kinds[attribute->value.index()];
   }
-  if (const auto* held = std::get_if<std::string>(&value); held && kind == AttributeKind::String) {
-    return copy(held->data(), held->size());
-  }
-  if (const auto* held = std::get_if<std::vector<int64_t>>(&value);
-      held && kind == AttributeKind::Ints) {
-    return copy(held->data(), held->size() * sizeof(int64_t));
-  }
-  if (const auto* held = std::get_if<std::vector<float>>(&value);
-      held && kind == AttributeKind::Floats) {
-    return copy(held->data(), held->size() * sizeof(float));
-  }
-  *bytes = 0;
-  return refuse("another type");
+  return nullptr;
+}
+
+std::atomic<int> values{0};
+
+Status* get_tensor(const KernelInfo* info, const char* name, Allocator*, Value** out) {
+  const NodeAttribute* attribute = find(info->node, name);
+  const auto* other = attribute ? std::get_if<OtherKind>(&attribute->value) : nullptr;
+  if (other == nullptr || *other != OtherKind::Tensor) return refuse("no such attribute");
+  ++values;
+  *out = new Value{ElementType::Int64, {1}, std::vector<uint8_t>(8)};
+  return nullptr;
 }
 
 void run_tasks(const ComputeContext* context, void (*task)(void*, size_t), size_t count,
@@ -127,6 +155,7 @@ void run_tasks(const ComputeContext* context, void (*task)(void*, size_t), size_
 
 Status* make_output(ComputeContext* context, size_t index, const int64_t* dims, size_t count,
                     Value** out) {
+  if (context->meanwhile) context->meanwhile();
   if (index >= context->outputs.size()) context->outputs.resize(index + 1);
   auto value = std::make_unique<Value>();
   value->type = context->op->get_output_type(context->op, index);
@@ -233,6 +262,16 @@ Functions make_functions() {
   f.KernelInfoGetAttribute_string = get_text;
   f.KernelInfoGetAttributeArray_float = get_list<float>;
   f.KernelInfoGetAttributeArray_int64 = get_list<int64_t>;
+  f.KernelInfoGetAttribute_tensor = get_tensor;
+  f.GetAllocatorWithDefaultOptions = [](Allocator** out) -> Status* {
+    static Allocator allocator;
+    *out = &allocator;
+    return nullptr;
+  };
+  f.ReleaseValue = [](Value* value) {
+    --values;
+    delete value;
+  };
   f.KernelInfo_GetInputCount = [](const KernelInfo* info, size_t* out) -> Status* {
     *out = info->node->inputs.size();
     return nullptr;
@@ -282,6 +321,7 @@ Functions make_functions() {
     return nullptr;
   };
   f.ReadOpAttr = read_attribute;
+  f.OpAttr_GetType = kind_of;
 
   f.GetTensorElementTypeAndShapeDataReference = [](const Value* value, ElementType* type,
                                                    const int64_t** dims, size_t* rank) -> Status* {
@@ -322,5 +362,6 @@ std::string text_of(Status* status) {
 }
 
 int live_statuses() { return statuses; }
+int live_values() { return values; }
 
 }  // namespace fake_ort

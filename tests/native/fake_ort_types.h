@@ -7,6 +7,7 @@
 
 namespace myops::ort {
 
+struct Allocator {};
 struct MemoryInfo {};
 struct CustomOpDomain {
   std::vector<const CustomOp*> ops;
@@ -28,6 +29,7 @@ struct ComputeContext {
   fake_ort::Order order;
   uint8_t fill;
   std::vector<std::unique_ptr<Value>> outputs;
+  std::function<void()> meanwhile;  // may be empty
 };
 
 }  // namespace myops::ort

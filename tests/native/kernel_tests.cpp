@@ -8,6 +8,7 @@
 
 #include "checking.h"
 #include "myops/op.h"
+#include "resize_reference.h"
 
 namespace {
 
@@ -73,17 +74,6 @@ std::vector<float> numbers(size_t count, unsigned seed) {
   return values;
 }
 
-Attributes attributes(const Op& op,
-                      const std::vector<std::pair<std::string, AttributeValue>>& set) {
-  Attributes values(op.attributes);
-  for (const auto& [name, value] : set) {
-    for (size_t i = 0; i < op.attributes.size(); ++i) {
-      if (op.attributes[i].name == name) values.set(i, value);
-    }
-  }
-  return values;
-}
-
 void refuses(const std::string& what, const std::string& text, const std::function<void()>& body) {
   try {
     body();
@@ -142,6 +132,39 @@ void test_resize_orders_and_guards() {
           expect(runtime.guards_intact(), str("resize ", mode, " wrote outside"));
           if (order == Order::Forward) first = runtime.result();
           expect(runtime.result() == first, str("resize ", mode, " depends on the order"));
+        }
+      }
+    }
+  }
+}
+
+// Each length of a row to many others: every way to read a block, and every table for it.
+void test_resize_values() {
+  const Op& op = *find_op("resize");
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    for (int64_t input = 1; input <= 130; input += input < 40 ? 1 : 13) {
+      std::vector<float> x = numbers(static_cast<size_t>(3 * input), static_cast<unsigned>(input));
+      for (int64_t output = 1; output <= 300; output += 1 + output / 7) {
+        for (const int64_t channels : {1, 3}) {
+          TestRuntime runtime;
+          std::vector<int64_t> sizes = {output};
+          invoke(op,
+                 {Tensor(x.data(), DType::Float32, {input, channels}), Tensor(), Tensor(),
+                  Tensor(sizes.data(), DType::Int64, {1})},
+                 attributes(op, {{"mode", std::string(mode)}, {"axes", std::vector<int64_t>{0}}}),
+                 runtime);
+          const std::vector<uint8_t> bytes = runtime.result();
+          const auto* y = reinterpret_cast<const float*>(bytes.data());
+          for (int64_t i = 0; i < output * channels; ++i) {
+            double expected = 0;
+            for (const auto& [index, weight] : taps_of<float>(mode, input, output, i / channels)) {
+              expected += weight * x[static_cast<size_t>(index * channels + i % channels)];
+            }
+            if (std::abs(y[i] - expected) < 1e-4) continue;
+            expect(false, str("resize ", mode, " of ", input, " to ", output, ", ", channels,
+                              " channels, at ", i, ": got ", y[i], ", expected ", expected));
+            break;
+          }
         }
       }
     }
@@ -254,6 +277,7 @@ void test_the_memory_of_a_kernel_is_bounded() {
 int main() {
   test_every_order_gives_the_same_bits_and_no_overrun();
   test_resize_orders_and_guards();
+  test_resize_values();
   test_refusals();
   test_16_bit_floats();
   test_an_exception_leaves_the_parallel_region();

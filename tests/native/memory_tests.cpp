@@ -1,8 +1,15 @@
-// Scratch memory: aligned, found again by equal calls, never by two at a time.
+// Scratch memory: aligned, found again by equal calls, never by two at a time. The limit of a
+// container, from trees of files as systems have them.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
+#include "../../csrc/core/memory_limit.h"
 #include "checking.h"
+#include "myops/error.h"
 #include "myops/memory.h"
 
 namespace {
@@ -50,9 +57,80 @@ void test_threads() {
   for (std::thread& thread : threads) thread.join();
 }
 
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+// The limit that a process sees whose system has these files.
+int64_t limit_of(const std::vector<std::pair<std::string, std::string>>& files) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / myops::str("myops_memory_tests_", getpid());
+  fs::remove_all(root);
+  for (const auto& [path, content] : files) {
+    fs::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << content;
+  }
+  const int64_t limit = myops::container_memory(root.string());
+  fs::remove_all(root);
+  return limit;
+}
+
+void test_limits_of_containers() {
+  const std::string groups = "proc/self/cgroup", v2 = "sys/fs/cgroup", v1 = "sys/fs/cgroup/memory";
+  const std::string file = "/memory.max", old_file = "/memory.limit_in_bytes";
+  const auto is = [](int64_t got, int64_t expected, const std::string& what) {
+    expect(got == expected, myops::str(what, ": got ", got, ", expected ", expected));
+  };
+  is(limit_of({}), kNone, "no files");
+  is(limit_of({{groups, "0::/\n"}}), kNone, "no limits");
+  is(limit_of({{groups, ""}, {v2 + file, "77\n"}}), kNone, "in no group");
+  // Version 2: of the group, of one that it is part of, of the root.
+  is(limit_of({{groups, "0::/a/b\n"}, {v2 + "/a/b" + file, "1000000\n"}}), 1000000, "its own");
+  is(limit_of({{groups, "0::/a/b/c\n"},
+               {v2 + "/a/b/c" + file, "max\n"},
+               {v2 + "/a" + file, "2000000\n"},
+               {v2 + "/other" + file, "5\n"}}),
+     2000000, "of a parent");
+  is(limit_of({{groups, "0::/a/b\n"},
+               {v2 + "/a/b" + file, "3000000\n"},
+               {v2 + "/a" + file, "2000000\n"},
+               {v2 + file, "2500000\n"}}),
+     2000000, "the least");
+  is(limit_of({{groups, "0::/system.slice/docker-1f.scope\n"}, {v2 + file, "4000000\n"}}), 4000000,
+     "a name from outside of the container");
+  is(limit_of({{groups, "0::/../../job\n"}, {v2 + file, "4000000\n"}}), 4000000,
+     "a name above the root");
+  is(limit_of({{groups, "0::/\n"}, {v2 + file, "4000000"}}), 4000000, "the root, no end of line");
+  // Version 1, alone and beside version 2; other controllers do not count.
+  const std::string absurd = "9223372036854771712\n";
+  is(limit_of({{groups, "12:cpu,cpuacct:/x\n4:memory:/job/1\n0::/\n"},
+               {v1 + "/job/1" + old_file, absurd},
+               {v1 + "/job" + old_file, "123456789\n"},
+               {v1 + old_file, absurd},
+               {v2 + "/cpu,cpuacct/x" + old_file, "7\n"}}),
+     123456789, "version 1");
+  is(limit_of({{groups, "4:memory:/job\n"}, {v1 + old_file, "99999999\n"}}), 99999999,
+     "version 1, a name from outside");
+  is(limit_of({{groups, "4:cpu,memory:/job\n"}, {v2 + "/cpu,memory/job" + old_file, "5555\n"}}),
+     5555, "version 1, together with another controller");
+  is(limit_of({{groups, "4:memory:/job\n0::/unit\n"},
+               {v1 + "/job" + old_file, "600\n"},
+               {v2 + "/unified/unit" + file, "500\n"}}),
+     500, "both");
+  is(limit_of({{groups, "4:memory_recursiveprot:/job\n"}, {v1 + "/job" + old_file, "600\n"}}),
+     kNone, "another controller");
+  // What is no limit.
+  for (const char* text : {"max", "0", "-1", "", "12G", "18446744073709551616", "\n", "x"}) {
+    is(limit_of({{groups, "0::/a\n"}, {v2 + "/a" + file, text}, {v2 + file, "800\n"}}), 800, text);
+  }
+  for (const char* lines : {"nonsense", "0:/a", ":::", "0::", "\n\n0::/a\n", "0::/a/", "0::a"}) {
+    const int64_t limit = limit_of({{groups, lines}, {v2 + file, "800\n"}});
+    is(limit, std::string(lines).find("::") == std::string::npos ? kNone : 800, lines);
+  }
+}
+
 }  // namespace
 
 int main() {
+  test_limits_of_containers();
   test_alignment();
   test_equal_blocks_are_found_again();
   test_threads();

@@ -6,17 +6,20 @@
 #include "checking.h"
 #include "fake_ort.h"
 #include "myops/error.h"
+#include "myops/op.h"
 
 namespace {
 
 using fake_ort::ElementType;
 using fake_ort::Input;
 using fake_ort::Node;
+using fake_ort::NodeAttribute;
 using fake_ort::Order;
 using fake_ort::Release;
 using fake_ort::Session;
 using fake_ort::Value;
 using myops::str;
+using myops::ort::OtherKind;
 using Dims = std::vector<int64_t>;
 using Ints = std::vector<int64_t>;
 
@@ -132,6 +135,29 @@ void test_a_failing_call_between_good_ones() {
   }
 }
 
+// Somebody writes other sizes into the tensor when the shape of Y is decided: the result is that of
+// the sizes at the beginning, in the first call and in one that is remembered.
+void test_sizes_that_change_meanwhile() {
+  const auto sizes = [](int64_t height, int64_t width) {
+    return input<int64_t>(ElementType::Int64, {2}, {height, width}).value.bytes;
+  };
+  const Node good = resize_node({50, 60});
+  Node node = good;
+  const Session session(node);
+  const auto expected = session.run(good, Order::Forward, 0).outputs.at(0).bytes;
+  for (const auto& other : {sizes(3000, 4), sizes(4, 3000), sizes(1, 1)}) {
+    for (int call = 0; call < 3; ++call) {
+      node.inputs[3]->value.bytes = sizes(50, 60);
+      const auto result = session.run(node, Order::Threads, 0xff, [&] {
+        std::copy(other.begin(), other.end(), node.inputs[3]->value.bytes.begin());
+      });
+      expect(result.refusal.empty() && result.outputs.at(0).bytes == expected, "as at the start");
+    }
+  }
+  node.inputs[3]->value.bytes = sizes(7, 8);
+  expect(session.run(node, Order::Forward, 0).outputs.at(0).dims == Dims{1, 3, 7, 8}, "the next");
+}
+
 // The text with which the library refuses the node, when it is loaded or when it runs.
 std::string refusal_of(const Node& node) {
   const Session session(node);
@@ -144,8 +170,12 @@ void expect_refusal(const Node& node, const std::string& text) {
   expect(refusal.find(text) != std::string::npos, str("got \"", refusal, "\", not ", text));
 }
 
+void expect_starts(const std::string& refusal, const std::string& text) {
+  expect(refusal.rfind(text, 0) == 0, str("got \"", refusal, "\", not ", text));
+}
+
 void test_attributes_that_lie() {
-  const auto with = [](Node node, const char* name, fake_ort::NodeAttribute value) {
+  const auto with = [](Node node, const char* name, NodeAttribute value) {
     node.attributes[name] = std::move(value);
     return node;
   };
@@ -159,7 +189,7 @@ void test_attributes_that_lie() {
   expect_refusal(with(resize, "mode", {std::string(static_cast<size_t>(many), 'x')}),
                  "mode: got 1048578 characters");
   expect_refusal(with(resize, "mode", {std::string("\xff\0\n", 3)}), "mode: got \"\\xff");
-  expect_refusal(with(resize, "mode", {std::vector<std::string>{"cubic"}}), "something else");
+  expect_refusal(with(resize, "mode", {std::vector<std::string>{"cubic"}}), "a list of strings");
   expect_refusal(with(deform, "pads", {Ints{-1, 0, 0, 0}}), "pads: got [-1, 0, 0, 0]");
   expect_refusal(with(deform, "strides", {Ints{0, 1}}), "strides: got [0, 1]");
   expect_refusal(with(deform, "strides", {Ints(100, 1)}), "and 36 more], expected 2 numbers");
@@ -167,6 +197,105 @@ void test_attributes_that_lie() {
   expect_refusal(with(deform, "group", {INT64_MIN}), "group: got -9223372036854775808");
   expect_refusal(with(deform, "offset_group", {INT64_MAX}), "offset_group");
   expect_refusal(with(deform, "kernel_shape", {Ints{3, 2147483646}}), "kernel_shape");
+}
+
+using myops::AttributeType;
+
+struct Given {
+  const char* got;  // the words of a refusal
+  NodeAttribute attribute;
+  std::optional<AttributeType> right;  // the declaration that it fits
+  bool older_can_tell = true;          // 1.17 to 1.23: that it is no empty list
+};
+
+// Every kind that an attribute can have, and lists that are empty.
+std::vector<Given> every_kind() {
+  std::vector<Given> kinds = {
+      {"an int", {int64_t{1}}, AttributeType::Int},
+      {"a float", {1.5f}, AttributeType::Float},
+      {"a string", {std::string("linear")}, AttributeType::String},
+      {"a list of ints", {Ints{1, 1}}, AttributeType::Ints},
+      {"a list of floats", {std::vector<float>{1.5f}}, AttributeType::Floats},
+      {"a list of strings", {std::vector<std::string>{"1"}}, {}, false},
+      {"a list of strings", {std::vector<std::string>{}}, {}, false},
+      {"a list of ints", {Ints{}}, AttributeType::Ints, false},
+      {"a list of floats", {std::vector<float>{}}, AttributeType::Floats, false},
+      {"a tensor", {OtherKind::Tensor}, {}},
+  };
+  for (const OtherKind kind :
+       {OtherKind::Graph, OtherKind::SparseTensor, OtherKind::Type, OtherKind::Graphs,
+        OtherKind::Tensors, OtherKind::SparseTensors, OtherKind::Types}) {
+    kinds.push_back({"something else", {kind}, {}, false});
+  }
+  return kinds;
+}
+
+std::string load_refusal(const Node& node, Release release) {
+  return Session(node, release).refusal();
+}
+
+// The whole product: every attribute of every op, every kind, a host that tells kinds and one that
+// does not.
+void test_attributes_of_every_wrong_kind() {
+  int refused = 0, not_told = 0;
+  for (const Node& good : good_nodes()) {
+    for (const myops::Op& op : myops::all_ops()) {
+      if (op.onnx_type != good.type) continue;
+      for (const myops::Attribute& declared : op.attributes) {
+        const AttributeType type = declared.type();
+        const bool is_list = type == AttributeType::Ints || type == AttributeType::Floats;
+        for (const Given& given : every_kind()) {
+          const bool also_flag = type == AttributeType::Bool && given.right == AttributeType::Int;
+          if (given.right == type || also_flag) continue;
+          Node bad = good;
+          bad.attributes[declared.name] = given.attribute;
+          const std::string text = str(op.name, ": ", declared.name, ": got ");
+          expect_starts(load_refusal(bad, Release::Newest), text + given.got);
+          ++refused;
+          if (given.older_can_tell || !is_list) {
+            const char* got = given.older_can_tell ? given.got : "something else";
+            expect_starts(load_refusal(bad, Release::Older), text + got);
+          } else {
+            Node empty = good;
+            empty.attributes[declared.name] = {Ints{}};
+            expect(load_refusal(bad, Release::Older) == load_refusal(empty, Release::Older),
+                   text + ": an empty list, in an older release");
+            ++not_told;
+          }
+        }
+      }
+    }
+  }
+  expect(refused > 200 && not_told > 40, str(refused, " refused, ", not_told, " not told"));
+}
+
+// What shape inference has noted of one node is not held against another model, but against each
+// node of the same one.
+void test_wrong_kinds_are_those_of_one_model() {
+  const Node good = deform_node();
+  Node empty = good, bad = good;
+  empty.attributes["dilations"] = {Ints{}};
+  bad.attributes["dilations"] = {OtherKind::SparseTensor};
+  const std::string text = "deform_conv2d: dilations: got something else, expected a list of ints";
+  for (int round = 0; round < 3; ++round) {
+    expect(load_refusal(empty, Release::Newest).empty(), "an empty list of ints");
+    expect(load_refusal(bad, Release::Newest) == text, "a wrong kind");
+    expect(Session({empty, bad}).refusal() == text, "a wrong kind behind an empty list");
+    expect(Session({bad, empty}).refusal() == text, "a wrong kind before an empty list");
+    Node unknown = good;
+    unknown.type = "Unknown";  // refused when shapes have been inferred, but no kernel created
+    expect(!Session({bad, unknown}).refusal().empty(), "an unknown op");
+  }
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 50; ++round) {
+        const std::string refusal = load_refusal(thread % 2 == 0 ? bad : empty, Release::Newest);
+        expect(refusal == (thread % 2 == 0 ? text : ""), "wrong kinds in threads");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Without ranks no shape is inferred, so W is packed before anyone has looked at the attributes.
@@ -216,9 +345,13 @@ int main() {
   test_an_older_release();
   test_what_may_be_overwritten();
   test_a_failing_call_between_good_ones();
+  test_sizes_that_change_meanwhile();
   test_attributes_that_lie();
+  test_attributes_of_every_wrong_kind();
+  test_wrong_kinds_are_those_of_one_model();
   test_attributes_that_lie_of_unknown_ranks();
   test_lengths_that_lie();
   expect(fake_ort::live_statuses() == 0, "every status is released");
+  expect(fake_ort::live_values() == 0, "every tensor of an attribute is released");
   return finish("tests of the ONNX Runtime library");
 }

@@ -56,6 +56,10 @@ Tensor view(const Op& op, const Input& input, const py::array& array) {
 Attributes attributes_from(const Op& op, const py::dict& given) {
   Attributes values(op.attributes);
   for (const auto& item : given) {
+    if (!py::isinstance<py::str>(item.first)) {
+      throw py::type_error(str(op.name, ": attributes: got the name ",
+                               std::string(py::repr(item.first)), ", expected a string"));
+    }
     const auto name = item.first.cast<std::string>();
     size_t index = 0;
     while (index < op.attributes.size() && op.attributes[index].name != name) ++index;
@@ -222,6 +226,7 @@ Op prototype(const py::dict& description, py::function rule) {
     run_rule(rule, context, inputs);
   };
   op.compute = [](KernelContext&) {};  // the outputs are allocated; Python fills them
+  check_description(op);
   return op;
 }
 

@@ -5,6 +5,7 @@
 
 #include "../../core/given_output.h"
 #include "../../core/last_answer.h"
+#include "others_run.h"
 #include "plain.h"
 
 namespace myops::numpy {
@@ -29,6 +30,7 @@ struct Torch {
   std::vector<py::object> watchers;  // functions: whether somebody watches
   py::str level;
   mutable LastAnswer last = {};
+  py::object is_inference = {};  // method; asked of `out` only
 
   // It shares `tensor`, which is not taken over.
   py::object python_tensor(void* tensor) const {
@@ -56,10 +58,22 @@ bool wraps_as_expected(const Torch& torch) {
 // everything is through with it within Python's own interval of 5 ms, too.
 constexpr size_t kBrief = 16 << 10;  // bytes
 
+// Autograd counts what is written. False for what it does not count.
+bool count_write(const Torch& torch, PyObject* out) {
+  if (const TorchInternals* internals = torch.reader.internals) return internals->count_write(out);
+  if (holds(PyObject_CallOneArg(torch.is_inference.ptr(), out))) return false;
+  const py::object outs = py::make_tuple(py::handle(out));
+  PyObject* none = PyObject_CallOneArg(torch.bump.ptr(), outs.ptr());
+  if (none == nullptr) PyErr_Clear();
+  Py_XDECREF(none);
+  return none != nullptr;
+}
+
 class DirectRuntime final : public Runtime {
  public:
-  DirectRuntime(const Torch& torch, const Tensors& inputs, const Tensor* out)
-      : torch_(torch), inputs_(inputs), out_(out) {
+  // `out`: where the result goes, and the tensor that it is, or null.
+  DirectRuntime(const Torch& torch, const Tensors& inputs, Tensor* out, PyObject* given_out)
+      : torch_(torch), inputs_(inputs), out_(out), given_out_(given_out) {
     for (const Tensor& input : inputs) bytes_ += byte_count(input.shape, input.dtype);
   }
   ~DirectRuntime() override {
@@ -70,8 +84,8 @@ class DirectRuntime final : public Runtime {
   // What is left before the kernel needs nothing of Python.
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
     bytes_ += byte_count(shape, dtype);
-    if (bytes_ > kBrief && !others_run_) others_run_.emplace();
-    if (out_ != nullptr) return accept_output(torch_.op, inputs_, *out_, dtype, shape, layout);
+    if (out_ != nullptr) return given(dtype, shape, layout);
+    let_others_run();
     Shape strides = strides_for(shape, layout);
     void* data = nullptr;
     void* tensor = torch_.services.new_tensor(dtype, shape, strides, &data);
@@ -91,12 +105,24 @@ class DirectRuntime final : public Runtime {
   py::object output(size_t index) const { return torch_.python_tensor(new_tensors_[index]); }
 
  private:
+  Tensor given(DType dtype, const Shape& shape, Layout layout) {
+    Tensor accepted = accept_output(torch_.op, inputs_, std::move(*out_), dtype, shape, layout);
+    expect(count_write(torch_, given_out_));  // not before: a call that is refused writes nothing
+    let_others_run();
+    return accepted;
+  }
+
+  void let_others_run() {
+    if (bytes_ > kBrief && !others_run_) others_run_.emplace();
+  }
+
   const Torch& torch_;
   const Tensors& inputs_;
-  const Tensor* out_;
+  Tensor* out_;
+  PyObject* given_out_;
   SmallVector<void*, 6> new_tensors_;
   size_t bytes_ = 0;
-  std::optional<py::gil_scoped_release> others_run_;
+  std::optional<OthersRun> others_run_;
 };
 
 bool watched(const Torch& torch) {
@@ -105,16 +131,6 @@ bool watched(const Torch& torch) {
     if (holds(PyObject_CallNoArgs(watcher.ptr()))) return true;
   }
   return false;
-}
-
-// Autograd counts what is written. False for what it does not count.
-bool count_write(const Torch& torch, PyObject* out) {
-  if (const TorchInternals* internals = torch.reader.internals) return internals->count_write(out);
-  const py::object outs = py::make_tuple(py::handle(out));
-  PyObject* none = PyObject_CallOneArg(torch.bump.ptr(), outs.ptr());
-  if (none == nullptr) PyErr_Clear();
-  Py_XDECREF(none);
-  return none != nullptr;
 }
 
 py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
@@ -135,8 +151,7 @@ py::object call(const Torch& torch, PyObject* given, PyObject* given_attributes,
   if (PyDict_GET_SIZE(given_attributes) != 0) {
     attributes = plain_attributes(torch.op, given_attributes);
   }
-  if (out) expect(count_write(torch, given_out));
-  DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr);
+  DirectRuntime runtime(torch, inputs.tensors, out ? &*out : nullptr, given_out);
   invoke(torch.op, inputs.tensors, attributes ? *attributes : torch.defaults, runtime, nullptr,
          &torch.last);
   runtime.end();
@@ -202,6 +217,7 @@ py::object direct(const Op& op, const py::dict& parts) {
                                          parts["forward_ad"],
                                          parts["watchers"].cast<std::vector<py::object>>(),
                                          "_current_level"});
+  torch->is_inference = parts["is_inference"];
   if (!wraps_as_expected(*torch)) return py::none();
   const py::capsule self(torch.release(), kTorch, [](PyObject* capsule) {
     delete static_cast<Torch*>(PyCapsule_GetPointer(capsule, kTorch));

@@ -1,5 +1,6 @@
 // The Python module `_numpy`: descriptions, shape inference and the kernels on NumPy arrays.
 // It needs NumPy and nothing else; checks of memory layout are in python/myops/_description.py.
+#include <optional>
 #include <thread>
 
 #include "../../core/dispatcher_schema.h"
@@ -7,6 +8,7 @@
 #include "convert.h"
 #include "direct.h"
 #include "myops/isa.h"
+#include "others_run.h"
 #include "thread_pool.h"
 
 namespace myops::numpy {
@@ -17,7 +19,7 @@ class NumpyRuntime final : public Runtime {
   explicit NumpyRuntime(int threads) : threads_(threads) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    const py::gil_scoped_acquire gil;
+    others_run_.reset();
     Shape strides = strides_for(shape, layout);
     std::vector<py::ssize_t> bytes;
     for (int64_t stride : strides) {
@@ -25,6 +27,7 @@ class NumpyRuntime final : public Runtime {
     }
     const py::array array(to_numpy(dtype), shape, bytes);
     outputs.append(array);
+    others_run_.emplace();
     return Tensor(const_cast<void*>(array.data()), dtype, shape, std::move(strides));
   }
 
@@ -32,10 +35,14 @@ class NumpyRuntime final : public Runtime {
     ThreadPool::instance().run(count, threads_, task, argument);
   }
 
+  // Before anything of Python is used again.
+  void end() { others_run_.reset(); }
+
   py::list outputs;
 
  private:
   int threads_;
+  std::optional<OthersRun> others_run_;
 };
 
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
@@ -50,10 +57,8 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   const Attributes attributes = attributes_from(op, given);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   NumpyRuntime runtime(threads);
-  {
-    const py::gil_scoped_release release;
-    invoke(op, inputs, attributes, runtime);
-  }
+  invoke(op, inputs, attributes, runtime);
+  runtime.end();
   return runtime.outputs;
 }
 
@@ -101,10 +106,11 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 4;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 5;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = MYOPS_DOMAIN;
   module.attr("NAMESPACE") = MYOPS_NAMESPACE;
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
+  myops::refuse_faults();  // an ImportError
   py::class_<Op>(module, "Op", py::module_local())
       .def(py::init(&numpy::prototype), py::arg("description"), py::arg("rule"))
       .def("describe", &numpy::describe)

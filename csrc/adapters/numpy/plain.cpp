@@ -34,6 +34,17 @@ double real(PyObject* object) {
                                     : static_cast<double>(integer(object));
 }
 
+std::string text(PyObject* object) {
+  expect(PyUnicode_CheckExact(object));
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(object, &size);
+  if (data == nullptr) {  // half of a surrogate pair, say
+    PyErr_Clear();
+    throw NotPlain();
+  }
+  return std::string(data, static_cast<size_t>(size));
+}
+
 template <class T, class Convert>
 std::vector<T> numbers(PyObject* list, const Convert& convert) {
   expect(is_list(list));
@@ -54,8 +65,7 @@ AttributeValue attribute(const Attribute& declared, PyObject* value) {
     case AttributeType::Float:
       return real(value);
     case AttributeType::String:
-      expect(PyUnicode_CheckExact(value));
-      return py::handle(value).cast<std::string>();
+      return text(value);
     case AttributeType::Ints:
       return numbers<int64_t>(value, integer);
     case AttributeType::Floats:
@@ -145,6 +155,7 @@ Attributes plain_attributes(const Op& op, PyObject* given) {
   const size_t count = op.attributes.size();
   size_t index = 0;  // callers mostly keep the order of the description
   for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0; ++index) {
+    expect(PyUnicode_Check(key));
     size_t tried = 0;
     while (tried < count &&
            PyUnicode_CompareWithASCIIString(key, op.attributes[index % count].name.c_str()) != 0) {

@@ -19,6 +19,7 @@ namespace myops::ort {
 // ops. Every ONNX Runtime >= 1.17 accepts it.
 inline constexpr uint32_t kApiVersion = 17;
 
+struct Allocator;
 struct ComputeContext;  // OrtKernelContext
 struct CustomOpDomain;
 struct KernelInfo;
@@ -44,7 +45,15 @@ enum class ElementType : int {
   BFloat16 = 16,
 };
 
-enum class AttributeKind : int { Int = 1, Ints = 2, Float = 3, Floats = 4, String = 5 };
+enum class AttributeKind : int {
+  Undefined = 0,
+  Int = 1,
+  Ints = 2,
+  Float = 3,
+  Floats = 4,
+  String = 5,
+  Strings = 6,
+};
 enum class Characteristic : int { Required = 0, Optional = 1 };
 enum class DeviceType : int { Cpu = 0 };
 enum class MemoryType : int { CpuInput = -2, CpuOutput = -1, Default = 0 };
@@ -130,6 +139,10 @@ struct CustomOp {
        float* out, size_t* size)                                                                   \
   call(KernelInfoGetAttributeArray_int64, 163, Status*, const KernelInfo*, const char* name,       \
        int64_t* out, size_t* size)                                                                 \
+  call(KernelInfoGetAttribute_tensor, 236, Status*, const KernelInfo*, const char* name,           \
+       Allocator*, Value** out)                                                                    \
+  call(GetAllocatorWithDefaultOptions, 78, Status*, Allocator** out)                               \
+  call(ReleaseValue, 96, void, Value*)                                                             \
   call(KernelInfo_GetInputCount, 230, Status*, const KernelInfo*, size_t* out)                     \
   call(KernelInfoGetConstantInput_tensor, 249, Status*, const KernelInfo*, size_t index,           \
        int* is_constant, const Value** out)                                                        \
@@ -153,11 +166,12 @@ struct CustomOp {
        size_t* out)
 
 // What we use where it is there, from this version on: the shape of a tensor without an object
-// that is made and freed for it.
+// that is made and freed for it, and the kind of an attribute.
 inline constexpr uint32_t kNewerApiVersion = 24;
 #define MYOPS_ORT_NEWER_CALLS(call)                                                                \
   call(GetTensorElementTypeAndShapeDataReference, 414, Status*, const Value*, ElementType* type,   \
-       const int64_t** dims, size_t* rank)
+       const int64_t** dims, size_t* rank)                                                         \
+  call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
 // clang-format on
 
 // The functions by name, picked out of the table of one ONNX Runtime. Newer ones are null where

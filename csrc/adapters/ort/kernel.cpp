@@ -142,11 +142,6 @@ Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
   return constants;
 }
 
-Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes) {
-  if (op.make_prepared == nullptr) return nullptr;
-  return op.make_prepared(PrepareContext(op, constants, attributes));
-}
-
 }  // namespace
 
 Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info,

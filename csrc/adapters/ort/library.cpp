@@ -6,6 +6,7 @@
 
 #include "status.h"
 #include "typed_op.h"
+#include "wrong_kinds.h"
 
 #ifdef _WIN32
 #define MYOPS_EXPORT __declspec(dllexport)
@@ -95,5 +96,9 @@ extern "C" MYOPS_EXPORT myops::ort::Status* RegisterCustomOps(myops::ort::Sessio
   const uint32_t version = api_version(base->get_version_string());
   const Table* table = base->get_api(version);
   if (table == nullptr) return too_old(base);
-  return guard(Api(table, version), [&] { domain_for(table, version).add_to(options); });
+  return guard(Api(table, version), [&] {
+    myops::refuse_faults();
+    forget_wrong_kinds();  // options are mostly made for one session each
+    domain_for(table, version).add_to(options);
+  });
 }

@@ -4,6 +4,7 @@
 
 #include "status.h"
 #include "typed_op.h"
+#include "wrong_kinds.h"
 
 namespace myops::ort {
 namespace {
@@ -17,6 +18,7 @@ struct Found {
   std::optional<std::string> text;
   std::optional<std::vector<int64_t>> integers;
   std::optional<std::vector<float>> reals;
+  const char* other = nullptr;  // the words for a kind that is none of these, where it is known
 };
 
 void check_length(const Op& op, const Attribute& attribute, size_t length, const char* unit) {
@@ -25,14 +27,19 @@ void check_length(const Op& op, const Attribute& attribute, size_t length, const
   }
 }
 
+constexpr const char* kSomethingElse = "something else";  // a graph, a sparse tensor, a type ...
+
 // ---- When a kernel is created.
 
 class KernelSource {
  public:
   KernelSource(const Op& op, const Api& api, const KernelInfo* info)
-      : op_(op), api_(api), info_(info) {}
+      : op_(op), api_(api), info_(info) {
+    create_next_kernel();
+  }
 
-  Found find(const Attribute& attribute) const {
+  Found find(size_t index) const {
+    const Attribute& attribute = op_.attributes[index];
     const char* name = attribute.name.c_str();
     Found found;
     int64_t integer = 0;
@@ -52,11 +59,26 @@ class KernelSource {
       // An attribute of any type reads as an empty list of a type that it does not have.
       found.integers = list<int64_t>(attribute, api_.KernelInfoGetAttributeArray_int64);
       found.reals = list<float>(attribute, api_.KernelInfoGetAttributeArray_float);
+      const bool is_there = found.integers && found.reals;
+      if (is_there && found.integers->empty() && found.reals->empty()) found.other = other(index);
     }
     return found;
   }
 
  private:
+  // What an attribute is that reads as an empty list; null: it may be one.
+  const char* other(size_t index) const {
+    Allocator* allocator = nullptr;
+    check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
+    const char* name = op_.attributes[index].name.c_str();
+    Value* tensor = nullptr;
+    if (succeeded(api_, api_.KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) {
+      api_.ReleaseValue(tensor);
+      return "a tensor";
+    }
+    return noted_wrong_kind(op_, index);
+  }
+
   template <class T, class Getter>
   std::optional<std::vector<T>> list(const Attribute& attribute, Getter get) const {
     const char* name = attribute.name.c_str();
@@ -75,16 +97,41 @@ class KernelSource {
 
 // ---- During shape inference.
 
+AttributeKind expected_kind(AttributeType type) {
+  constexpr AttributeKind kinds[] = {AttributeKind::Int,   AttributeKind::Int,
+                                     AttributeKind::Float, AttributeKind::String,
+                                     AttributeKind::Ints,  AttributeKind::Floats};
+  return kinds[static_cast<int>(type)];
+}
+
+// Of a kind that a kernel cannot read, or of a list that may be empty.
+const char* kind_name(AttributeKind kind) {
+  switch (kind) {
+    case AttributeKind::Ints:
+      return "a list of ints";
+    case AttributeKind::Floats:
+      return "a list of floats";
+    case AttributeKind::Strings:
+      return "a list of strings";
+    default:
+      return kSomethingElse;
+  }
+}
+
 class InferenceSource {
  public:
   InferenceSource(const Op& op, const Api& api, const ShapeInferContext* context)
-      : op_(op), api_(api), context_(context) {}
+      : op_(op), api_(api), context_(context) {
+    infer_next_node();
+  }
 
-  Found find(const Attribute& attribute) const {
+  Found find(size_t index) const {
+    const Attribute& attribute = op_.attributes[index];
     Found found;
     const NodeAttribute* node = nullptr;
     const char* name = attribute.name.c_str();
     if (!succeeded(api_, api_.ShapeInferContext_GetAttribute(context_, name, &node))) return found;
+    check_kind(index, node);
     switch (attribute.type()) {
       case AttributeType::Bool:
       case AttributeType::Int:
@@ -108,6 +155,16 @@ class InferenceSource {
   }
 
  private:
+  // The kernel may see an empty list and no more. (An older host does not tell the kind.)
+  void check_kind(size_t index, const NodeAttribute* node) const {
+    if (api_.OpAttr_GetType == nullptr) return;
+    AttributeKind kind = AttributeKind::Undefined;  // refused for those that the C API cannot name
+    (void)succeeded(api_, api_.OpAttr_GetType(node, &kind));
+    if (kind != expected_kind(op_.attributes[index].type())) {
+      note_wrong_kind(op_, index, kind_name(kind));
+    }
+  }
+
   template <class T>
   T scalar(const NodeAttribute* node, AttributeKind kind) const {
     T value{};
@@ -150,7 +207,8 @@ const char* type_name(AttributeType type) {
                     : found.text  ? "a string"
                     : ints        ? "a list of ints"
                     : floats      ? "a list of floats"
-                                  : "something else";  // a tensor, a list of strings, an empty list
+                    : found.other ? found.other
+                                  : kSomethingElse;
   fail(op.name, attribute.name, got, type_name(attribute.type()));
 }
 
@@ -181,10 +239,10 @@ AttributeValue convert(const Op& op, const Attribute& attribute, Found found) {
       if (found.text) return std::move(*found.text);
       break;
     case AttributeType::Ints:
-      if (found.integers && only_ints) return std::move(*found.integers);
+      if (found.integers && only_ints && !found.other) return std::move(*found.integers);
       break;
     case AttributeType::Floats:
-      if (found.reals && only_floats) {
+      if (found.reals && only_floats && !found.other) {
         return std::vector<double>(found.reals->begin(), found.reals->end());
       }
       break;
@@ -196,7 +254,7 @@ template <class Source>
 Attributes read(const Op& op, const Source& source) {
   Attributes attributes(op.attributes);
   for (size_t i = 0; i < op.attributes.size(); ++i) {
-    Found found = source.find(op.attributes[i]);
+    Found found = source.find(i);
     if (!absent(found)) attributes.set(i, convert(op, op.attributes[i], std::move(found)));
   }
   check_attributes(op, attributes);

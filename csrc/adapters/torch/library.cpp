@@ -12,18 +12,17 @@
 #include <utility>
 #include <variant>
 
-#include "../../core/dispatcher_schema.h"
 #include "../../core/given_output.h"
 #include "../../core/library_names.h"
+#include "given_out.h"
 #include "services.h"
+#include "stack.h"
 
 namespace myops::torch_adapter {
 namespace {
 
 using torch::headeronly::ScalarType;
 using torch::stable::detail::from;
-using torch::stable::detail::to;
-using TorchTensor = torch::stable::Tensor;
 
 constexpr std::array<ScalarType, kDTypeCount> kScalarTypes = {
     ScalarType::Half, ScalarType::BFloat16, ScalarType::Float, ScalarType::Double,
@@ -48,7 +47,7 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
 class TorchRuntime final : public Runtime {
  public:
   // `out`: where the result goes, or null.
-  TorchRuntime(const Op& op, const Tensors& inputs, const TorchTensor* out)
+  TorchRuntime(const Op& op, const Tensors& inputs, TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
@@ -63,7 +62,7 @@ class TorchRuntime final : public Runtime {
   std::vector<TorchTensor> outputs;
 
  private:
-  Tensor given(DType dtype, const Shape& shape, Layout layout) const {
+  Tensor given(DType dtype, const Shape& shape, Layout layout) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
     const std::optional<DType> got = known(out_->scalar_type());
     if (!got) {
@@ -71,34 +70,15 @@ class TorchRuntime final : public Runtime {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    return accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
+    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
+    count_write(op_, *out_);  // not before: a call that is refused writes nothing
+    return accepted;
   }
 
   const Op& op_;
   const Tensors& inputs_;
-  const TorchTensor* out_;
+  TorchTensor* out_;
 };
-
-// One input as the caller gave it. It owns the memory that a view of it points to.
-using Given = std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
-
-template <class T>
-Given given(std::optional<T> value) {
-  return value ? Given(std::move(*value)) : Given();
-}
-
-Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
-  if (overload.values && input.has_values) {
-    if (!input.is_optional) {
-      return integer_values(op, input) ? Given(to<std::vector<int64_t>>(value))
-                                       : Given(to<std::vector<double>>(value));
-    }
-    return integer_values(op, input) ? given(to<std::optional<std::vector<int64_t>>>(value))
-                                     : given(to<std::optional<std::vector<double>>>(value));
-  }
-  if (!input.is_optional) return to<TorchTensor>(value);
-  return given(to<std::optional<TorchTensor>>(value));
-}
 
 // Replaces a tensor that the kernel cannot walk by a copy that it can.
 Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budget) {
@@ -130,113 +110,96 @@ Tensor view(const Op& op, const Input& input, Given& given, Budget& budget) {
   return Tensor();
 }
 
-AttributeValue attribute_from(const Attribute& attribute, StableIValue value) {
-  if (may_be_none(attribute)) {
-    return to<std::optional<std::vector<int64_t>>>(value).value_or(std::vector<int64_t>());
+// As torch's own functions with out=: what is written over has no gradient of its own.
+void refuse_recorded(const Op& op, const std::vector<Given>& givens, const TorchTensor& out) {
+  const char* expected = "none in a call with out=; make the call without out, or in no_grad mode";
+  for (size_t i = 0; i < givens.size(); ++i) {
+    const auto* tensor = std::get_if<TorchTensor>(&givens[i]);
+    if (tensor == nullptr || !recorded(*tensor)) continue;
+    fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
   }
-  switch (attribute.type()) {
-    case AttributeType::Bool:
-      return to<bool>(value);
-    case AttributeType::Int:
-      return to<int64_t>(value);
-    case AttributeType::Float:
-      return to<double>(value);
-    case AttributeType::String:
-      return to<std::string>(value);
-    case AttributeType::Ints:
-      return to<std::vector<int64_t>>(value);
-    case AttributeType::Floats:
-      return to<std::vector<double>>(value);
-  }
-  throw std::bad_variant_access();
+  if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
 }
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
-  // The stack owns its values, so all are taken before anything may refuse one of them.
-  const size_t count = op.inputs.size();
-  std::vector<Given> givens;
-  givens.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    givens.push_back(take_input(op, op.inputs[i], overload, stack[i]));
-  }
-  std::vector<AttributeValue> values;
-  values.reserve(op.attributes.size());
-  for (size_t i = 0; i < op.attributes.size(); ++i) {
-    values.push_back(attribute_from(op.attributes[i], stack[count + i]));
-  }
-
-  std::optional<TorchTensor> out;
-  if (overload.out) out = to<TorchTensor>(stack[count + op.attributes.size()]);
+  Arguments given(op, overload, stack);
+  std::optional<TorchTensor>& out = given.out;
+  if (out) refuse_recorded(op, given.inputs, *out);
   // A tensor that shares memory until somebody writes gets its own now: an input that is the same
   // tensor must not be seen where it was before.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();
 
   Tensors inputs;
-  inputs.reserve(count);
+  inputs.reserve(given.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
-  for (size_t i = 0; i < count; ++i) {
-    inputs.push_back(view(op, op.inputs[i], givens[i], runtime.budget()));
+  for (size_t i = 0; i < given.inputs.size(); ++i) {
+    inputs.push_back(view(op, op.inputs[i], given.inputs[i], runtime.budget()));
   }
   Attributes attributes(op.attributes);
-  for (size_t i = 0; i < values.size(); ++i) attributes.set(i, std::move(values[i]));
+  for (size_t i = 0; i < given.attributes.size(); ++i) {
+    attributes.set(i, std::move(given.attributes[i]));
+  }
   invoke(op, inputs, attributes, runtime);
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
 
-// torch wants a plain function for each kernel, and a function cannot carry the op along: so
-// there is a numbered function for each place in a table.
+// What the functions of an op (see op.h) stand for.
 struct Entry {
-  std::unique_ptr<const Op> op;
-  Overload overload;
+  const Op op;
+  const Overload overload;
 };
-constexpr size_t kMaxEntries = 128;
 
-std::vector<Entry>& entries() {
-  static auto* table = new std::vector<Entry>;  // kernels may run until the process ends
-  return *table;
-}
-
-template <size_t index>
-void boxed(StableIValue* stack, uint64_t, uint64_t) {
-  const Entry& entry = entries()[index];
+void run_stack(const void* target, uint64_t* stack) {
+  const auto& entry = *static_cast<const Entry*>(target);
   try {
-    call(*entry.op, entry.overload, stack);
+    call(entry.op, entry.overload, stack);
   } catch (const Error& error) {
     // torch turns this type into RuntimeError; ours means nothing outside of this library.
     throw std::runtime_error(error.what());
   }
 }
 
-using Boxed = void (*)(StableIValue*, uint64_t, uint64_t);
-
-template <size_t... index>
-constexpr std::array<Boxed, sizeof...(index)> make_table(std::index_sequence<index...>) {
-  return {boxed<index>...};
-}
-
-constexpr auto kBoxed = make_table(std::make_index_sequence<kMaxEntries>());
-
-void register_overload(const Op& op, Overload overload) {
+void register_overload(const Op& op, Overload overload, const detail::StackEntry& entry) {
   using torch::stable::detail::StableLibrary;
   using Kind = StableLibrary::Kind;
-  const size_t index = entries().size();
-  if (index == kMaxEntries) {
-    throw Error(str(op.name, ": one library holds at most ", kMaxEntries, " torch overloads"));
-  }
-  entries().push_back({std::make_unique<const Op>(op), overload});
-  // Never destroyed: torch would unregister the op while Python may still hold it.
+  // Never destroyed: kernels may run until the process ends, and torch would unregister the op
+  // while Python may still hold it.
+  *entry.target = new Entry{op, overload};
   auto* define = new StableLibrary(Kind::FRAGMENT, MYOPS_NAMESPACE, nullptr, __FILE__, __LINE__);
   define->def(dispatcher_schema(op, overload).c_str());
   auto* implement = new StableLibrary(Kind::IMPL, MYOPS_NAMESPACE, "CPU", __FILE__, __LINE__);
-  implement->impl(overload_name(op, overload).c_str(), kBoxed[index]);
+  implement->impl(overload_name(op, overload).c_str(), entry.function);
 }
 
+// While a library is loaded nobody could catch what is thrown.
 void register_op(const Op& op) {
-  for (const Overload overload : overloads(op)) register_overload(op, overload);
+  const std::vector<Overload> all = overloads(op);
+  for (size_t i = 0; i < all.size(); ++i) {
+    try {
+      register_overload(op, all[i], op.stack_entries[i]);
+    } catch (const std::exception&) {  // whose text is the place in torch's headers
+      detail::add_fault(str(op.name, ": schema: got ", dispatcher_schema(op, all[i]),
+                            ", expected one that torch takes and no other library has"));
+    }
+  }
 }
 
-const bool registered = (for_each_op(register_op), true);
+const bool registered = (detail::run_stack = run_stack, for_each_op(register_op), true);
 
 }  // namespace
 }  // namespace myops::torch_adapter
+
+// What is wrong with the descriptions, or empty: whoever has loaded the library may ask. C++
+// programs see that an op is not there.
+extern "C" __attribute__((visibility("default"))) const char* myops_faults() {
+  static const std::string text = [] {
+    try {
+      myops::refuse_faults();
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  }();
+  return text.c_str();
+}

@@ -7,12 +7,31 @@
 #include <variant>
 #include <vector>
 
+#include "myops/error.h"
+
 namespace myops {
 
 // Alternatives in the order of AttributeType. Floats are kept as double but always hold a value
 // that float32 can represent: an ONNX attribute has no more, and torch must not differ from it.
-using AttributeValue =
-    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+struct AttributeValue
+    : std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>> {
+  using Held =
+      std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+  using Held::Held;
+  using Held::operator=;
+
+  AttributeValue() = default;
+  // The variant of GCC 12 crashes where it is copied and there is no memory for its string or list:
+  // so that is copied first, and then moved.
+  AttributeValue(const AttributeValue& other)
+      : Held(std::visit([](const auto& held) { return Held(held); }, other.held())) {}
+  AttributeValue(AttributeValue&&) noexcept = default;
+  AttributeValue& operator=(const AttributeValue& other) { return *this = AttributeValue(other); }
+  AttributeValue& operator=(AttributeValue&&) noexcept = default;
+  ~AttributeValue() = default;
+
+  const Held& held() const { return *this; }  // for std::visit()
+};
 
 enum class AttributeType : uint8_t { Bool, Int, Float, String, Ints, Floats };
 
@@ -30,6 +49,13 @@ struct Attribute {
 
   AttributeType type() const { return static_cast<AttributeType>(default_value.index()); }
 };
+
+namespace detail {
+const char* kind_of(const AttributeValue& value);  // "a float"
+// What to say to a kernel that asks for what is not declared, or not so.
+std::string unknown_attribute(const char* name, const std::vector<Attribute>& declared);
+std::string wrong_kind(const char* name, const AttributeValue& value, const AttributeValue& asked);
+}  // namespace detail
 
 // The values for one call, in the order of the declarations.
 class Attributes {
@@ -51,15 +77,15 @@ class Attributes {
   const std::vector<AttributeValue>& values() const { return values_; }
   const std::vector<Attribute>& declared() const { return *declared_; }
 
-  bool flag(const char* name) const { return std::get<bool>(find(name)); }
-  int64_t integer(const char* name) const { return std::get<int64_t>(find(name)); }
-  double real(const char* name) const { return std::get<double>(find(name)); }
-  const std::string& text(const char* name) const { return std::get<std::string>(find(name)); }
+  bool flag(const char* name) const { return get<bool>(name); }
+  int64_t integer(const char* name) const { return get<int64_t>(name); }
+  double real(const char* name) const { return get<double>(name); }
+  const std::string& text(const char* name) const { return get<std::string>(name); }
   const std::vector<int64_t>& integers(const char* name) const {
-    return std::get<std::vector<int64_t>>(find(name));
+    return get<std::vector<int64_t>>(name);
   }
   const std::vector<double>& reals(const char* name) const {
-    return std::get<std::vector<double>>(find(name));
+    return get<std::vector<double>>(name);
   }
 
  private:
@@ -67,7 +93,13 @@ class Attributes {
     for (size_t i = 0; i < declared_->size(); ++i) {
       if ((*declared_)[i].name == name) return values_[i];
     }
-    throw std::bad_variant_access();  // a typing error in the op's room; its first test shows it
+    throw Mistake(detail::unknown_attribute(name, *declared_));
+  }
+  template <class T>
+  const T& get(const char* name) const {
+    const AttributeValue& value = find(name);
+    if (const T* held = std::get_if<T>(&value)) return *held;
+    throw Mistake(detail::wrong_kind(name, value, AttributeValue(T())));
   }
 
   const std::vector<Attribute>* declared_;

@@ -112,8 +112,9 @@ class PrepareContext {
 
 class KernelContext {
  public:
-  KernelContext(const Op& op, const Tensors& inputs, Tensors& outputs, const Attributes& attributes,
-                Runtime& runtime, const void* prepared, Work work = nullptr)
+  KernelContext(const Op& op, const TensorPointers& inputs, Tensors& outputs,
+                const Attributes& attributes, Runtime& runtime, const void* prepared,
+                Work work = nullptr)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
@@ -124,7 +125,7 @@ class KernelContext {
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
-  const Tensor& input(size_t index) const { return inputs_[index]; }
+  const Tensor& input(size_t index) const { return *inputs_[index]; }
   const Tensor& output(size_t index) const { return outputs_[index]; }
 
   // What Op::prepare returned, or null: most calls come unprepared.
@@ -153,9 +154,7 @@ class KernelContext {
   // The same for `count` elements; a count whose bytes no integer holds is refused like any other.
   template <class T>
   ScratchArray<T> scratch_array(int64_t count) const {
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(count, sizeof(T), &bytes)) bytes = SIZE_MAX;
-    return ScratchArray<T>(scratch(bytes), count);
+    return ScratchArray<T>(scratch(bytes_of<T>(count)), count);
   }
   template <class T>
   ScratchArray<T> scratch_array(int64_t count, T value) const {
@@ -182,7 +181,7 @@ class KernelContext {
                   const void* body) const;
 
   const Op& op_;
-  const Tensors& inputs_;
+  const TensorPointers& inputs_;
   Tensors& outputs_;
   const Attributes& attributes_;
   Runtime& runtime_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <type_traits>
 
@@ -89,8 +90,18 @@ struct TypeTag {
   using type = T;
 };
 
+namespace detail {
 template <class T>
-inline constexpr DType dtype_of = DType::Float32;
+constexpr DType no_dtype() {
+  static_assert(sizeof(T) == 0, "no element type of myops is this C++ type");
+  return DType::Float32;
+}
+}  // namespace detail
+
+template <class T>
+inline constexpr DType dtype_of = detail::no_dtype<T>();
+template <>
+inline constexpr DType dtype_of<float> = DType::Float32;
 template <>
 inline constexpr DType dtype_of<Half> = DType::Float16;
 template <>
@@ -109,11 +120,17 @@ template <class T>
 using Accumulate = std::conditional_t<
     std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_same_v<T, uint8_t>, float, T>;
 
-// Calls `function(TypeTag<T>{})` for the T among Ts that `dtype` names. invoke() has already
-// refused every dtype that the op does not declare, so declare and dispatch the same list.
+namespace detail {
+[[noreturn]] void refuse_dispatch(DType dtype, std::initializer_list<DType> known);
+}
+
+// Calls `function(TypeTag<T>{})` for the T among Ts that `dtype` names, and refuses any other.
+// invoke() has already refused every dtype that the op does not declare, so declare and dispatch
+// the same list.
 template <class... Ts, class Function>
 void dispatch(DType dtype, Function&& function) {
-  (void)((dtype == dtype_of<Ts> ? (function(TypeTag<Ts>{}), true) : false) || ...);
+  const bool known = ((dtype == dtype_of<Ts> ? (function(TypeTag<Ts>{}), true) : false) || ...);
+  if (!known) detail::refuse_dispatch(dtype, {dtype_of<Ts>...});
 }
 
 }  // namespace myops

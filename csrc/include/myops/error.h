@@ -20,6 +20,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A mistake in the description of an op or in its kernel, noticed where nobody knows which op it
+// is: "argument: got, expected". invoke() and infer() put the op's name in front.
+class Mistake : public Error {
+ public:
+  using Error::Error;
+};
+
 namespace detail {
 inline void append(std::ostringstream&) {}
 

@@ -11,9 +11,19 @@
 
 namespace myops {
 
+// The bytes of so many T, the product of all counts; where no integer holds them, more than any
+// budget has.
+template <class T, class... Counts>
+size_t bytes_of(Counts... counts) {
+  size_t bytes = sizeof(T);
+  const bool fits = (!__builtin_mul_overflow(bytes, counts, &bytes) && ...);
+  return fits ? bytes : SIZE_MAX;
+}
+
 // The most bytes that one call may take for outputs, copies of inputs and scratch memory together:
-// the environment variable MYOPS_MAX_BYTES, else the memory of this machine. Decided at the first
-// call; refuses a value that is not a number of bytes.
+// the environment variable MYOPS_MAX_BYTES, else the memory of this machine or, where that is less,
+// of the container that this process runs in. Decided at the first call; refuses a value that is
+// not a number of bytes.
 int64_t max_bytes();
 
 // The memory of one call. Whoever is about to allocate takes from it first, so that an argument

@@ -13,6 +13,7 @@
 //   }
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -75,6 +76,23 @@ struct TypeParameter {
   std::vector<DType> dtypes;
 };
 
+namespace detail {
+// torch wants a plain function for each kernel, and a function cannot carry an op along: so each op
+// brings functions of its own, one for each overload. `target` is theirs: what the adapter for
+// torch has put there comes back to it with the stack.
+struct StackEntry {
+  void (*function)(uint64_t* stack, uint64_t, uint64_t) = nullptr;
+  const void** target = nullptr;
+};
+using StackEntries = std::array<StackEntry, 4>;
+}  // namespace detail
+
+// Which element types a kernel is written for (see MYOPS_TYPED).
+struct TypedKernel {
+  void (*function)(KernelContext&);
+  std::vector<DType> dtypes;  // of the first input
+};
+
 struct Op {
   std::string name;       // torch and Python: snake_case
   std::string onnx_type;  // ONNX: CamelCase; empty when there is no node (a backward op)
@@ -85,7 +103,10 @@ struct Op {
   std::vector<Output> outputs;
   std::vector<Attribute> attributes;
   std::function<void(ShapeContext&)> shape_rule;  // a prototype's is a Python function
+  std::string shape_text;                         // of a rule that is text
   void (*compute)(KernelContext&) = nullptr;
+  std::vector<DType> computed_dtypes;  // of a TypedKernel
+  detail::StackEntries stack_entries;
   Prepared (*make_prepared)(const PrepareContext&) = nullptr;
 
   explicit Op(std::string name_) : name(std::move(name_)) {}
@@ -110,10 +131,15 @@ struct Op {
   }
   // The rule as text, such as "N C H W, O C 3 3 -> N O H W"; see lengths.h.
   Op shape(const char* rule) && {
+    shape_text = rule;
     return std::move(*this).shape(
-        [text = std::string(rule)](ShapeContext& context) { follow(context, text); });
+        [text = shape_text](ShapeContext& context) { follow(context, text); });
   }
   Op kernel(void (*function)(KernelContext&)) && { return compute = function, std::move(*this); }
+  Op kernel(TypedKernel typed) && {
+    computed_dtypes = std::move(typed.dtypes);
+    return compute = typed.function, std::move(*this);
+  }
 
   // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
   // once for all calls. It may return null, and the kernel must manage without.
@@ -134,9 +160,18 @@ struct Op {
 // `library.define("my_op", backward="my_op_backward", ...)` does the rest.
 Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
 
-// Every op of this binary, sorted by name.
+// Every op of this binary, sorted by name, but those whose description is wrong.
 const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
+
+// What is wrong with the descriptions of this binary, each fault in a line: "library domain: op:
+// argument: got, expected". Found when the binary is loaded; whoever opens the library says so.
+const std::vector<std::string>& faults();
+// Throws them all, if there are any.
+void refuse_faults();
+
+// Throws what is wrong with a description.
+void check_description(const Op& op);
 
 class LastAnswer;
 
@@ -162,25 +197,55 @@ DType output_dtype(const Op& op, size_t output, const DTypes& inputs);
 // their turn comes: the order in which files are initialised does not matter.
 void for_each_op(void (*listener)(const Op&));
 
+// What Op::prepare makes of inputs that never change; null where the op has no such function.
+Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes);
+
 namespace detail {
+// What the adapter for torch does with a stack; null in the other libraries.
+extern void (*run_stack)(const void* target, uint64_t* stack);
+
+template <Op (*describe)(), int overload>
+struct StackFunction {
+  static inline const void* target = nullptr;
+  static void call(uint64_t* stack, uint64_t, uint64_t) { run_stack(target, stack); }
+  static constexpr StackEntry entry() { return {call, &target}; }
+};
+template <Op (*describe)()>
+StackEntries stack_entries() {
+  return {StackFunction<describe, 0>::entry(), StackFunction<describe, 1>::entry(),
+          StackFunction<describe, 2>::entry(), StackFunction<describe, 3>::entry()};
+}
+
+template <class... Ts>
+std::vector<DType> dtypes_of() {
+  return {dtype_of<Ts>...};
+}
+
+void add_fault(const std::string& fault);  // "op: argument: got, expected"
+
 struct Registrar {
-  explicit Registrar(Op (*make)());
+  Registrar(const char* name, Op (*make)(), const StackEntries& entries);
 };
 }  // namespace detail
 
 }  // namespace myops
 
 // For Op::kernel: `template <class T> void function(KernelContext&)` for the types that follow;
-// which one, the first input says. Declare the same ones as its type.
-#define MYOPS_TYPED(function, ...)                                         \
-  [](::myops::KernelContext& context) {                                    \
-    ::myops::dispatch<__VA_ARGS__>(context.input(0).dtype, [&](auto tag) { \
-      function<typename decltype(tag)::type>(context);                     \
-    });                                                                    \
+// which one, the first input says. Declare the same ones as its type: a library that declares one
+// more is refused when it is loaded.
+#define MYOPS_TYPED(function, ...)                                           \
+  ::myops::TypedKernel {                                                     \
+    [](::myops::KernelContext& context) {                                    \
+      ::myops::dispatch<__VA_ARGS__>(context.input(0).dtype, [&](auto tag) { \
+        function<typename decltype(tag)::type>(context);                     \
+      });                                                                    \
+    },                                                                       \
+        ::myops::detail::dtypes_of<__VA_ARGS__>()                            \
   }
 
 // Opens the function that describes an op and registers it when the binary is loaded.
-#define MYOPS_OP(op_name)                                                         \
-  static ::myops::Op describe_##op_name();                                        \
-  static const ::myops::detail::Registrar register_##op_name{describe_##op_name}; \
+#define MYOPS_OP(op_name)                                                                  \
+  static ::myops::Op describe_##op_name();                                                 \
+  static const ::myops::detail::Registrar register_##op_name{                              \
+      #op_name, describe_##op_name, ::myops::detail::stack_entries<describe_##op_name>()}; \
   static ::myops::Op describe_##op_name()

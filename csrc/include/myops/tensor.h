@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "myops/dtype.h"
@@ -13,18 +14,23 @@ using Shape = SmallVector<int64_t, 6>;
 
 enum class Layout : uint8_t { Contiguous, ChannelsLast };
 
-// Empty whatever the other lengths are: their product may be more than int64 holds.
+// Empty whatever the other lengths are: their product may be more than int64 holds. A tensor that
+// is not empty and has as many (one that repeats an element, say) counts as having the most.
 inline int64_t element_count(const Shape& shape) {
   for (int64_t dim : shape) {
     if (dim == 0) return 0;
   }
   int64_t count = 1;
-  for (int64_t dim : shape) count *= dim;
+  for (int64_t dim : shape) {
+    if (__builtin_mul_overflow(count, dim, &count)) return std::numeric_limits<int64_t>::max();
+  }
   return count;
 }
 
 inline size_t byte_count(const Shape& shape, DType dtype) {
-  return static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+  size_t bytes = 0;
+  const auto elements = static_cast<size_t>(element_count(shape));
+  return __builtin_mul_overflow(elements, dtype_size(dtype), &bytes) ? SIZE_MAX : bytes;
 }
 
 // Calls visit(axis, stride in elements) from the fastest axis in memory on, until it returns false;
@@ -96,5 +102,6 @@ struct Tensor {
 };
 
 using Tensors = SmallVector<Tensor, 6>;
+using TensorPointers = SmallVector<const Tensor*, 6>;
 
 }  // namespace myops

@@ -1,0 +1,113 @@
+#include "stack.h"
+
+#include <torch/csrc/stable/stableivalue_conversions.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace myops::torch_adapter {
+namespace {
+
+using torch::stable::detail::to;
+
+TorchTensor take_tensor(StableIValue value) { return TorchTensor(to<AtenTensorHandle>(value)); }
+
+std::string take_string(StableIValue value) {
+  struct Delete {
+    void operator()(StringHandle string) const { (void)torch_delete_string(string); }
+  };
+  const std::unique_ptr<StringOpaque, Delete> string(to<StringHandle>(value));
+  size_t length = 0;
+  const char* data = nullptr;
+  TORCH_ERROR_CODE_CHECK(torch_string_length(string.get(), &length));
+  TORCH_ERROR_CODE_CHECK(torch_string_c_str(string.get(), &data));
+  return std::string(data, length);
+}
+
+template <class Number>
+std::vector<Number> take_list(StableIValue value) {
+  struct Delete {
+    void operator()(StableListHandle list) const { (void)torch_delete_list(list); }
+  };
+  const std::unique_ptr<StableListOpaque, Delete> list(to<StableListHandle>(value));
+  size_t size = 0;
+  TORCH_ERROR_CODE_CHECK(torch_list_size(list.get(), &size));
+  std::vector<Number> numbers(size);
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue item;
+    TORCH_ERROR_CODE_CHECK(torch_list_get_item(list.get(), i, &item));
+    numbers[i] = to<Number>(item);
+  }
+  return numbers;
+}
+
+// An optional is a pointer to the value, or null.
+template <class Take>
+auto take_optional(StableIValue value, const Take& take)
+    -> std::optional<decltype(take(StableIValue()))> {
+  const std::unique_ptr<StableIValue> inner(to<StableIValue*>(value));
+  if (inner == nullptr) return std::nullopt;
+  return take(*inner);
+}
+
+template <class Take>
+Given take_given(const Input& input, StableIValue value, const Take& take) {
+  if (!input.is_optional) return take(value);
+  auto taken = take_optional(value, take);
+  return taken ? Given(std::move(*taken)) : Given();
+}
+
+Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
+  if (!overload.values || !input.has_values) return take_given(input, value, take_tensor);
+  if (integer_values(op, input)) return take_given(input, value, take_list<int64_t>);
+  return take_given(input, value, take_list<double>);
+}
+
+AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
+  if (may_be_none(attribute)) {
+    return take_optional(value, take_list<int64_t>).value_or(std::vector<int64_t>());
+  }
+  switch (attribute.type()) {
+    case AttributeType::Bool:
+      return to<bool>(value);
+    case AttributeType::Int:
+      return to<int64_t>(value);
+    case AttributeType::Float:
+      return to<double>(value);
+    case AttributeType::String:
+      return take_string(value);
+    case AttributeType::Ints:
+      return take_list<int64_t>(value);
+    case AttributeType::Floats:
+      return take_list<double>(value);
+  }
+  throw std::bad_variant_access();
+}
+
+}  // namespace
+
+Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack) {
+  inputs.resize(op.inputs.size());
+  attributes.resize(op.attributes.size());
+  // The first failure waits until all are taken: who is not taken is never freed.
+  std::exception_ptr failure;
+  const auto take = [&](const auto& function) {
+    try {
+      function(*stack++);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    take([&](StableIValue value) { inputs[i] = take_input(op, op.inputs[i], overload, value); });
+  }
+  for (size_t i = 0; i < attributes.size(); ++i) {
+    take([&](StableIValue value) { attributes[i] = take_attribute(op.attributes[i], value); });
+  }
+  if (overload.out) take([&](StableIValue value) { out = take_tensor(value); });
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace myops::torch_adapter

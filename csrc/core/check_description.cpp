@@ -1,0 +1,155 @@
+// What can be wrong with the description of an op. It is found when the library is loaded, by name,
+// rather than by a call that crashes or says something in the words of the C++ library.
+#include <algorithm>
+#include <set>
+
+#include "checks.h"
+#include "myops/op.h"
+
+namespace myops {
+namespace {
+
+constexpr const char* kIdentifier = "letters, digits and \"_\", and no digit first";
+
+bool is_identifier(const std::string& name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto legal = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), legal);
+}
+
+void check_name(const Op& op, const char* what, const std::string& name) {
+  if (!is_identifier(name)) fail(op.name, what, str("the name ", quoted(name)), kIdentifier);
+}
+
+void check_once(const Op& op, const char* what, const std::string& name,
+                std::set<std::string>& seen) {
+  check_name(op, what, name);
+  if (!seen.insert(name).second) {
+    fail(op.name, name, str("the name of two ", what), "each name once");
+  }
+}
+
+void check_types(const Op& op) {
+  std::set<std::string> names;
+  for (const TypeParameter& type : op.types) {
+    check_once(op, "type parameters", type.name, names);
+    if (type.dtypes.empty()) fail(op.name, type.name, "a type of no dtypes", "at least one");
+    std::set<DType> dtypes;
+    for (const DType dtype : type.dtypes) {
+      if (!dtypes.insert(dtype).second) {
+        fail(op.name, type.name, str(dtype_name(dtype), " twice"), "each dtype once");
+      }
+    }
+  }
+}
+
+void check_type_of(const Op& op, const std::string& name, const std::string& type) {
+  std::vector<std::string> declared;
+  for (const TypeParameter& parameter : op.types) declared.push_back(parameter.name);
+  if (std::find(declared.begin(), declared.end(), type) == declared.end()) {
+    fail(op.name, name, str("the type parameter ", quoted(type)),
+         str("one that the op declares with .type(), of ", declared));
+  }
+}
+
+void check_arguments(const Op& op) {
+  if (op.inputs.empty()) {
+    fail(op.name, "inputs", "none", "at least one: their dtypes decide those of the outputs");
+  }
+  if (op.outputs.empty()) fail(op.name, "outputs", "none", "at least one");
+  std::set<std::string> names;
+  for (const Input& input : op.inputs) {
+    check_once(op, "inputs", input.name, names);
+    check_type_of(op, input.name, input.type);
+  }
+  for (const Attribute& attribute : op.attributes) {
+    check_once(op, "inputs or attributes", attribute.name, names);
+  }
+  if (op.outputs.size() == 1 && names.count("out") != 0) {
+    fail(op.name, "out", "an input or attribute of this name",
+         "another name: torch has it for the "
+         "tensor that takes the result");
+  }
+  std::set<std::string> outputs;
+  for (const Output& output : op.outputs) {
+    check_once(op, "outputs", output.name, outputs);
+    check_type_of(op, output.name, output.type);
+    for (const std::string& name : output.overwritten) {
+      const auto has_name = [&](const Input& input) { return input.name == name; };
+      if (!std::any_of(op.inputs.begin(), op.inputs.end(), has_name)) {
+        fail(op.name, output.name, str("may_overwrite of ", quoted(name)), "names of inputs");
+      }
+    }
+  }
+}
+
+void check_attributes_of(const Op& op) {
+  for (const Attribute& attribute : op.attributes) {
+    const AttributeType type = attribute.type();
+    const char* kind = detail::kind_of(attribute.default_value);
+    if (!attribute.choices.empty() && type != AttributeType::String) {
+      fail(op.name, attribute.name, str("choices for ", kind), "choices for a string only");
+    }
+    if (attribute.bound && (type == AttributeType::Bool || type == AttributeType::String)) {
+      fail(op.name, attribute.name, str("a bound for ", kind), "a bound for numbers only");
+    }
+    check_attribute(op, attribute, attribute.default_value);
+  }
+}
+
+void check_rules(const Op& op) {
+  if (!op.shape_rule) fail(op.name, "shape", "no rule", "one, given with .shape()");
+  if (!op.shape_text.empty()) check_rule(op, op.shape_text);
+  if (op.compute == nullptr) fail(op.name, "kernel", "none", "one, given with .kernel()");
+  if (op.computed_dtypes.empty()) return;
+  for (const DType dtype : op.dtypes(op.inputs[0].type)) {
+    if (std::find(op.computed_dtypes.begin(), op.computed_dtypes.end(), dtype) ==
+        op.computed_dtypes.end()) {
+      fail(op.name, op.inputs[0].name,
+           str(dtype_name(dtype), " among the dtypes of ", op.inputs[0].type),
+           str("those that the kernel is written for, ", dtype_names(op.computed_dtypes)));
+    }
+  }
+}
+
+}  // namespace
+
+void check_description(const Op& op) {
+  if (!is_identifier(op.name)) {
+    fail("an op", "name", quoted(op.name), kIdentifier);
+  }
+  if (!op.onnx_type.empty()) check_name(op, "onnx", op.onnx_type);
+  if (op.since_version < 1) fail(op.name, "onnx", str("version ", op.since_version), "at least 1");
+  check_types(op);
+  check_arguments(op);
+  check_attributes_of(op);
+  check_rules(op);
+}
+
+const char* detail::kind_of(const AttributeValue& value) {
+  constexpr const char* kinds[] = {"a bool",   "an int",         "a float",
+                                   "a string", "a list of ints", "a list of floats"};
+  return kinds[value.index()];
+}
+
+std::string detail::unknown_attribute(const char* name, const std::vector<Attribute>& declared) {
+  std::vector<std::string> names;
+  for (const Attribute& attribute : declared) names.push_back(attribute.name);
+  return str(name, ": got an attribute of this name in the code of the op, expected one of ",
+             names);
+}
+
+std::string detail::wrong_kind(const char* name, const AttributeValue& value,
+                               const AttributeValue& asked) {
+  return str(name, ": got code that reads ", kind_of(asked), ", expected ", kind_of(value),
+             ", as the op declares it");
+}
+
+void detail::refuse_dispatch(DType dtype, std::initializer_list<DType> known) {
+  throw Mistake(str("kernel: got dtype ", dtype_name(dtype), ", expected ", dtype_names(known),
+                    ", which it is written for. Declare and dispatch the same dtypes"));
+}
+
+}  // namespace myops

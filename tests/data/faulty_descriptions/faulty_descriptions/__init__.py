@@ -1,0 +1,1 @@
+"""Ops whose descriptions are wrong, each on demand: see csrc/ops.cpp."""

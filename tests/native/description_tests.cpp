@@ -1,0 +1,202 @@
+// Mistakes in the descriptions of ops: each is named when the library is loaded, or at the latest
+// when the op is called, and nothing ends the process. This program is such a library: ONNX Runtime
+// (a stand-in) refuses it with all that is wrong in it.
+#include <functional>
+
+#include "checking.h"
+#include "fake_ort.h"
+#include "myops/op.h"
+
+namespace {
+
+using namespace myops;
+
+void same_shape(ShapeContext& context) { context.set_output(0, context.dims(0)); }
+void nothing(KernelContext&) {}
+
+Op sound(const char* name = "scale") {
+  return Op(name)
+      .onnx("Scale", 1)
+      .type("T", {DType::Float32, DType::Float64})
+      .input({"x", "T", "."})
+      .output({"y", "T", "."})
+      .attribute({"factor", 1.0, "."})
+      .shape(same_shape)
+      .kernel(nothing);
+}
+
+template <class T>
+void typed(KernelContext&) {}
+
+std::string text_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void same(const std::string& got, const std::string& expected) {
+  expect(got == expected, "got \"" + got + "\", expected \"" + expected + "\"");
+}
+
+void test_descriptions() {
+  same(text_of([] { check_description(sound()); }), "");
+  const auto refuses = [](const std::function<void(Op&)>& spoil, const std::string& text) {
+    Op op = sound();
+    spoil(op);
+    same(text_of([&] { check_description(op); }), text);
+  };
+  const std::string identifier = ", expected letters, digits and \"_\", and no digit first";
+  const std::string declared = ", expected one that the op declares with .type(), of [T]";
+  refuses([](Op& op) { op.name = "a-b"; }, "an op: name: got \"a-b\"" + identifier);
+  refuses([](Op& op) { op.name = ""; }, "an op: name: got \"\"" + identifier);
+  refuses([](Op& op) { op.name = "2x"; }, "an op: name: got \"2x\"" + identifier);
+  refuses([](Op& op) { op.onnx_type = "Sca le"; },
+          "scale: onnx: got the name \"Sca le\"" + identifier);
+  refuses([](Op& op) { op.since_version = 0; }, "scale: onnx: got version 0, expected at least 1");
+  refuses([](Op& op) { op.types.push_back({"U", {}}); },
+          "scale: U: got a type of no dtypes, expected at least one");
+  refuses([](Op& op) { op.types.push_back({"T", {DType::Int64}}); },
+          "scale: T: got the name of two type parameters, expected each name once");
+  refuses([](Op& op) { op.types[0].dtypes = {DType::Int64, DType::Int64}; },
+          "scale: T: got int64 twice, expected each dtype once");
+  refuses([](Op& op) { op.types.clear(); },
+          "scale: x: got the type parameter \"T\", expected one that the op declares with .type(), "
+          "of []");
+  refuses([](Op& op) { op.inputs[0].type = "U"; },
+          "scale: x: got the type parameter \"U\"" + declared);
+  refuses([](Op& op) { op.outputs[0].type = "U"; },
+          "scale: y: got the type parameter \"U\"" + declared);
+  refuses(
+      [](Op& op) { op.inputs.clear(); },
+      "scale: inputs: got none, expected at least one: their dtypes decide those of the outputs");
+  refuses([](Op& op) { op.outputs.clear(); }, "scale: outputs: got none, expected at least one");
+  refuses([](Op& op) { op.inputs.push_back(op.inputs[0]); },
+          "scale: x: got the name of two inputs, expected each name once");
+  refuses([](Op& op) { op.inputs[0].name = "x y"; },
+          "scale: inputs: got the name \"x y\"" + identifier);
+  refuses([](Op& op) { op.outputs.push_back(op.outputs[0]); },
+          "scale: y: got the name of two outputs, expected each name once");
+  refuses([](Op& op) { op.attributes[0].name = "x"; },
+          "scale: x: got the name of two inputs or attributes, expected each name once");
+  refuses([](Op& op) { op.attributes[0].name = "out"; },
+          "scale: out: got an input or attribute of this name, expected another name: torch has it "
+          "for the tensor that takes the result");
+  refuses([](Op& op) { op.outputs[0].overwritten = {"z"}; },
+          "scale: y: got may_overwrite of \"z\", expected names of inputs");
+  refuses([](Op& op) { op.attributes[0].choices = {"a"}; },
+          "scale: factor: got choices for a float, expected choices for a string only");
+  refuses([](Op& op) { op.attributes.push_back({"mode", std::string("c"), ".", {"a", "b"}}); },
+          "scale: mode: got \"c\", expected one of \"a\", \"b\"");
+  refuses([](Op& op) { op.attributes.push_back(Attribute{"on", true, "."}.above(0)); },
+          "scale: on: got a bound for a bool, expected a bound for numbers only");
+  refuses([](Op& op) { op.attributes[0].bound = 2; },
+          "scale: factor: got 1, expected a number not below 2");
+  refuses([](Op& op) { op.shape_rule = nullptr; },
+          "scale: shape: got no rule, expected one, given with .shape()");
+  refuses([](Op& op) { op.compute = nullptr; },
+          "scale: kernel: got none, expected one, given with .kernel()");
+  refuses([](Op& op) { op = std::move(op).shape("N C, N -> N"); },
+          "scale: the shape rule \"N C, N -> N\" has 2 inputs and 1 outputs, expected 1 and 1");
+  refuses([](Op& op) { op = std::move(op).shape("N {H} 3 -> N H W"); },
+          "scale: the shape rule \"N {H} 3 -> N H W\" has the length \"W\" in an output, expected "
+          "one that an input has");
+  refuses([](Op& op) { op = std::move(op).kernel(MYOPS_TYPED(typed, float)); },
+          "scale: x: got float64 among the dtypes of T, expected those that the kernel is written "
+          "for, float32");
+  Op more = sound().kernel(MYOPS_TYPED(typed, int32_t, double, float));
+  same(text_of([&] { check_description(more); }), "");
+}
+
+// What only a call can show: code of the op that asks for what is not there.
+void test_code() {
+  class NoRuntime final : public Runtime {
+   public:
+    Tensor allocate(size_t, DType dtype, const Shape& shape, Layout) override {
+      return Tensor(nullptr, dtype, shape);
+    }
+    void run(int64_t count, Task task, void* argument) override {
+      for (int64_t i = 0; i < count; ++i) task(argument, i);
+    }
+  };
+  const auto says = [](const Op& op, const std::string& text) {
+    double x[2] = {};
+    NoRuntime runtime;
+    same(text_of([&] {
+           invoke(op, {Tensor(x, DType::Float64, {2})}, Attributes(op.attributes), runtime);
+         }),
+         text);
+  };
+  says(sound().kernel([](KernelContext& context) { (void)context.attributes().real("fcator"); }),
+       "scale: fcator: got an attribute of this name in the code of the op, expected one of "
+       "[factor]");
+  says(sound().kernel([](KernelContext& context) { (void)context.attributes().integer("factor"); }),
+       "scale: factor: got code that reads an int, expected a float, as the op declares it");
+  says(sound().shape([](ShapeContext& context) { (void)context.attributes().text("factor"); }),
+       "scale: factor: got code that reads a string, expected a float, as the op declares it");
+  const std::string undone =
+      "scale: kernel: got dtype float64, expected float32 or int64, which it is written for. "
+      "Declare "
+      "and dispatch the same dtypes";
+  says(sound().kernel([](KernelContext& context) {
+    dispatch<float, int64_t>(context.input(0).dtype, [](auto) {});
+  }),
+       undone);
+  says(sound().kernel([](KernelContext& context) {  // in a task of several
+    context.parallel_for(2, 1, [&](int64_t, int64_t) {
+      dispatch<float, int64_t>(context.input(0).dtype, [](auto) {});
+    });
+  }),
+       undone);
+  Op prepared = sound();
+  prepared.make_prepared = [](const PrepareContext& context) -> Prepared {
+    (void)context.attributes().flag("factor");
+    return nullptr;
+  };
+  same(text_of([&] { prepare(prepared, {Tensor()}, Attributes(prepared.attributes)); }),
+       "scale: factor: got code that reads a bool, expected a float, as the op declares it");
+}
+
+// This library. All of it is refused, as nobody can know what else is wrong.
+MYOPS_OP(scale) { return sound(); }
+MYOPS_OP(scale_again) { return sound("scale"); }
+MYOPS_OP(scale_too) { return sound("scale_too"); }
+MYOPS_OP(no_kernel) {
+  Op op = sound("no_kernel");
+  op.onnx_type = "";
+  op.compute = nullptr;
+  return op;
+}
+MYOPS_OP(of_nothing) { return backward_of(sound(), {"z"}).kernel(nothing); }
+MYOPS_OP(throws) { throw std::runtime_error("out of luck"); }
+
+const char* kFaults[] = {
+    "library myops: scale: name: got that of another op, expected one of its own",
+    "library myops: scale_too: onnx: got the type Scale, which scale has, expected one of its own",
+    "library myops: no_kernel: kernel: got none, expected one, given with .kernel()",
+    "library myops: scale_backward: backward_of: got 1 names, expected names of inputs of scale, "
+    "each once",
+    "library myops: throws: description: got an exception, out of luck, expected none"};
+
+void test_faults_of_a_library() {
+  std::string all;
+  for (const char* fault : kFaults) all += (all.empty() ? "" : "\n") + std::string(fault);
+  same(text_of(refuse_faults), all);
+  expect(find_op("scale") != nullptr && find_op("no_kernel") == nullptr, "only what is sound");
+  for (int round = 0; round < 2; ++round) {
+    const fake_ort::Session session(fake_ort::Node{"Scale", {}, {}});
+    same(session.refusal(), all);
+  }
+  expect(fake_ort::live_statuses() == 0, "every status is released");
+}
+
+}  // namespace
+
+int main() {
+  test_descriptions();
+  test_code();
+  test_faults_of_a_library();
+  return finish("tests of descriptions");
+}
