@@ -1,8 +1,11 @@
-// Decisions out of the bytes that a fuzzer invents. When they run out, every decision is 0.
+// Decisions out of the bytes that a fuzzer invents. When they run out, a generator that is seeded
+// with them decides: a few bytes are a whole call then, and a fuzzer that changes one of the first
+// decisions keeps those that follow.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -11,16 +14,27 @@ namespace fuzz {
 
 class Bytes {
  public:
-  Bytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  Bytes(const uint8_t* data, size_t size) : data_(data), size_(size) {
+    for (size_t i = 0; i < size; ++i) state_ = (state_ ^ data[i]) * 0x100000001b3u;
+  }
 
-  uint8_t byte() { return at_ < size_ ? data_[at_++] : 0; }
+  uint8_t byte() { return at_ < size_ ? data_[at_++] : static_cast<uint8_t>(random()); }
   // From 0 to bound - 1.
-  size_t below(size_t bound) { return bound == 0 ? 0 : byte() % bound; }
-  // True about once in `n`; never when the bytes have run out.
+  size_t below(size_t bound) {
+    if (bound <= 1) return 0;
+    size_t value = 0;
+    for (size_t rest = bound - 1; rest > 0; rest >>= 8) value = value << 8 | byte();
+    return value % bound;
+  }
+  // True about once in `n`, for n up to 256.
   bool one_in(size_t n) { return byte() % n == n - 1; }
 
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(below(static_cast<size_t>(high - low + 1)));
+  }
+  template <class T>
+  T pick(std::initializer_list<T> choices) {
+    return choices.begin()[below(choices.size())];
   }
 
   // A number that a model file may hold: mostly small, sometimes absurd.
@@ -64,17 +78,19 @@ class Bytes {
     return result;
   }
 
-  // For the numbers of whole tensors, of which there are too many for the bytes.
+  // For the numbers of whole tensors, of which there are too many for the bytes (splitmix64).
   uint32_t random() {
-    state_ = state_ * 1664525u + 1013904223u + byte();
-    return state_ >> 8;
+    uint64_t mixed = state_ += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<uint32_t>(mixed >> 32);
   }
 
  private:
   const uint8_t* data_;
   size_t size_;
   size_t at_ = 0;
-  uint32_t state_ = 1;
+  uint64_t state_ = 0xcbf29ce484222325u;
 };
 
 }  // namespace fuzz

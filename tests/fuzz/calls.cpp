@@ -3,22 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan.h"
+
 namespace fuzz {
 namespace {
 
 using namespace myops;
 using Attr = fake_ort::NodeAttribute;
-using Ints = std::vector<int64_t>;
 using Floats = std::vector<float>;
-
-constexpr int64_t kMostElements = 1 << 11;  // of one input: a call takes milliseconds
-
-// Shapes as plausible as the op needs, and values for its lists.
-struct Plan {
-  std::vector<std::optional<Shape>> shapes;
-  std::vector<std::optional<std::vector<double>>> values;
-  std::vector<std::pair<std::string, Attr>> attributes;
-};
 
 Shape random_shape(Bytes& bytes, size_t most_axes, int64_t longest) {
   Shape shape(bytes.below(most_axes + 1));
@@ -26,96 +18,32 @@ Shape random_shape(Bytes& bytes, size_t most_axes, int64_t longest) {
   return shape;
 }
 
-void plan_add(Bytes& bytes, Plan& plan) {
-  const Shape whole = random_shape(bytes, 5, 7);
-  for (int operand = 0; operand < 2; ++operand) {
-    Shape shape(whole.begin() + static_cast<long>(bytes.below(whole.size() + 1)), whole.end());
-    for (int64_t& length : shape) length = bytes.one_in(4) ? 1 : length;
-    plan.shapes.push_back(shape);
-  }
+// An op that no plan knows yet: all inputs of one shape.
+Plan plan_other(Bytes& bytes, const Op& op) {
+  Plan plan;
+  plan.inputs.assign(op.inputs.size(), {random_shape(bytes, 5, 7)});
+  return plan;
 }
 
-// roi, scales, sizes behind the tensors of resize and resize_backward.
-void plan_resize(Bytes& bytes, Plan& plan, bool backward) {
-  Shape x = random_shape(bytes, 5, bytes.one_in(8) ? 100 : 9);
-  if (x.empty()) x = {3};
-  Ints axes;
-  for (size_t axis = 0; axis < x.size(); ++axis) {
-    if (bytes.one_in(2)) axes.push_back(static_cast<int64_t>(axis));
+Plan plan_anything(Bytes& bytes, const Op& op) {
+  Plan plan;
+  plan.facts = {"call: anything"};
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    plan.inputs.push_back({});
+    if (bytes.one_in(8)) continue;
+    Shape shape = random_shape(bytes, 6, 6);
+    if (!shape.empty() && bytes.one_in(4)) shape[bytes.below(shape.size())] = bytes.integer();
+    plan.inputs.back().shape = shape;
   }
-  if (bytes.one_in(4)) axes.clear();
-  const size_t count = axes.empty() ? x.size() : axes.size();
-  const bool by_sizes = bytes.one_in(2);
-  std::vector<double> roi, scales, sizes;
-  Shape y = x;
-  for (size_t i = 0; i < count; ++i) {
-    int64_t& length = y[axes.empty() ? i : static_cast<size_t>(axes[i])];
-    scales.push_back(bytes.one_in(8) ? 1.0 : static_cast<double>(bytes.between(6, 90)) / 32.0);
-    sizes.push_back(static_cast<double>(length == 0 ? 0 : bytes.between(1, 15)));
-    length =
-        by_sizes
-            ? static_cast<int64_t>(sizes.back())
-            : static_cast<int64_t>(static_cast<float>(length) * static_cast<float>(scales.back()));
-  }
-  for (size_t i = 0; i < 2 * count; ++i) {
-    roi.push_back(static_cast<double>(i >= count) + static_cast<double>(bytes.between(-8, 8)) / 16);
-  }
-  if (backward) plan.shapes.push_back(y);
-  plan.shapes.push_back(x);
-  plan.values.resize(plan.shapes.size());
-  const auto list = [&](bool given, const std::vector<double>& values) {
-    plan.shapes.push_back(given ? std::optional(Shape{static_cast<int64_t>(values.size())})
-                                : std::nullopt);
-    plan.values.push_back(values);
-  };
-  list(bytes.one_in(2), roi);
-  list(!by_sizes, scales);
-  list(by_sizes, sizes);
-  if (!axes.empty()) plan.attributes.push_back({"axes", {axes}});
+  return plan;
 }
 
-void plan_deform(Bytes& bytes, Plan& plan, const Op& op) {
-  const int64_t groups = bytes.between(1, 3), fields = bytes.between(1, 2);
-  const int64_t batch = bytes.between(0, 2), channels = groups * fields * bytes.between(1, 3);
-  const int64_t outputs = groups * bytes.between(1, 5);
-  const Ints kernel = {bytes.between(1, 3), bytes.between(1, 3)};
-  const Ints size = {bytes.between(1, 7), bytes.between(1, 20)};
-  const Ints strides = {bytes.between(1, 3), bytes.between(1, 3)};
-  const Ints dilations = {bytes.between(1, 2), bytes.between(1, 2)};
-  const Ints pads = {bytes.between(0, 2), bytes.between(0, 2), bytes.between(0, 2),
-                     bytes.between(0, 2)};
-  Ints out(2);
-  for (size_t axis = 0; axis < 2; ++axis) {
-    const int64_t padded = size[axis] + pads[axis] + pads[axis + 2];
-    const int64_t extent = (kernel[axis] - 1) * dilations[axis] + 1;
-    out[axis] = padded < extent ? 0 : (padded - extent) / strides[axis] + 1;
-  }
-  const int64_t taps = fields * kernel[0] * kernel[1];
-  const Shape X = {batch, channels, size[0], size[1]};
-  const Shape W = {outputs, channels / groups, kernel[0], kernel[1]};
-  const Shape offset = {batch, 2 * taps, out[0], out[1]}, mask = {batch, taps, out[0], out[1]};
-  const Shape Y = {batch, outputs, out[0], out[1]};
-  const bool masked = bytes.one_in(2);
-  for (const myops::Input& input : op.inputs) {
-    const std::string& name = input.name;
-    const bool left_out =
-        input.is_optional && (name.find("mask") != std::string::npos ? !masked : bytes.one_in(4));
-    const bool of = name.rfind("grad_grad_", 0) == 0;
-    const std::string base = of ? name.substr(10) : name;
-    plan.shapes.push_back(left_out           ? std::nullopt
-                          : base == "X"      ? std::optional(X)
-                          : base == "W"      ? std::optional(W)
-                          : base == "offset" ? std::optional(offset)
-                          : base == "mask"   ? std::optional(mask)
-                          : base == "B"      ? std::optional(Shape{outputs})
-                                             : std::optional(Y));
-  }
-  plan.attributes = {{"group", {groups}},
-                     {"offset_group", {fields}},
-                     {"strides", {strides}},
-                     {"dilations", {dilations}},
-                     {"pads", {pads}}};
-  if (bytes.one_in(2)) plan.attributes.push_back({"kernel_shape", {kernel}});
+Plan make_plan(Bytes& bytes, const Op& op) {
+  if (bytes.one_in(16)) return plan_anything(bytes, op);
+  if (op.name == "my_add") return plan_my_add(bytes);
+  if (op.name.rfind("resize", 0) == 0) return plan_resize(bytes, op.name != "resize");
+  if (op.name.rfind("deform_conv2d", 0) == 0) return plan_deform_conv2d(bytes, op);
+  return plan_other(bytes, op);
 }
 
 Attr any_attribute(Bytes& bytes) {
@@ -183,11 +111,11 @@ void make_attributes(Bytes& bytes, const Op& op, Call& call) {
                     [&](const auto& known) { return known.first == declared.name; });
     // A list that is not planned would be refused nearly always.
     const bool list = declared.type() == AttributeType::Ints;
-    if (!planned && bytes.one_in(list ? 16 : 2)) {
+    if (!planned && bytes.one_in(list ? 128 : 16)) {
       set(call.attributes, declared.name, fitting_attribute(bytes, declared));
     }
   }
-  if (!op.attributes.empty() && bytes.one_in(8)) {
+  if (!op.attributes.empty() && bytes.one_in(24)) {
     const std::string& name = op.attributes[bytes.below(op.attributes.size())].name;
     set(call.attributes, name, any_attribute(bytes));
   }
@@ -195,12 +123,12 @@ void make_attributes(Bytes& bytes, const Op& op, Call& call) {
 
 // Memory that a test can have: a length is cut until the tensor is small, or an axis is emptied so
 // that the absurd length can stay.
-void bound(Bytes& bytes, Shape& shape) {
+void bound(Bytes& bytes, Shape& shape, int64_t most) {
   for (int64_t& length : shape) length = std::max<int64_t>(length, 0);
   const auto too_large = [&] {
     double count = 1;
     for (const int64_t length : shape) count *= static_cast<double>(length);
-    return count > static_cast<double>(kMostElements);
+    return count > static_cast<double>(most);
   };
   while (too_large()) {
     const auto longest = std::max_element(shape.begin(), shape.end());
@@ -213,40 +141,55 @@ void bound(Bytes& bytes, Shape& shape) {
 }
 
 template <class T>
-void put(std::vector<uint8_t>& bytes, size_t index, T value) {
-  std::memcpy(bytes.data() + index * sizeof(T), &value, sizeof(T));
+T element_of(double value) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return T(static_cast<float>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    const double low = static_cast<double>(std::numeric_limits<T>::min());
+    const double high = std::is_same_v<T, int64_t>
+                            ? 9223372036854774784.0
+                            : static_cast<double>(std::numeric_limits<T>::max());
+    return static_cast<T>(value >= low && value <= high ? value : low);
+  } else {
+    return static_cast<T>(value);
+  }
 }
 
-void put(DType dtype, std::vector<uint8_t>& bytes, size_t index, double value) {
+std::vector<uint8_t> elements_of(DType dtype, const std::vector<double>& values) {
+  std::vector<uint8_t> elements(values.size() * dtype_size(dtype));
   dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-      put(bytes, index, T(static_cast<float>(value)));
-    } else if constexpr (std::is_integral_v<T>) {
-      const double low = static_cast<double>(std::numeric_limits<T>::min());
-      const double high = std::is_same_v<T, int64_t>
-                              ? 9223372036854774784.0
-                              : static_cast<double>(std::numeric_limits<T>::max());
-      put(bytes, index, static_cast<T>(value >= low && value <= high ? value : low));
-    } else {
-      put(bytes, index, static_cast<T>(value));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const T element = element_of<T>(values[i]);
+      std::memcpy(elements.data() + i * sizeof(T), &element, sizeof(T));
     }
   });
+  return elements;
 }
 
-Argument make_argument(Bytes& bytes, DType dtype, const Shape& shape,
-                       const std::optional<std::vector<double>>& values) {
-  const auto count = static_cast<size_t>(element_count(shape));
-  Argument argument{dtype, shape, std::vector<uint8_t>(count * dtype_size(dtype))};
-  const bool wild = bytes.one_in(4);
-  const uint32_t spread = static_cast<uint32_t>(bytes.between(1, 9));
-  for (size_t i = 0; i < count; ++i) {
-    double value = (static_cast<double>(bytes.random() & 0xffff) / 32768.0 - 1) * spread;
-    if (wild && (bytes.random() & 3) == 0) value = bytes.real();
-    if (values && i < values->size()) value = bytes.one_in(32) ? bytes.real() : (*values)[i];
-    put(dtype, argument.bytes, i, value);
+Argument make_argument(Bytes& bytes, DType dtype, const Plan::Item& item, bool wild) {
+  const Shape& shape = *item.shape;
+  std::vector<double> numbers(static_cast<size_t>(element_count(shape)));
+  const bool integers = dtype == DType::UInt8;
+  const double drawn = bytes.one_in(4) ? static_cast<double>(bytes.between(1, 9)) : 1;
+  const double range = item.range > 0 ? static_cast<double>(item.range) : drawn;
+  for (double& number : numbers) {
+    const uint32_t random = bytes.random();
+    if (item.fill == Plan::Fill::Grid) {
+      const auto steps = static_cast<int64_t>(16 * range) + 1;
+      number = static_cast<double>(static_cast<int64_t>(random % steps) - steps / 2) / 8;
+    } else if (item.fill == Plan::Fill::Any) {
+      number = (static_cast<double>(random >> 8) / 8388608.0 - 1) * range * 0.987;
+      if (integers) number = random >> 24;
+      // A position that is far from the others.
+      if (item.range > 0 && (random & 63) == 0) number *= 20;
+    }
+    if (wild && (bytes.random() & 3) == 0) number = bytes.real();
   }
-  return argument;
+  for (size_t i = 0; item.values && i < std::min(numbers.size(), item.values->size()); ++i) {
+    numbers[i] = bytes.one_in(200) ? bytes.real() : (*item.values)[i];
+  }
+  return {dtype, shape, elements_of(dtype, numbers)};
 }
 
 }  // namespace
@@ -254,58 +197,73 @@ Argument make_argument(Bytes& bytes, DType dtype, const Shape& shape,
 Call make_call(Bytes& bytes) {
   const std::vector<Op>& ops = all_ops();
   const Op& op = ops[bytes.below(ops.size())];
-  Plan plan;
-  if (bytes.one_in(8)) {  // anything
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (bytes.one_in(8)) {
-        plan.shapes.push_back(std::nullopt);
-        continue;
-      }
-      Shape shape = random_shape(bytes, 6, 6);
-      if (!shape.empty() && bytes.one_in(4)) shape[bytes.below(shape.size())] = bytes.integer();
-      plan.shapes.push_back(shape);
-    }
-  } else if (op.name == "my_add") {
-    plan_add(bytes, plan);
-  } else if (op.name.rfind("resize", 0) == 0) {
-    plan_resize(bytes, plan, op.name != "resize");
-  } else if (op.name.rfind("deform_conv2d", 0) == 0) {
-    plan_deform(bytes, plan, op);
-  } else {  // an op that this file does not know yet: all inputs of one shape
-    plan.shapes.assign(op.inputs.size(), random_shape(bytes, 5, 7));
-  }
-  plan.shapes.resize(op.inputs.size());
-  plan.values.resize(op.inputs.size());
-
-  Call call{&op, {}, std::move(plan.attributes)};
+  Plan plan = make_plan(bytes, op);
+  plan.inputs.resize(op.inputs.size());
+  Call call{&op, {}, std::move(plan.attributes), std::move(plan.facts)};
   make_attributes(bytes, op, call);
   std::vector<DType> chosen;
   for (const TypeParameter& type : op.types) {
     chosen.push_back(type.dtypes[bytes.below(type.dtypes.size())]);
   }
-  const bool spoil = bytes.one_in(8);
+  call.facts.push_back(std::string("dtype: ") + dtype_name(chosen[0]));
+  const bool spoil = bytes.one_in(16), wild = bytes.one_in(8);
+  if (wild) call.facts.push_back("numbers: NaN, infinite, huge");
+  if (spoil) call.facts.push_back("call: an input spoilt");
   const size_t spoilt = bytes.below(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    std::optional<Shape>& shape = plan.shapes[i];
+    Plan::Item& item = plan.inputs[i];
+    std::optional<Shape>& shape = item.shape;
     if (spoil && i == spoilt) {
       if (!shape || bytes.one_in(4)) {
         shape = shape ? std::nullopt : std::optional(random_shape(bytes, 4, 5));
       } else if (!shape->empty()) {
         (*shape)[bytes.below(shape->size())] = bytes.integer();
       }
+      if (shape) bound(bytes, *shape, 1 << 11);
     }
     if (!shape) {
       call.inputs.push_back(std::nullopt);
       continue;
     }
-    bound(bytes, *shape);
+    bound(bytes, *shape, plan.most_elements);
     size_t type = 0;
     while (op.types[type].name != op.inputs[i].type) ++type;
     const DType dtype =
-        bytes.one_in(64) ? static_cast<DType>(bytes.below(kDTypeCount)) : chosen[type];
-    call.inputs.push_back(make_argument(bytes, dtype, *shape, plan.values[i]));
+        bytes.one_in(255) ? static_cast<DType>(bytes.below(kDTypeCount)) : chosen[type];
+    call.inputs.push_back(make_argument(bytes, dtype, item, wild && bytes.one_in(2)));
   }
   return call;
+}
+
+std::string describe(const Call& call) {
+  std::string all;
+  const auto list = [](const auto& numbers) {
+    std::string text;
+    for (size_t i = 0; i < numbers.size() && i < 8; ++i) text += str(i == 0 ? "" : " ", numbers[i]);
+    return "[" + text + "]";
+  };
+  for (const std::optional<Argument>& argument : call.inputs) {
+    all += all.empty() ? "" : ", ";
+    all += argument ? str(dtype_name(argument->dtype), " ", list(argument->shape)) : "none";
+  }
+  for (const auto& [name, attribute] : call.attributes) {
+    all += "; " + name + "=";
+    std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, float>) {
+            all += str(value);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            all += quoted(value);
+          } else if constexpr (std::is_same_v<T, myops::ort::OtherKind>) {
+            all += str("kind ", static_cast<int>(value));
+          } else {
+            all += list(value);
+          }
+        },
+        attribute.value);
+  }
+  return call.op->name + "(" + all + ")";
 }
 
 }  // namespace fuzz

@@ -18,13 +18,20 @@ struct Argument {
   std::vector<uint8_t> bytes;  // row-major, exactly as long as the shape asks for
 };
 
+using NamedAttributes = std::vector<std::pair<std::string, fake_ort::NodeAttribute>>;
+
 struct Call {
   const myops::Op* op;
   std::vector<std::optional<Argument>> inputs;
-  std::vector<std::pair<std::string, fake_ort::NodeAttribute>> attributes;
+  NamedAttributes attributes;
+  // What the table at the end of a run counts it under: "groups: 8 and more".
+  std::vector<std::string> facts;
 };
 
 // Mostly a call that the op accepts, with one thing spoilt now and then; sometimes anything.
 Call make_call(Bytes& bytes);
+
+// "resize(float32 [2 3 4], ...; mode=linear)".
+std::string describe(const Call& call);
 
 }  // namespace fuzz

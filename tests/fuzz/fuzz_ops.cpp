@@ -1,16 +1,22 @@
 // The fuzz target, for libFuzzer or driver.cpp. The bytes become a call of any op; it goes through
-// the ONNX Runtime library as a session would (fake_ort.h), and through invoke() with tensors whose
-// memory is not in order, as torch and NumPy pass them.
+// invoke() with tensors whose memory is not in order, as torch and NumPy pass them, and through the
+// ONNX Runtime library as a session would (fake_ort.h).
 //
-// Beside the sanitizers' findings these are failures: a result that depends on the order in which
-// the pieces of work run, on what the output's memory held before, or on the strides of an input;
-// an output that is not of the shape that was inferred; a message that is empty or endless; a
-// status that nobody releases.
+// Beside the sanitizers' findings these are failures: a result that is not what a plain reference
+// in float64 computes (reference.h); one that depends on the order in which the pieces of work run,
+// on threads, on what the output's memory held before, or on the strides of an input; bits that
+// differ between invoke() and the library; an output that is not of the shape that was inferred; a
+// message that is empty or endless; a status that nobody releases.
+//
+// At the end a table says how many calls there were of each kind.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "calls.h"
+#include "direct.h"
+#include "findings.h"
+#include "reference.h"
+#include "tally.h"
 
 namespace {
 
@@ -18,10 +24,14 @@ using namespace myops;
 using fuzz::Argument;
 using fuzz::Bytes;
 using fuzz::Call;
+using fuzz::Direct;
+using fuzz::Order;
+using fuzz::Spread;
 
 void expect(bool condition, const Call& call, const char* what) {
   if (condition) return;
-  std::fprintf(stderr, "FAILED: %s: %s\n", call.op->name.c_str(), what);
+  std::fprintf(stderr, "FAILED: %s: %s\nin %s\n", call.op->name.c_str(), what,
+               fuzz::describe(call).c_str());
   std::abort();
 }
 
@@ -63,7 +73,8 @@ void expect_inferred(const Call& call, const std::optional<ort::TypeAndShape>& i
   expect(fits, call, "the inferred shape");
 }
 
-void through_the_library(Bytes& bytes, const Call& call) {
+// `direct`: what invoke() gave, if it was accepted.
+void through_the_library(Bytes& bytes, const Call& call, const Tensors& direct) {
   fake_ort::Node node{call.op->onnx_type, {call.attributes.begin(), call.attributes.end()}, {}};
   for (const std::optional<Argument>& argument : call.inputs) {
     if (!argument) {
@@ -93,6 +104,11 @@ void through_the_library(Bytes& bytes, const Call& call) {
           expect(forward.outputs[i].bytes == backward.outputs[i].bytes, call,
                  "equal bits in any order, every element written");
           expect_inferred(call, session.inferred()[i], forward.outputs[i]);
+          if (direct.empty()) continue;
+          std::vector<uint8_t> result = forward.outputs[i].bytes;
+          const std::vector<int64_t>& dims = forward.outputs[i].dims;
+          const Tensor tensor(result.data(), direct[i].dtype, Shape(dims.begin(), dims.end()));
+          expect(fuzz::same(tensor, direct[i]), call, "the bits of invoke()");
         }
       }
     }
@@ -102,184 +118,119 @@ void through_the_library(Bytes& bytes, const Call& call) {
 
 // ---- Through invoke().
 
-class Direct final : public Runtime {
- public:
-  Direct(bool reversed, uint8_t fill) : reversed_(reversed), fill_(fill) {}
-
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    memory.emplace_back(static_cast<size_t>(element_count(shape)) * dtype_size(dtype), fill_);
-    outputs.emplace_back(memory.back().data(), dtype, shape, layout);
-    return outputs.back();
+fuzz::Reference reference_of(const Call& call, const Tensors& inputs) {
+  const std::string& op = call.op->name;
+  if (op == "my_add") return fuzz::reference_my_add(inputs);
+  const Attributes attributes = fuzz::attributes_of(call);
+  if (op == "resize") return fuzz::reference_resize(inputs, attributes, false);
+  if (op == "resize_backward") return fuzz::reference_resize(inputs, attributes, true);
+  if (op.rfind("deform_conv2d", 0) == 0) {
+    return fuzz::reference_deform_conv2d(op, inputs, attributes);
   }
-
-  void run(int64_t count, Task task, void* argument) override {
-    for (int64_t i = 0; i < count; ++i) task(argument, reversed_ ? count - 1 - i : i);
-  }
-
-  std::vector<std::vector<uint8_t>> memory;
-  Tensors outputs;
-
- private:
-  bool reversed_;
-  uint8_t fill_;
-};
-
-// Calls body(offset in elements, index in row-major order) for every element.
-template <class Body>
-void walk(const Tensor& tensor, const Body& body) {
-  const int64_t count = tensor.elements();
-  for (int64_t index = 0; index < count; ++index) {
-    int64_t rest = index, at = 0;
-    for (size_t axis = tensor.shape.size(); axis-- > 0; rest /= tensor.shape[axis]) {
-      at += rest % tensor.shape[axis] * tensor.strides[axis];
-    }
-    body(at, index);
-  }
+  return std::nullopt;
 }
 
-// Memory that holds exactly the elements that the strides reach, from the lowest to the highest.
-struct Spread {
-  std::vector<uint8_t> bytes;
-  Tensor tensor;
-
-  Spread(const Argument& argument, const Shape& strides) {
-    const size_t width = dtype_size(argument.dtype);
-    int64_t low = 0, high = element_count(argument.shape) > 0 ? 0 : -1;
-    for (size_t axis = 0; high >= 0 && axis < strides.size(); ++axis) {
-      const int64_t reach = (argument.shape[axis] - 1) * strides[axis];
-      (reach < 0 ? low : high) += reach;
-    }
-    bytes.resize(static_cast<size_t>(high - low + 1) * width);
-    uint8_t* first = bytes.data() - low * static_cast<int64_t>(width);
-    tensor = Tensor(first, argument.dtype, argument.shape, strides);
-    walk(tensor, [&](int64_t at, int64_t index) {
-      std::memcpy(first + at * static_cast<int64_t>(width),
-                  argument.bytes.data() + static_cast<size_t>(index) * width, width);
-    });
-  }
-};
-
-Shape any_strides(Bytes& bytes, const Shape& shape, Access access) {
-  const Shape rows = strides_for(shape, Layout::Contiguous);
-  const bool pictures = shape.size() == 4 || shape.size() == 5;
-  if (access == Access::Contiguous || element_count(shape) == 0) return rows;
-  if (pictures && bytes.one_in(2)) return strides_for(shape, Layout::ChannelsLast);
-  if (access != Access::Strided) return rows;
-  // The axes in another order in memory, some backwards, some with gaps.
-  std::vector<size_t> order(shape.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[bytes.below(i)]);
-  Shape strides(shape.size());
-  int64_t step = 1;
-  for (const size_t axis : order) {
-    step *= bytes.one_in(4) ? 2 : 1;
-    strides[axis] = bytes.one_in(4) ? -step : step;
-    step *= shape[axis];
-  }
-  return strides;
-}
-
-AttributeValue attribute_value(AttributeType type, const fake_ort::NodeAttribute& given,
-                               const AttributeValue& otherwise) {
-  const auto& value = given.value;
-  if (const auto* held = std::get_if<int64_t>(&value)) {
-    if (type == AttributeType::Bool) return *held != 0;
-    if (type == AttributeType::Int) return *held;
-  }
-  if (const auto* held = std::get_if<float>(&value); held && type == AttributeType::Float) {
-    return static_cast<double>(*held);
-  }
-  if (const auto* held = std::get_if<std::string>(&value); held && type == AttributeType::String) {
-    return *held;
-  }
-  if (const auto* held = std::get_if<std::vector<int64_t>>(&value);
-      held && type == AttributeType::Ints) {
-    return *held;
-  }
-  return otherwise;  // the adapters refuse other types, and so never call invoke() with them
-}
-
-// Empty when the call was accepted.
-std::string direct_call(const Call& call, const Tensors& inputs, Direct& runtime) {
-  Attributes attributes(call.op->attributes);
-  for (size_t i = 0; i < call.op->attributes.size(); ++i) {
-    const Attribute& declared = call.op->attributes[i];
-    for (const auto& [name, value] : call.attributes) {
-      if (name != declared.name) continue;
-      attributes.set(i, attribute_value(declared.type(), value, declared.default_value));
+// Products of such numbers may be too large for float32 on the way to a sum that is not.
+bool has_huge_numbers(const Tensors& inputs) {
+  for (const Tensor& tensor : inputs) {
+    if (!tensor.present) continue;
+    for (const double value : fuzz::elements_of(tensor)) {
+      if (std::isfinite(value) && std::fabs(value) > 1e6) return true;
     }
   }
-  try {
-    invoke(*call.op, inputs, attributes, runtime);
-  } catch (const Error& error) {
-    expect_message(call, error.what());
-    return error.what();
-  }
-  return "";
+  return false;
 }
 
-// NaNs are equal: which of two NaNs a sum keeps is the compiler's choice.
-bool same(const Tensor& a, const Tensor& b) {
-  if (a.shape != b.shape || a.dtype != b.dtype) return false;
-  const size_t width = dtype_size(a.dtype);
-  std::vector<const uint8_t*> left, right;
-  walk(a, [&](int64_t at, int64_t) { left.push_back(a.as<uint8_t>() + at * int64_t(width)); });
-  walk(b, [&](int64_t at, int64_t) { right.push_back(b.as<uint8_t>() + at * int64_t(width)); });
-  const auto is_nan = [&](const uint8_t* element) {
-    const double value = read_values(Tensor(const_cast<uint8_t*>(element), a.dtype, Shape{}))[0];
-    return value != value;
-  };
-  for (size_t i = 0; i < left.size(); ++i) {
-    if (std::memcmp(left[i], right[i], width) == 0) continue;
-    if (!is_nan(left[i]) || !is_nan(right[i])) return false;
+void compare_with_reference(Call& call, const Tensors& inputs, const Tensors& outputs) {
+  const fuzz::Reference wanted = reference_of(call, inputs);
+  if (!wanted || (!(*wanted)[0].copies && has_huge_numbers(inputs))) {
+    call.facts.push_back("reference: left out");
+    return;
   }
-  return true;
+  expect(wanted->size() == outputs.size(), call, "as many outputs as the reference has");
+  int64_t compared = 0, elements = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string difference = fuzz::compare(outputs[i], (*wanted)[i], compared);
+    elements += outputs[i].elements();
+    if (difference.empty()) continue;
+    expect(false, call, (call.op->outputs[i].name + ", " + difference).c_str());
+  }
+  call.facts.push_back(elements == 0              ? "reference: nothing to compare"
+                       : compared == elements     ? "reference: all elements compared"
+                       : compared * 2 >= elements ? "reference: most elements compared"
+                                                  : "reference: few elements compared");
 }
 
-void through_invoke(Bytes& bytes, const Call& call) {
+// The outputs with all inputs in order, in `forward`; none where the call is refused.
+void through_invoke(Bytes& bytes, Call& call, Direct& forward) {
   std::vector<Spread> plain, spread;
   Tensors plain_inputs, spread_inputs;
   plain.reserve(call.inputs.size());
   spread.reserve(call.inputs.size());
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const std::optional<Argument>& argument = call.inputs[i];
+    std::optional<Argument>& argument = call.inputs[i];
     plain_inputs.emplace_back();
     spread_inputs.emplace_back();
     if (!argument) continue;
+    const fuzz::Strides strides =
+        fuzz::any_strides(bytes, argument->shape, call.op->inputs[i].access_mode);
+    spread.emplace_back(*argument, strides.steps);
+    spread_inputs.back() = spread.back().tensor;
+    argument->bytes = spread.back().in_order();
     plain.emplace_back(*argument, strides_for(argument->shape, Layout::Contiguous));
     plain_inputs.back() = plain.back().tensor;
-    spread.emplace_back(*argument,
-                        any_strides(bytes, argument->shape, call.op->inputs[i].access_mode));
-    spread_inputs.back() = spread.back().tensor;
+    call.facts.push_back("layout of " + call.op->inputs[i].name + ": " + strides.kind);
   }
-  Direct forward(false, 0xa5), backward(true, 0x5a);
-  const std::string refusal = direct_call(call, plain_inputs, forward);
-  const std::string other = direct_call(call, spread_inputs, backward);
+  const bool threads = bytes.one_in(16);
+  if (threads) call.facts.push_back("order of the pieces: on threads");
+  Direct other(threads ? Order::Threads : Order::Backward, 0x5a);
+  const std::string refusal = fuzz::direct_call(call, plain_inputs, forward);
+  const std::string again = fuzz::direct_call(call, spread_inputs, other);
+  for (const std::string& text : {refusal, again}) {
+    if (!text.empty()) expect_message(call, text);
+  }
   // A layout that must be copied takes more memory, perhaps too much.
-  const bool too_much = (refusal + other).find("MYOPS_MAX_BYTES") != std::string::npos;
-  expect(other == refusal || too_much, call, "the same refusal");
-  if (!refusal.empty() || !other.empty()) return;
-  for (size_t i = 0; i < forward.outputs.size(); ++i) {
-    expect(same(forward.outputs[i], backward.outputs[i]), call,
-           "equal bits for any strides and order, every element written");
+  const bool too_much = (refusal + again).find("MYOPS_MAX_BYTES") != std::string::npos;
+  expect(again == refusal || too_much, call, "the same refusal");
+  const bool accepted = refusal.empty() && again.empty();
+  if (accepted) {
+    compare_with_reference(call, plain_inputs, forward.outputs);
+    for (size_t i = 0; i < forward.outputs.size(); ++i) {
+      expect(fuzz::same(forward.outputs[i], other.outputs[i]), call,
+             "equal bits for any strides and order, every element written");
+    }
+  } else {
+    forward.outputs.clear();
   }
+  fuzz::count(call, accepted);
+}
+
+void run(Bytes& bytes, Call& call) {
+  if (std::getenv("MYOPS_FUZZ_SHOW") != nullptr) {  // of what ends in a sanitizer's report
+    std::fprintf(stderr, "%s\n", fuzz::describe(call).c_str());
+  }
+  const bool library = bytes.one_in(3) && !call.op->onnx_type.empty();
+  if (library) call.facts.push_back("also: through the ONNX Runtime library");
+  Direct direct(Order::Forward, 0xa5);
+  through_invoke(bytes, call, direct);
+  if (library) through_the_library(bytes, call, direct.outputs);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  setenv("MYOPS_MAX_BYTES", "500000", 0);  // a call takes milliseconds, not the machine's memory
+  setenv("MYOPS_MAX_BYTES", "16000000", 0);  // a call takes milliseconds, not the machine's memory
+  fuzz::print_counts_at_exit();
+  for (Call& call : fuzz::findings()) {
+    Bytes bytes(nullptr, 0);
+    run(bytes, call);
+  }
   return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes bytes(data, size);
-  const bool library = bytes.one_in(2);
-  const Call call = fuzz::make_call(bytes);
-  if (library && !call.op->onnx_type.empty()) {
-    through_the_library(bytes, call);
-  } else {
-    through_invoke(bytes, call);
-  }
+  Call call = fuzz::make_call(bytes);
+  run(bytes, call);
   return 0;
 }

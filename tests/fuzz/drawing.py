@@ -1,0 +1,164 @@
+"""What every drawn call needs: choices from a seed, tensors in any layout, and the limits."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from runtimes import assert_equal_bits, run_numpy, run_ort, to_numpy
+from torch import Tensor
+
+FLOATS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32,
+          "float64": torch.float64}  # fmt: skip
+LAYOUTS = ("contiguous", "channels_last", "permuted", "gapped", "shifted", "expanded",
+           "overlapping")  # fmt: skip
+THREADS = (1, 2, 7)
+
+# A call is named by its op and one number; everything about it follows from the two.
+Options = dict[str, Any]
+
+
+class WrongError(AssertionError):
+    """What came is not what the reference says."""
+
+
+class Draw(random.Random):
+    """Choices from a seed."""
+
+    def chance(self, one_in: int) -> bool:
+        return self.randrange(one_in) == 0
+
+    def near(self, *limits: int) -> int:
+        """One of the limits of an implementation, one less or one more."""
+        return max(1, self.choice(limits) + self.choice((-1, 0, 0, 1)))
+
+    def layout(self) -> str:
+        return self.choice(LAYOUTS)
+
+    def dtype(self, kinds: Sequence[str] = ("float32", "float64", "float16", "bfloat16")) -> str:
+        # Twice as often the two with kernels of their own; the others are widened to float32.
+        return self.choice([*kinds, *kinds[:2]])
+
+    def subset(self, names: Sequence[str]) -> list[str]:
+        """Not empty; often all, often one alone."""
+        if self.chance(3):
+            return list(names)
+        if self.chance(3):
+            return [self.choice(names)]
+        return [name for name in names if self.chance(2)] or [self.choice(names)]
+
+
+class Data:
+    """The numbers of a call, and where in memory they lie."""
+
+    def __init__(self, seed: int) -> None:
+        self.source = torch.Generator().manual_seed(seed)
+
+    def normal(self, shape: Sequence[int]) -> Tensor:
+        return torch.randn(tuple(shape), generator=self.source, dtype=torch.float64)
+
+    def below(self, limit: int) -> int:
+        return int(torch.randint(limit, (), generator=self.source))
+
+    def lay(self, tensor: Tensor, layout: str) -> Tensor:
+        """`tensor` in that layout. Where one element serves for several, other numbers of it."""
+        rank = tensor.dim()
+        if layout == "channels_last" and rank > 2:
+            return tensor.movedim(1, -1).contiguous().movedim(-1, 1)
+        if layout == "permuted":
+            order = torch.randperm(rank, generator=self.source).tolist()
+            back = [order.index(axis) for axis in range(rank)]
+            return tensor.permute(order).contiguous().permute(back)
+        if layout == "gapped":  # what lies between must not be read
+            steps = [1 + self.below(3) for _ in range(rank)]
+            lengths = [n * step for n, step in zip(tensor.shape, steps, strict=True)]
+            garbage = float("nan") if tensor.is_floating_point() else 77
+            view = torch.full(lengths, garbage, dtype=tensor.dtype)
+            view = view[tuple(slice(None, None, step) for step in steps)]
+            return view.copy_(tensor)
+        if layout == "shifted":  # by one element, so that no vector is aligned
+            view = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)[1:]
+            return view.copy_(tensor.flatten()).view(tensor.shape)
+        if layout == "expanded" and tensor.numel():
+            repeated = [self.below(2) or rank == 1 for _ in range(rank)]
+            first = tuple(slice(0, 1) if one else slice(None) for one in repeated)
+            return tensor[first].clone().expand(tensor.shape)
+        if layout == "overlapping" and tensor.numel():
+            steps = [1 + self.below(2) for _ in range(rank)]
+            count = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, steps, strict=True))
+            return tensor.flatten()[torch.arange(count) % tensor.numel()].as_strided(
+                tensor.shape, steps
+            )
+        return tensor.contiguous()
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """The same numbers in float64 and in order, apart from any graph."""
+    return torch.empty(tensor.shape, dtype=torch.float64).copy_(tensor.detach())
+
+
+def accumulates(dtype: torch.dtype) -> float:
+    """The rounding error of a sum: 16-bit types are summed in float32."""
+    return torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+
+
+def compare(name: str, got: Tensor, wanted: Tensor, limit: float) -> None:
+    """Raises WrongError unless got is wanted, rounded to its dtype, within `limit`."""
+    if got.shape != wanted.shape:
+        raise WrongError(f"{name}: got shape {tuple(got.shape)}, expected {tuple(wanted.shape)}")
+    got_exact, wanted = exact(got), wanted.detach()
+    rounding = torch.finfo(got.dtype)
+    # A gradient of one element for all makes sums of equal terms, which grow with their number.
+    finite = wanted[wanted.isfinite()].abs()
+    largest = float(finite.max()) if finite.numel() and limit else 0.0
+    limit += 8 * accumulates(got.dtype) * largest
+    allowed = limit + rounding.tiny + rounding.eps * wanted.abs()
+    wanted = torch.where(wanted.abs() > rounding.max, wanted * math.inf, wanted)
+    same = (got_exact == wanted) | (got_exact.isnan() & wanted.isnan())
+    bad = ~(same | ((got_exact - wanted).abs() <= allowed))
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise WrongError(
+            f"{name}: {int(bad.sum())} of {bad.numel()} elements: at {place} got "
+            f"{float(got_exact[place])!r}, expected {float(wanted[place])!r}, limit {limit:.1e}; "
+            f"the last at {tuple(bad.nonzero()[-1].tolist())}"
+        )
+
+
+def equal_bits(name: str, got: Tensor | None, again: Tensor | None) -> None:
+    if got is None or again is None:
+        if got is not again:
+            raise WrongError(f"{name}: a gradient once and none the other time")
+        return
+    same = (got == again) | (got.isnan() & again.isnan())
+    if got.shape != again.shape or not bool(same.all()):
+        raise WrongError(f"{name}: {int((~same).sum())} of {same.numel()} elements are others")
+
+
+def other_threads(options: Options) -> int:
+    return THREADS[(THREADS.index(options["threads"]) + 1) % len(THREADS)]
+
+
+def runtimes_agree(
+    op: str, tensors: list[Tensor | None], attributes: dict[str, Any], y: Tensor, data: Data
+) -> None:
+    """NumPy, with strides that torch does not have, and ONNX Runtime give the bits of `y`."""
+    arrays = [None if item is None else to_numpy(item) for item in tensors]
+    threads = THREADS[data.below(3)]
+    reversed_ones = [None if item is None else backwards(item, data) for item in arrays]
+    (result,) = run_numpy(op, reversed_ones, attributes, threads)
+    assert_equal_bits(result, to_numpy(y), f"{op} in NumPy with {threads} threads")
+    if data.below(4) == 0:  # a session takes longer than a call
+        ordered = [None if item is None else np.array(item, order="C") for item in arrays]
+        (result,) = run_ort(op, ordered, attributes, threads)
+        assert_equal_bits(result, to_numpy(y), f"{op} in ONNX Runtime with {threads} threads")
+
+
+def backwards(array: np.ndarray, data: Data) -> np.ndarray:
+    """The same numbers, some of whose axes run backwards through memory."""
+    some = tuple(slice(None, None, -1 if data.below(2) else None) for _ in array.shape)
+    return array[some].copy()[some]

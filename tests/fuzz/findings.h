@@ -1,0 +1,10 @@
+// Calls that were wrong once. Each run of the fuzzer begins with them.
+#pragma once
+
+#include "calls.h"
+
+namespace fuzz {
+
+std::vector<Call> findings();
+
+}  // namespace fuzz
