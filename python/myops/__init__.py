@@ -35,6 +35,7 @@ _TORCH_FREE = {
     "new_package": ("myops.scaffold", "new_package"),
     "op_library": ("myops._libraries", "op_library"),
 }
+_MODULES = ("build", "nn", "onnx", "ort", "testing")
 _TORCH = {
     "patch_torchvision": ("myops._torchvision", "patch_torchvision"),
     "prototype": ("myops._prototype", "prototype"),
@@ -67,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "build", "nn", "onnx", "ort", "testing", *_TORCH_FREE, *_public()})
+    return sorted({*_MODULES, *_TORCH_FREE, *_public(), "__version__", "__doc__"})

@@ -15,15 +15,27 @@ from myops._description import OpInfo
 # Faster answers to what is asked below, where there are some for this torch.
 INTERNALS = _internals.table(torch.__version__, torch.version.git_version)
 
-# Each says whether somebody wants to see the calls that torch makes.
-_WATCHERS = (
-    torch._C._are_functorch_transforms_active,
-    torch._C._len_torch_dispatch_stack,
-    torch._C._len_torch_function_stack,
-    torch._C._is_tracing,
-    torch._C._is_any_autocast_enabled,
-    torch._C._autograd._profiler_enabled,
+# Private names of torch. Where one is missing, calls go through the dispatcher.
+_WATCHERS = (  # each says whether somebody wants to see the calls that torch makes
+    "_are_functorch_transforms_active",
+    "_len_torch_dispatch_stack",
+    "_len_torch_function_stack",
+    "_is_tracing",
+    "_is_any_autocast_enabled",
+    "_autograd._profiler_enabled",
 )
+_WRAP = "_aoti.alloc_tensor_by_stealing_from_void_ptr"
+_BUMP = "_increment_version"
+_LEVEL = "_current_level"  # of forward mode, in torch.autograd.forward_ad
+PRIVATE = (*_WATCHERS, _WRAP, _BUMP)
+
+
+def private(name: str) -> Any:
+    """What torch._C has by this name; None where it has not."""
+    found: Any = torch._C
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 # C functions; adapters/torch/services.cpp
@@ -36,10 +48,13 @@ def caller(
     """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
 
     None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
-    interface (2.9 and older).
+    interface (2.9 and older) or one of its private names.
     """
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if library is None or info.is_prototype or exchange is None:
+        return None
+    missing = [name for name in PRIVATE if private(name) is None]
+    if missing or not hasattr(torch.autograd.forward_ad, _LEVEL):
         return None
     loaded = ctypes.CDLL(str(library))
     services = {
@@ -54,10 +69,11 @@ def caller(
             "tensor": torch.Tensor,
             "parameter": torch.nn.Parameter,
             "is_neg": torch.Tensor.is_neg,
-            "requires_grad": torch._C.TensorBase.requires_grad,
-            "wrap": torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
-            "bump": torch._C._increment_version,
+            "requires_grad": torch.Tensor.requires_grad,
+            "wrap": private(_WRAP),
+            "bump": private(_BUMP),
+            "is_inference": torch.Tensor.is_inference,
             "forward_ad": torch.autograd.forward_ad,
-            "watchers": _WATCHERS,
+            "watchers": [private(name) for name in _WATCHERS],
         }
     )

@@ -10,6 +10,7 @@ the package states it in its metadata:
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.machinery
 import importlib.metadata
@@ -102,6 +103,10 @@ class Library:
             import torch
 
             torch.ops.load_library(str(file))
+            faults = ctypes.CDLL(str(file)).myops_faults
+            faults.restype = ctypes.c_char_p
+            if text := faults().decode():
+                raise ImportError(text)
 
     def define(
         self,

@@ -15,6 +15,8 @@ from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
+# Domains and namespaces of others, and what begins with one of these and a dot.
+_TAKEN = ("ai.onnx", "com.microsoft", "aten", "prim", "prims", "torch", "onnx")
 _kept: list[torch.library.Library] = []  # torch forgets the ops of one that is gone
 
 
@@ -184,6 +186,9 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     expect(re.fullmatch(identifier, title), "name", title, "an identifier")
     expect(re.fullmatch(dotted, domain), "domain", domain, 'letters, digits, "_", "-" and "."')
     expect(re.fullmatch(identifier, namespace), "namespace", namespace, "an identifier")
+    for what, given in (("domain", domain), ("namespace", namespace)):
+        taken = any(given == other or given.startswith(f"{other}.") for other in _TAKEN)
+        expect(not taken, what, given, "one that belongs to nobody else")
     node = description["onnx_type"]
     expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
     types = description["types"]

@@ -25,6 +25,7 @@ class Native:
     ) -> None:
         self._name = description["name"]
         self._outputs = [item["name"] for item in description["outputs"]]
+        self._decide = [item["values"] for item in description["inputs"]]
         self.take(op, function)
 
     def take(self, op: Any, function: Callable[..., Any]) -> None:
@@ -41,7 +42,12 @@ class Native:
         self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
     ) -> list[np.ndarray]:
         """Checks, infers and allocates as for a kernel; then the function computes."""
-        outputs = self._op.call(list(inputs), attributes, threads)
+        # Numbers that decide a shape are read once, as for a kernel: others may write them.
+        inputs = [
+            array.copy() if decides and array is not None else array
+            for array, decides in zip(inputs, self._decide, strict=True)
+        ]
+        outputs = self._op.call(inputs, attributes, threads)
         arrays = [None if array is None else _read_only(array) for array in inputs]
         results = self._function(*arrays, **self._op.complete(attributes))
         results = results if isinstance(results, (tuple, list)) else (results,)

@@ -86,4 +86,9 @@ def rule(shape: Callable[..., Any]) -> Callable[..., list[list[Dim] | None]]:
 def _dim(length: Any) -> Dim:
     if isinstance(length, Length):
         return length.symbol or None
-    return length if length is None else int(length)
+    if length is None:
+        return None
+    whole = int(length)
+    if whole != length:
+        raise ValueError(f"the shape rule: got {length!r} as a length, expected an integer")
+    return whole

@@ -7,13 +7,14 @@ attributes, node) comes from the description in C++.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from myops import _description, _direct, _libraries
+from myops import _batches, _description, _devices, _direct, _libraries, _out
 from myops._description import OpInfo
 
 _libraries.OURS.load_torch()
@@ -45,7 +46,9 @@ class TorchOp:
         self.info = info
         self.symbolic_shape = shape
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
-        self._default = self.packet.default._op  # what its __call__ calls
+        self._default = getattr(
+            self.packet.default, "_op", self.packet.default
+        )  # what its __call__ calls
         self._direct = _direct.caller(info, library) or _never
         self._lists = info.has_values
         self.overloads = [self.packet.default]
@@ -53,19 +56,20 @@ class TorchOp:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
         self.function = _make_function(self, save, backward, jvp, vmap)
-        written_overloads = {"out", "values_out"} & set(self.packet.overloads())
-        self._writes = bool(written_overloads)
-        for written in written_overloads:
-            title = getattr(self.packet, written).name()
-            torch.library.register_fake(title, _no_result, allow_override=True)
+        self._written = [
+            _out.OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
+            for written, functional in (("out", "default"), ("values_out", "values"))
+            if written in self.packet.overloads()
+        ]
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self._fake, allow_override=True)
             torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
-            if save is not None and backward is not None:
-                torch.library.register_autograd(
-                    name, _make_backward(info, backward), setup_context=_make_setup(save)
-                )
+            torch.library.register_autograd(
+                name,
+                _make_backward(info, backward or _refuse_gradient(info)),
+                setup_context=_make_setup(save or _save_nothing),
+            )
         if info.onnx_type:
             from myops.onnx import symbolic, translation
 
@@ -102,26 +106,32 @@ class TorchOp:
         if (
             _functorch()
             or _forward_ad._current_level >= 0
-            or (_grad_enabled() and _any_requires_grad(inputs))
+            or (_grad_enabled() and _any_requires_grad((*inputs, out)))
             or (_tracing() is not None and torch.onnx.is_in_onnx_export())
         ):
             if out is not None:
-                raise RuntimeError(
-                    f"{self.info.name}: out: got a tensor in a call that is differentiated, "
-                    "transformed or exported, expected none; call it under torch.no_grad()"
-                )
-            return self.function.apply(*inputs, *({**self.defaults, **attributes}.values()))
+                return self._dispatch(inputs, out, attributes)
+            values = {**self.defaults, **attributes}
+            if len(values) != len(self.defaults):
+                raise self._unknown(attributes)
+            return self.function.apply(*inputs, *values.values())
+        if out is not None:
+            before = _out.version(out)
+            with _BelowAutogradAndCounts():
+                self._dispatch(inputs, out, attributes)
+            _out.count_write(out, before)
+            return out
         with _BelowAutograd():
-            if out is None and not self._lists:
+            if not self._lists:
                 return self._default(*inputs, **attributes)
-            return self._dispatch(inputs, out, attributes)
+            return self._dispatch(inputs, None, attributes)
 
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
     ) -> Any:
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
-        if not self._writes:
+        if not self._written:
             raise RuntimeError(
                 f"{self.info.name}: out: got a tensor, expected none: only ops in C++ with one "
                 "output write into a given tensor"
@@ -129,6 +139,13 @@ class TorchOp:
         overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
         overload(*inputs, **attributes, out=out)
         return out
+
+    def _unknown(self, attributes: dict[str, Any]) -> TypeError:
+        wrong = [name for name in attributes if name not in self.defaults]
+        return TypeError(
+            f"{self.info.name}: attributes: got {wrong[0]!r}, expected one of "
+            + ", ".join(map(repr, self.defaults))
+        )
 
     def overload(self, inputs: Inputs) -> Any:
         """The overload for these inputs: `values` when a list of numbers is among them."""
@@ -139,26 +156,38 @@ class TorchOp:
 
     def _fake(self, *inputs: Any, **attributes: Any) -> Any:
         attributes = _given(attributes)
-        # The dispatcher leaves out trailing arguments that have their default value.
-        padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
+        padded = self._padded(inputs)
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
+            _devices.refuse_without_numbers(self.info, padded)
             shapes = self.symbolic_shape(padded, {**self.defaults, **attributes})
             shapes = [[_length(item) for item in shape] for shape in shapes]
         outputs = tuple(self._empty(padded, number, shape) for number, shape in enumerate(shapes))
         return outputs if len(outputs) > 1 else outputs[0]
 
+    def _padded(self, inputs: Inputs) -> list[Any]:
+        """The dispatcher leaves out trailing arguments that have their default value."""
+        return [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
+
+    def known_result(self, inputs: Inputs, attributes: dict[str, Any]) -> torch.Tensor | None:
+        """A tensor like the one result, without contents, where its lengths are known."""
+        padded = self._padded(inputs)
+        shapes = self._concrete_shapes(padded, _given(attributes))
+        return None if shapes is None else self._empty(padded, 0, shapes[0])
+
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
         """The kernel's own shape rule, with its checks, where every length is known.
 
-        None where a length is symbolic, or where the result depends on numbers in a tensor.
+        None where a length is symbolic, or where the result depends on numbers in a tensor that
+        has no contents.
         """
+        _devices.check(self.info, inputs)
         values: list[Any] = []
-        for item in inputs:
+        for declared, item in zip(self.info.inputs, inputs, strict=True):
             if isinstance(item, torch.Tensor):
                 if any(not isinstance(dim, int) for dim in item.shape):
                     return None
-                values.append(None)
+                values.append(_devices.numbers(declared, item))
             else:
                 if item is not None and any(not isinstance(v, (int, float)) for v in item):
                     return None
@@ -179,16 +208,20 @@ class TorchOp:
         return found if len(found) == len(results) else None
 
     def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:
-        like = inputs[0]
         kind = self.info.outputs[output].type
-        for item, info in zip(inputs, self.info.inputs, strict=True):
-            if info.type == kind and isinstance(item, torch.Tensor):
-                like = item
-                break
-        follows = self.info.inputs[0].access in ("channels_last", "strided")
-        if follows and len(shape) == inputs[0].dim() and is_channels_last(inputs[0]):
-            return like.new_empty_strided(shape, _channels_last_strides(shape))
-        return like.new_empty(shape)
+        given = [
+            (info, item)
+            for info, item in zip(self.info.inputs, inputs, strict=True)
+            if isinstance(item, torch.Tensor)
+        ]
+        # As output_dtype() in csrc/core/invoke.cpp.
+        declared = DTYPES[self.info.types[kind][0]]
+        dtype = next((item.dtype for info, item in given if info.type == kind), declared)
+        _, like = min(given, key=lambda pair: pair[0].values)  # those lie on the CPU
+        first, follows = inputs[0], self.info.inputs[0].access in ("channels_last", "strided")
+        if follows and len(shape) == first.dim() and is_channels_last(first):
+            return like.new_empty_strided(shape, _channels_last_strides(shape), dtype=dtype)
+        return like.new_empty(shape, dtype=dtype)
 
 
 define = _libraries.OURS.define
@@ -199,12 +232,14 @@ def _length(item: Any) -> Any:
     return torch.library.get_ctx().new_dynamic_size() if item is None else item
 
 
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
 def is_channels_last(tensor: torch.Tensor) -> bool:
     """Whether results should be channels_last too; ambiguous layouts count as contiguous."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if tensor.dim() not in formats or tensor.is_contiguous():
+    if tensor.dim() not in CHANNELS_LAST or tensor.is_contiguous():
         return False
-    return tensor.is_contiguous(memory_format=formats[tensor.dim()])
+    return tensor.is_contiguous(memory_format=CHANNELS_LAST[tensor.dim()])
 
 
 def _channels_last_strides(shape: Shape) -> list[Any]:
@@ -222,13 +257,38 @@ def _given(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-# Asked at every call, so without a detour through Python's modules.
-_BelowAutograd = torch._C._AutoDispatchBelowAutograd
+def _tracing_or_none() -> Any:
+    return torch.jit.is_tracing() or None
+
+
+class _ForwardLevel:
+    """The level of forward mode, where torch does not say it: one less than the next."""
+
+    @property
+    def _current_level(self) -> int:
+        level: int = _direct.private("_enter_dual_level")()
+        _direct.private("_exit_dual_level")(level=level)
+        return level - 1
+
+
+def _below_functorch() -> bool:
+    stack = _direct.private("_functorch.peek_interpreter_stack")
+    return stack is None or stack() is not None
+
+
+# Asked at every call, so without a detour through Python's modules. Private names of torch make a
+# call faster, never possible.
+_BelowAutograd = _direct.private("_AutoDispatchBelowAutograd") or contextlib.nullcontext
+_BelowAutogradAndCounts = (
+    _direct.private("_AutoDispatchBelowADInplaceOrView") or contextlib.nullcontext
+)
 _dynamo_reads = torch.compiler.is_dynamo_compiling
-_tracing = torch._C._get_tracing_state
-_functorch = torch._C._are_functorch_transforms_active
+_tracing = _direct.private("_get_tracing_state") or _tracing_or_none
+_functorch = _direct.private("_are_functorch_transforms_active") or _below_functorch
 _grad_enabled = torch.is_grad_enabled
-_forward_ad = torch.autograd.forward_ad
+_forward_ad: Any = torch.autograd.forward_ad
+if not hasattr(_forward_ad, "_current_level"):
+    _forward_ad = _ForwardLevel()
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
@@ -243,8 +303,20 @@ def _any_requires_grad(inputs: Inputs) -> bool:
     return False
 
 
-def _no_result(*inputs: Any, **attributes: Any) -> None:
-    """The fake kernel of overloads that write into `out`."""
+def _save_nothing(*_: Any) -> None:
+    pass
+
+
+def _refuse_gradient(info: OpInfo) -> Callable[..., Any]:
+    """In place of a backward: without one, the dispatcher's gradient is wrong and only warns."""
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError(
+            f"{info.namespace}.{info.name} is not differentiable. Detach its inputs, or call it "
+            "under torch.no_grad()."
+        )
+
+    return refuse
 
 
 def _make_setup(save: Callable[..., None]) -> Callable[..., None]:
@@ -290,20 +362,19 @@ def _make_function(
             save(ctx, tensors, attributes, output)
 
     def run_backward(ctx: Any, *grads: Any) -> Any:
-        if backward is None:
-            raise RuntimeError(
-                f"{op.info.namespace}.{op.info.name} is not differentiable. Detach its inputs, or "
-                "call it under torch.no_grad()."
-            )
-        return (*backward(ctx, *grads), *[None] * len(names))
+        return (*(backward or _refuse_gradient(op.info))(ctx, *grads), *[None] * len(names))
 
     def run_jvp(ctx: Any, *tangents: Any) -> Any:
-        assert jvp is not None  # only a member of the class when there is a rule
+        if jvp is None:
+            raise NotImplementedError(
+                f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
+                "reverse mode: torch.func.vjp, torch.func.jacrev."
+            )
         return jvp(ctx, *tangents[:count])
 
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
-        rule = vmap or _unrolled
+        rule = vmap or _batches.unrolled
         return rule(op, info, in_dims[:count], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:
@@ -315,12 +386,11 @@ def _make_function(
         "forward": staticmethod(forward),
         "setup_context": staticmethod(setup_context),
         "backward": staticmethod(run_backward),
+        "jvp": staticmethod(run_jvp),
         "vmap": staticmethod(run_vmap),
         "symbolic": staticmethod(symbolic),
         "__doc__": op.info.doc,
     }
-    if jvp is not None:
-        members["jvp"] = staticmethod(run_jvp)
     title = "".join(word.capitalize() for word in op.info.name.split("_"))
     return type(f"{title}Function", (torch.autograd.Function,), members)
 
@@ -329,24 +399,8 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
     def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
-        return (vmap or _unrolled)(op, info, dims, padded, _given(attributes))
+        return (vmap or _batches.unrolled)(
+            _batches.Dispatched(op), info, dims, padded, _given(attributes)
+        )
 
     return rule
-
-
-def _unrolled(
-    op: TorchOp, info: Any, in_dims: Sequence[Any], inputs: Inputs, attributes: dict[str, Any]
-) -> Any:
-    """Right for any op: one call for each element of the batch."""
-
-    def pick(item: Any, dim: Any, index: int) -> Any:
-        return item.select(dim, index) if isinstance(dim, int) else item
-
-    results = [
-        op(*[pick(item, dim, i) for item, dim in zip(inputs, in_dims, strict=True)], **attributes)
-        for i in range(info.batch_size)
-    ]
-    if isinstance(results[0], tuple):
-        stacked = tuple(torch.stack(column) for column in zip(*results, strict=True))
-        return stacked, (0,) * len(stacked)
-    return torch.stack(results), 0

@@ -27,10 +27,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pybind11
-from setuptools import Extension
-from setuptools.errors import CompileError
-from torch.utils import cpp_extension
+try:
+    import pybind11
+    from setuptools import Extension
+    from setuptools.errors import CompileError
+    from torch.utils import cpp_extension
+except ImportError as error:
+    raise ImportError(
+        f"myops.build: {error.name} is not installed, and a package of ops is compiled with it. "
+        "Install what building needs: pip install 'myops[build]'"
+    ) from error
 
 __all__ = ["BuildExtension", "extensions", "get_cmake_dir", "get_include"]
 

@@ -1,14 +1,15 @@
 """Modules around the ops."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: TorchScript reads the annotations of members as objects.
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import init
 
+from myops.ops._numbers import integers
 from myops.ops.deform_conv2d import deform_conv2d
 from myops.ops.my_add import my_add
 
@@ -60,11 +61,10 @@ class _DeformConv2d(torch.nn.Module):
         )
 
     def _pair(self, name: str, item: int | Sequence[int]) -> tuple[int, int]:
-        values = (item, item) if isinstance(item, int) else tuple(item)
+        where = f"{type(self).__name__}: {name}"
+        values = integers(where, item if isinstance(item, Iterable) else (item, item))
         if len(values) != 2:
-            raise ValueError(
-                f"{type(self).__name__}: {name}: got {len(values)} numbers, expected 1 or 2"
-            )
+            raise ValueError(f"{where}: got {len(values)} numbers, expected 1 or 2")
         return values[0], values[1]
 
     def _expect_divisor(self, name: str, groups: int, **totals: int) -> None:

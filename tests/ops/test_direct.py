@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
-from myops import _direct, _internals, _libraries
+from myops import _description, _direct, _internals, _libraries
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(2, 3, 6, 7, generator=G)
@@ -281,3 +281,21 @@ def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.warns(RuntimeWarning, match="undefined symbol"):
         assert _internals.table(torch.__version__, "0123456789") is None
+
+
+@pytest.mark.parametrize("key", [5, None, b"mode", ("mode",), "\ud800"])
+def test_names_of_attributes_that_are_none(direct: list[bool], key: Any) -> None:
+    op = importlib.import_module("myops.ops.resize")._resize
+    inputs = (X, None, [1.0, 1.0, 2.0, 2.0], None)
+    ways: list[Callable[[], Any]] = [
+        lambda: op.call(inputs, {key: "linear"}),
+        lambda: op.call((X.clone().requires_grad_(), *inputs[1:]), {key: "linear"}),
+        lambda: op.call((X.mT, *inputs[1:]), {key: "linear"}),
+        lambda: _description.call("resize", [X.numpy(), None, X.numpy(), None], {key: "linear"}),
+        lambda: _description.infer("resize", [[2], None, [1], None], (), {key: "linear"}),
+    ]
+    for way in ways:
+        with pytest.raises((TypeError, RuntimeError, ValueError)):
+            way()
+    with pytest.raises((TypeError, RuntimeError)):
+        myops.resize(X, [1, 1, 2, 2], mode=key)

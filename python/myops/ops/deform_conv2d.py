@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from myops._direct import private
 from myops._torch import define
+from myops.ops import _scripting
 from myops.ops._deform_conv2d_onnx import standard
+from myops.ops._numbers import integers
 
 __all__ = ["deform_conv2d"]
 
-_ONES = (1, 1)
 # Asked at every call, so without a detour through Python's modules.
 _dynamo_reads = torch.compiler.is_dynamo_compiling
-_any_autocast = torch._C._is_any_autocast_enabled
+_any_autocast = private("_is_any_autocast_enabled") or (lambda: True)  # then it is asked below
 
 
 def deform_conv2d(
@@ -25,9 +27,9 @@ def deform_conv2d(
     offset: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: int | Sequence[int] = _ONES,
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = _ONES,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     mask: Tensor | None = None,
 ) -> Tensor:
     """Convolution whose taps are moved by learned offsets; torchvision's `deform_conv2d`.
@@ -52,11 +54,12 @@ def deform_conv2d(
 
     Returns:
         Tensor[N, oC, oH, oW], channels_last if input is. Differentiable twice with respect to
-        every tensor.
+        every tensor, in reverse and forward mode; twice in forward mode is not.
 
     Raises:
         RuntimeError: A rank, length, group or dtype does not fit; the text names the argument,
             what it got and what was expected.
+        TypeError: stride, padding or dilation holds something else than integers.
 
     Source: Dai et al. 2017, https://arxiv.org/abs/1703.06211; with mask, Zhu et al. 2018,
         https://arxiv.org/abs/1811.11168; the node is ai.onnx DeformConv-22.
@@ -67,6 +70,26 @@ def deform_conv2d(
         >>> myops.deform_conv2d(x, offset, weight, mask=mask).shape
         torch.Size([4, 5, 8, 8])
     """
+    if torch.jit.is_scripting():
+        # TorchScript has made lists of single numbers.
+        return _scripting.deform(input, offset, weight, bias, stride, padding, dilation, mask)  # type: ignore[arg-type]
+    else:
+        return _deform(input, offset, weight, bias, stride, padding, dilation, mask)
+
+
+_scripting.overload(deform_conv2d, _scripting.deform_conv2d_by_pairs)
+
+
+def _deform(
+    input: Tensor,
+    offset: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    mask: Tensor | None,
+) -> Tensor:
     image, field, kernel = input.shape, offset.shape, weight.shape  # asked for once: 100 ns each
     if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
         _refuse_rank(input=input, offset=offset, weight=weight)
@@ -85,12 +108,12 @@ def deform_conv2d(
     if offset_group == 0 or offset_group * taps != moves:
         _refuse_groups(moves, taps, "offset", "channels of offset")
     attributes: dict[str, Any] = {
-        "dilations": [1, 1] if dilation is _ONES else _pair(dilation, "dilation"),
+        "dilations": [dilation] * 2 if type(dilation) is int else _pair(dilation, "dilation"),
         "group": int(group),
         "kernel_shape": [],
         "offset_group": int(offset_group),
         "pads": [padding] * 4 if type(padding) is int else _pads(padding),
-        "strides": [1, 1] if stride is _ONES else _pair(stride, "stride"),
+        "strides": [stride] * 2 if type(stride) is int else _pair(stride, "stride"),
     }
     if _dynamo_reads() or _any_autocast():
         tensors = _autocast([input, weight, offset, bias, mask])
@@ -113,19 +136,24 @@ def _while_tracing(*lengths: Any) -> list[int]:
 
 
 def _pair(item: int | Sequence[int], name: str) -> list[int]:
-    values = [item, item] if isinstance(item, int) else [*item]
+    values = _integers(item, name)
     if len(values) != 2:
         raise RuntimeError(f"deform_conv2d: {name}: got {len(values)} numbers, expected 1 or 2")
     return values
 
 
 def _pads(item: int | Sequence[int]) -> list[int]:
-    values = [item, item] if isinstance(item, int) else list(item)
+    values = _integers(item, "padding")
     if len(values) == 2:
         return [*values, *values]
     if len(values) != 4:
         raise RuntimeError(f"deform_conv2d: padding: got {len(values)} numbers, expected 1, 2 or 4")
     return values
+
+
+def _integers(item: int | Sequence[int], name: str) -> list[int]:
+    """As a list; a single one counts twice."""
+    return integers(f"deform_conv2d: {name}", item if isinstance(item, Iterable) else [item, item])
 
 
 def _refuse_groups(total: int, each: int, name: str, what: str) -> None:
@@ -161,7 +189,9 @@ def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
 def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Tensor) -> None:
     x, weight, offset, _, mask = inputs
     ctx.save_for_backward(x, weight, offset, mask)
+    ctx.save_for_forward(x, weight, offset, mask)
     ctx.attributes = attributes
+    ctx.output_shape = output.shape
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -176,6 +206,24 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grads = [item if want else None for item, want in zip(results, wanted, strict=True)]
     bias = grad.sum((0, 2, 3)) if needed[3] else None
     return grads[0], grads[1], grads[2], bias, grads[3]
+
+
+def _jvp(
+    ctx: Any, x: Tensor | None, weight: Tensor | None, offset: Tensor | None,
+    bias: Tensor | None, mask: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """The gradient of deform_conv2d_backward is linear in `grad`, and its factor is this."""
+    saved = ctx.saved_tensors
+    moves = [x, weight, offset, None if saved[3] is None else mask]
+    spread = None if bias is None else bias[:, None, None].expand(ctx.output_shape)
+    if all(move is None for move in moves):
+        assert spread is not None  # autograd asks only when an input has a tangent
+        return spread.clone()
+    any_grad = saved[0].new_zeros(()).expand(ctx.output_shape)
+    moved = _backward_backward_op(
+        any_grad, *saved, *moves, needs=[1, 0, 0, 0, 0], **ctx.attributes
+    )[0]
+    return moved if spread is None else moved + spread
 
 
 def _shapes_if_needed(tensors: Sequence[Any], needs: Sequence[int]) -> list[Any]:
@@ -194,7 +242,9 @@ def _backward_save(
     ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Any
 ) -> None:
     ctx.save_for_backward(*inputs)
+    ctx.save_for_forward(*inputs)
     ctx.attributes = {name: item for name, item in attributes.items() if name != "needs"}
+    ctx.needs = attributes.get("needs") or [1] * len(output)
     ctx.set_materialize_grads(False)
 
 
@@ -216,17 +266,54 @@ def _double_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     return tuple(item if want else None for item, want in zip(results, wanted, strict=True))
 
 
+def _backward_jvp(ctx: Any, grad: Tensor | None, *moves: Tensor | None) -> tuple[Tensor, ...]:
+    """Second derivatives are symmetric: how the gradient changes is the gradient of the change."""
+    saved, needs = ctx.saved_tensors, list(ctx.needs)
+    changes = []
+    if grad is not None:
+        changes.append(_backward_op(grad, *saved[1:], needs=needs, **ctx.attributes))
+    if any(move is not None for move in moves):
+        moved = _backward_backward_op(*saved, *moves, needs=[0, *needs], **ctx.attributes)
+        changes.append(moved[1:])
+    return changes[0] if len(changes) == 1 else tuple(map(torch.add, *changes))
+
+
 def _backward_backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
     return _shapes_if_needed(inputs[:5], attributes["needs"])
 
 
+def _third_backward(ctx: Any, change: Tensor | None, *grads: Tensor | None) -> tuple[Any, ...]:
+    """Of a derivative in one direction alone, which is what forward mode asks for."""
+    if any(ctx.needs[1:]):
+        raise RuntimeError(
+            "deform_conv2d is differentiable twice, not three times. Detach its inputs, or call it "
+            "under torch.no_grad()."
+        )
+    saved = ctx.saved_tensors
+    primals, moves, needed = saved[1:5], saved[5:], [int(n) for n in ctx.needs_input_grad[1:9]]
+    results: list[Tensor | None] = [None] * 8
+    if change is not None and any(needed[:4]):
+        results[:4] = _backward_backward_op(
+            change, *primals, *moves, needs=[0, *needed[:4]], **ctx.attributes
+        )[1:]
+    if change is not None and any(needed[4:]):
+        results[4:] = _backward_op(change, *primals, needs=needed[4:], **ctx.attributes)
+    return None, *[item if need else None for item, need in zip(results, needed, strict=True)]
+
+
 _deform_conv2d = define(
-    "deform_conv2d", shape=_shape, save=_save, backward=_backward, standard=standard
+    "deform_conv2d", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard
 )
 _backward_op = define(
     "deform_conv2d_backward",
     shape=_backward_shape,
     save=_backward_save,
     backward=_double_backward,
+    jvp=_backward_jvp,
 )
-_backward_backward_op = define("deform_conv2d_backward_backward", shape=_backward_backward_shape)
+_backward_backward_op = define(
+    "deform_conv2d_backward_backward",
+    shape=_backward_backward_shape,
+    save=_backward_save,
+    backward=_third_backward,
+)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from myops.ops import _scripting
+from myops.ops._numbers import INTEGERS, integer, integers, is_plain
 from myops.ops.resize import run
 
 __all__ = ["NewInterpolate", "interpolate"]
 
-# torch's mode -> rank of the input, Resize's mode
-_MODES = {"linear": (3, "linear"), "bilinear": (4, "linear"), "trilinear": (5, "linear"),
-          "bicubic": (4, "cubic")}  # fmt: skip
-_ANY_RANK = ("nearest", "nearest-exact", "area")
+# torch's mode -> Resize's
+_MODES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
 def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> 
     elif mode == "nearest-exact":
         given |= {"nearest_mode": "round_prefer_ceil"}
     else:
-        given |= {"mode": _MODES[mode][1]}
+        given |= {"mode": _MODES[mode]}
     if align_corners:
         given |= {"coordinate_transformation_mode": "align_corners"}
     if antialias:
@@ -55,13 +55,13 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-    *,
     out: Tensor | None = None,
 ) -> Tensor:
     """Drop-in for `torch.nn.functional.interpolate` whose size or factor may be a tensor.
 
-    Equal to torch within 1e-5 in float32, with torch's output sizes; "nearest" and
-    "nearest-exact" pick the same elements.
+    Equal to torch within 1e-5 in float32 (1e-4 in rows of hundreds of elements), with torch's
+    output sizes; "nearest" and "nearest-exact" pick the elements that torch picks for contiguous
+    tensors. docs/ops.md says where torch differs from itself.
 
     Args:
         input: Tensor[N, C, L], Tensor[N, C, H, W] or Tensor[N, C, D, H, W]; float16, bfloat16,
@@ -76,9 +76,9 @@ def interpolate(
         align_corners: For the linear and cubic modes: map corners to corners. Default False.
         recompute_scale_factor: Use output length / input length in place of the factor given.
         antialias: For "bilinear" and "bicubic": widen the kernel when shrinking.
-        out: Not for "area": a tensor for the result, of its shape, dtype and layout, with memory
-            of its own; not where a gradient is wanted. For large results this saves the page
-            faults of new memory.
+        out: Not for "area": a tensor for the result, of its shape, dtype and layout, with
+            memory of its own. As with torch's functions, no tensor of the call may require grad
+            in grad mode. For large results this saves the page faults of new memory.
 
     Returns:
         Tensor[N, C, ...] of the same dtype, or `out`; channels_last if the input is.
@@ -87,15 +87,64 @@ def interpolate(
         ValueError: Both or neither of size and scale_factor, lengths that do not fit, an unknown
             mode, or an option that the mode does not know.
         RuntimeError: A factor that is not positive and finite, an output length of zero.
+        TypeError: An entry of size is no integer.
 
     Example:
         >>> x = torch.rand(1, 3, 8, 8)
         >>> myops.interpolate(x, scale_factor=torch.tensor(2.5), mode="bicubic").shape
         torch.Size([1, 3, 20, 20])
     """
-    _check(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    if torch.jit.is_scripting():
+        lengths: Tensor | None = None
+        factor: Tensor | None = None
+        factors: list[float] | None = None
+        if size is not None:
+            lengths = torch.as_tensor(size)
+        if scale_factor is not None:
+            if isinstance(scale_factor, float):
+                factor = torch.full([1], scale_factor, dtype=torch.float64)
+            elif isinstance(scale_factor, list[float]):  # type: ignore[misc]
+                factors = scale_factor
+            else:
+                factor = torch.as_tensor(scale_factor)
+        return _scripting.interpolate(
+            input, lengths, factor, factors, mode, align_corners, recompute_scale_factor,
+            antialias, out,
+        )  # fmt: skip
+    else:
+        return _interpolate(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, out
+        )
+
+
+_scripting.overload(
+    interpolate,
+    _scripting.interpolate_by_float,
+    _scripting.interpolate_by_floats,
+    _scripting.interpolate_by_integer,
+    _scripting.interpolate_by_integers,
+    _scripting.interpolate_by_tensor,
+)
+
+
+def _interpolate(
+    input: Tensor,
+    size: Any,
+    scale_factor: Any,
+    mode: str,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    antialias: bool,
+    out: Tensor | None,
+) -> Tensor:
+    _scripting.check_interpolate(
+        input.dim(), size is not None, scale_factor is not None, mode, align_corners,
+        recompute_scale_factor, antialias,
+    )  # fmt: skip
     count = input.dim() - 2
     size = _per_axis(size, count, "size")
+    if size is not None and not is_plain(size, INTEGERS):
+        size = _whole(size)
     scales = _per_axis(scale_factor, count, "scale_factor")
     if scales is not None and (recompute_scale_factor or mode == "area"):
         size, scales = _sizes_from(input, scales), None
@@ -132,34 +181,6 @@ class NewInterpolate:
         return interpolate(input, scale_factor=scales[-2:], mode="bicubic", align_corners=False)
 
 
-def _check(
-    input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool | None,
-    recompute: bool | None, antialias: bool,
-) -> None:  # fmt: skip
-    rank = input.dim()
-    if mode in _MODES:
-        if rank != _MODES[mode][0]:
-            _refuse("input", f"rank {rank}", f'{_MODES[mode][0]} for "{mode}"')
-    elif mode in _ANY_RANK:
-        if not 3 <= rank <= 5:
-            _refuse("input", f"rank {rank}", "3, 4 or 5")
-        if align_corners is not None:
-            _refuse("align_corners", align_corners, f'None: "{mode}" does not know it')
-    else:
-        _refuse("mode", repr(mode), "one of " + ", ".join([*_ANY_RANK, *_MODES]))
-    if (size is None) == (scale_factor is None):
-        given = "2 of them" if size is not None else "0 of them"
-        _refuse("size and scale_factor", given, "exactly one")
-    if recompute and size is not None:
-        _refuse("recompute_scale_factor", recompute, "None or False when size is given")
-    if antialias and mode not in ("bilinear", "bicubic"):
-        _refuse("antialias", antialias, f'False for "{mode}": only bilinear and bicubic know it')
-
-
-def _refuse(argument: str, got: object, expected: str) -> NoReturn:
-    raise ValueError(f"interpolate: {argument}: got {got}, expected {expected}")
-
-
 def _per_axis(item: Any, count: int, name: str) -> Any:
     """One entry for each of `count` axes: a list of numbers, or a Tensor[count]."""
     if item is None:
@@ -175,7 +196,7 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
                 f"element or {count}, the number of spatial axes"
             )
         return item.reshape(-1).expand(count)
-    if not isinstance(item, Sequence):
+    if not isinstance(item, Sequence) or isinstance(item, (str, bytes)):
         return [item] * count
     if len(item) != count:
         raise ValueError(
@@ -183,6 +204,13 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
             "spatial axes"
         )
     return list(item)
+
+
+def _whole(size: Any) -> Any:
+    """What `_per_axis` gave, if these are integers: no fraction is cut off."""
+    if type(size) is list:
+        return integers("interpolate: size", size)
+    return integer("interpolate: size", size)
 
 
 def _sizes_from(input: Tensor, scales: Any) -> Any:

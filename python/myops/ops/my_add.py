@@ -23,8 +23,9 @@ def my_add(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     Args:
         a: Tensor[*A], float16, bfloat16, float32, float64, int32 or int64.
         b: Tensor[*B] of the same dtype; A and B broadcast as in NumPy.
-        out: A tensor for the result, of its shape, dtype and layout, with memory of its own; not
-            where a gradient is wanted. For large results this saves the page faults of new memory.
+        out: A tensor for the result, of its shape, dtype and layout, with memory of its own. As
+            with torch's functions, no tensor of the call may require grad in grad mode. For
+            large results this saves the page faults of new memory.
 
     Returns:
         Tensor of the broadcast shape and the dtype of a, or `out`. channels_last if a is.

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from myops._torch import define
+from myops.ops import _scripting
+from myops.ops._numbers import INTEGERS, PLAIN, integers, is_plain, listed, reals
 from myops.ops._resize_onnx import standard
 
 __all__ = ["resize"]
@@ -22,7 +24,6 @@ def resize(
     x: Tensor,
     scales: Numbers | None = None,
     sizes: Tensor | Sequence[int] | None = None,
-    *,
     roi: Numbers | None = None,
     mode: str = "nearest",
     coordinate_transformation_mode: str = "half_pixel",
@@ -63,8 +64,9 @@ def resize(
         axes: Axes to resize; negative ones count from the end. Default: all.
         keep_aspect_ratio_policy: "stretch", "not_larger" or "not_smaller"; the last two treat
             `sizes` as a box (ONNX Resize-18 and later).
-        out: A tensor for the result, of its shape, dtype and layout, with memory of its own; not
-            where a gradient is wanted. For large results this saves the page faults of new memory.
+        out: A tensor for the result, of its shape, dtype and layout, with memory of its own. As
+            with torch's functions, no tensor of the call may require grad in grad mode. For
+            large results this saves the page faults of new memory.
 
     Returns:
         Tensor of the same dtype, or `out`; channels_last if x is. Differentiable any
@@ -74,6 +76,7 @@ def resize(
         RuntimeError: Both or neither of scales and sizes; wrong lengths; a scale that is not
             positive and finite; a size of zero; more than 2^40 elements; and whatever else the
             ONNX text forbids.
+        TypeError: An entry of sizes or axes is no integer, one of scales or roi no number.
 
     Source: https://onnx.ai/onnx/operators/onnx__Resize.html (version 19).
 
@@ -85,32 +88,61 @@ def resize(
         >>> myops.resize(x, factor, mode="linear", axes=[2, 3]).shape
         torch.Size([1, 1, 4, 4])
     """
-    attributes = {
-        "antialias": bool(antialias),
-        "axes": [] if axes is None else list(axes),
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-        "cubic_coeff_a": cubic_coeff_a,
-        "exclude_outside": bool(exclude_outside),
-        "extrapolation_value": extrapolation_value,
-        "keep_aspect_ratio_policy": keep_aspect_ratio_policy,
-        "mode": mode,
-        "nearest_mode": nearest_mode,
-    }
-    return run(x, roi, scales, sizes, attributes, out)
+    if torch.jit.is_scripting():
+        if scales is not None:
+            if isinstance(scales, list[int]):  # type: ignore[misc]
+                return _scripting.resize(
+                    x, [float(scale) for scale in scales], sizes, roi, mode,
+                    coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside,
+                    extrapolation_value, antialias, axes, keep_aspect_ratio_policy, False, out,
+                )  # fmt: skip
+            else:
+                return _scripting.resize(
+                    x, scales, sizes, roi, mode, coordinate_transformation_mode, nearest_mode,
+                    cubic_coeff_a, exclude_outside, extrapolation_value, antialias, axes,
+                    keep_aspect_ratio_policy, False, out,
+                )  # fmt: skip
+        else:
+            return _scripting.resize(
+                x, None, sizes, roi, mode, coordinate_transformation_mode, nearest_mode,
+                cubic_coeff_a, exclude_outside, extrapolation_value, antialias, axes,
+                keep_aspect_ratio_policy, False, out,
+            )  # fmt: skip
+    else:
+        attributes = {
+            "antialias": bool(antialias),
+            "axes": [] if axes is None else integers("resize: axes", axes),
+            "coordinate_transformation_mode": coordinate_transformation_mode,
+            "cubic_coeff_a": cubic_coeff_a,
+            "exclude_outside": bool(exclude_outside),
+            "extrapolation_value": extrapolation_value,
+            "keep_aspect_ratio_policy": keep_aspect_ratio_policy,
+            "mode": mode,
+            "nearest_mode": nearest_mode,
+        }
+        return run(x, roi, scales, sizes, attributes, out)
+
+
+_scripting.overload(
+    resize,
+    _scripting.resize_by_numbers,
+    _scripting.resize_by_integers,
+    _scripting.resize_by_tensors,
+)
 
 
 def run(
     x: Tensor, roi: Any, scales: Any, sizes: Any, attributes: dict[str, Any], out: Tensor | None
 ) -> Tensor:
     """Calls the op; lists become tensors as soon as one of the three is a tensor."""
-    if roi is None and sizes is None and _is_plain(scales, _PLAIN):
+    if roi is None and sizes is None and is_plain(scales, PLAIN):
         return _resize.call((x, None, list(map(float, scales)), None), attributes, out)
-    if roi is None and scales is None and _is_plain(sizes, _INTEGERS):
+    if roi is None and scales is None and is_plain(sizes, INTEGERS):
         return _resize.call((x, None, None, list(sizes)), attributes, out)
     values = [
-        None if roi is None else _numbers(roi, torch.float32),
-        None if scales is None else _numbers(scales, torch.float32),
-        None if sizes is None else _numbers(sizes, torch.int64),
+        None if roi is None else _numbers("roi", roi, torch.float32),
+        None if scales is None else _numbers("scales", scales, torch.float32),
+        None if sizes is None else _numbers("sizes", sizes, torch.int64),
     ]
     if not _NOTHING_OR_LIST.issuperset(map(type, values)):
         kinds = [torch.float32, torch.float64, torch.int64]
@@ -121,22 +153,17 @@ def run(
     return _resize.call((x, *values), attributes, out)
 
 
-# Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
-_PLAIN = frozenset((int, float))
-_INTEGERS = frozenset((int,))
 _NOTHING_OR_LIST = frozenset((type(None), list))
 
 
-def _is_plain(items: Any, kinds: frozenset[type]) -> bool:
-    return type(items) in (list, tuple) and kinds.issuperset(map(type, items))
-
-
-def _numbers(item: Any, dtype: torch.dtype) -> Any:
+def _numbers(name: str, item: Any, dtype: torch.dtype) -> Any:
     """A tensor, or a list of numbers; a list that holds tensors becomes one tensor."""
     if type(item) not in (list, tuple) and isinstance(item, Tensor):
         return item
-    items = list(item)
-    if not _PLAIN.issuperset(map(type, items)) and any(
+    where = f"resize: {name}"
+    whole = dtype == torch.int64
+    items = integers(where, item) if whole else listed(where, item, "numbers")
+    if not PLAIN.issuperset(map(type, items)) and any(
         isinstance(value, (Tensor, torch.SymFloat)) for value in items
     ):
         # A SymFloat is what `.item()` gives in torch.export: float() would freeze it.
@@ -144,9 +171,7 @@ def _numbers(item: Any, dtype: torch.dtype) -> Any:
             value if isinstance(value, Tensor) else torch.scalar_tensor(value) for value in items
         ]
         return torch.stack([value.reshape(()).to(dtype) for value in tensors])
-    if dtype == torch.int64:
-        return [value if isinstance(value, torch.SymInt) else int(value) for value in items]
-    return list(map(float, items))
+    return items if whole else reals(where, items)
 
 
 def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:

@@ -3,6 +3,7 @@ memory."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -132,18 +133,32 @@ def _check(
 
 
 def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
-    """An op without gradients must say so: silence would train nothing."""
-    varied, leaves = leaves_of(case, places)
-    try:
-        result = trial.subject.function(*varied.args, **varied.kwargs)
-        torch.autograd.grad(_total(result), leaves)
-    except RuntimeError:
-        trial.tally.ran += 1
-        return
-    trial.tally.fail(
-        "", "a gradient", "an error: check_op was called with gradients=0",
-        "the op has gradients after all; check them with gradients=1 or 2",
-    )  # fmt: skip
+    """An op without gradients must say so on every way into it: silence would train nothing."""
+    subject = trial.subject
+    with DispatcherCalls() as seen:
+        subject.function(*case.args, **case.kwargs)
+    inner = next(item for item in seen if subject.is_mine(item.overload))
+    public = _of_tensors(subject.function, case, places)
+    ways: dict[str, Callable[..., Any]] = {
+        "the public function": public,
+        f"torch.ops.{subject.namespace}.{subject.name}": _below(inner, case, places),
+        "torch.compile": torch.compile(public, backend="aot_eager"),
+    }
+    for who, function in ways.items():
+        torch._dynamo.reset()
+        leaves = [case.tensors[place].detach().clone().requires_grad_() for place in places]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's, of a gradient that may be wrong
+                torch.autograd.grad(_total(function(*leaves)), leaves)
+        except RuntimeError:
+            trial.tally.ran += 1
+            continue
+        trial.tally.fail(
+            "", f"{who}: a gradient", "an error: check_op was called with gradients=0",
+            "the op has gradients after all, then check them with gradients=1 or 2; or it is "
+            "registered with the dispatcher without a backward that raises",
+        )  # fmt: skip
 
 
 def _total(result: Any) -> torch.Tensor:

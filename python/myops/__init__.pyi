@@ -1,0 +1,44 @@
+# Written by scripts/make_stubs.py. What is here at run time is in __init__.py.
+from typing import Any
+
+from myops import build as build
+from myops import nn as nn
+from myops import onnx as onnx
+from myops import ort as ort
+from myops import testing as testing
+from myops._description import AttributeInfo as Attribute
+from myops._description import InputInfo as Input
+from myops._description import OutputInfo as Output
+from myops._libraries import op_library as op_library
+from myops._prototype import prototype as prototype
+from myops._torchvision import patch_torchvision as patch_torchvision
+from myops.ops.deform_conv2d import deform_conv2d as deform_conv2d
+from myops.ops.interpolate import NewInterpolate as NewInterpolate
+from myops.ops.interpolate import interpolate as interpolate
+from myops.ops.my_add import my_add as my_add
+from myops.ops.resize import resize as resize
+from myops.scaffold import new_package as new_package
+
+__all__ = [
+    "Attribute",
+    "Input",
+    "NewInterpolate",
+    "Output",
+    "build",
+    "deform_conv2d",
+    "interpolate",
+    "my_add",
+    "new_package",
+    "nn",
+    "onnx",
+    "op_library",
+    "ort",
+    "patch_torchvision",
+    "prototype",
+    "resize",
+    "testing",
+]
+
+__version__: str
+
+def _public() -> dict[str, Any]: ...

@@ -1,0 +1,81 @@
+"""torch.func.vmap for ops that have no rule of their own: one call for each element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from myops._description import InputInfo
+
+
+class Dispatched:
+    """An op as a vmap rule calls it that the dispatcher asked: through the dispatcher.
+
+    There torch.func has no place for a `torch.autograd.Function`.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self.info = op.info
+        self._op = op
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        return self._op.overload(inputs)(*inputs, **attributes)
+
+
+def unrolled(
+    op: Any, info: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """Right for any op: one call for each element of the batch."""
+    if info.batch_size == 0:
+        return _to_nothing(op, in_dims, inputs, attributes)
+
+    def pick(item: Any, dim: Any, index: int) -> Any:
+        return item.select(dim, index) if isinstance(dim, int) else item
+
+    results = [
+        op(*[pick(item, dim, i) for item, dim in zip(inputs, in_dims, strict=True)], **attributes)
+        for i in range(info.batch_size)
+    ]
+    if isinstance(results[0], tuple):
+        stacked = tuple(torch.stack(column) for column in zip(*results, strict=True))
+        return stacked, (0,) * len(stacked)
+    return torch.stack(results), 0
+
+
+def _to_nothing(
+    op: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """A batch of no elements has the shape that one without contents would give."""
+
+    def pick(item: Any, dim: Any, declared: InputInfo) -> Any:
+        if isinstance(dim, int) and declared.values:
+            raise RuntimeError(
+                f"{op.info.name}: {declared.name}: got a batch of 0, expected at least 1: its "
+                "numbers decide the shape of the result"
+            )
+        if isinstance(dim, int):
+            shape = [length for axis, length in enumerate(item.shape) if axis != dim]
+            return item.new_empty(shape, device="meta")
+        return item.to("meta") if isinstance(item, torch.Tensor) and not declared.values else item
+
+    trios = zip(inputs, in_dims, op.info.inputs, strict=True)
+    results = op(*[pick(*trio) for trio in trios], **attributes)
+    device = next(item.device for item in inputs if isinstance(item, torch.Tensor))
+    # For autograd the result depends on these, whatever its length.
+    sources = [
+        item.sum().reshape(1)
+        for item in inputs
+        if isinstance(item, torch.Tensor) and item.is_floating_point() and item.device == device
+    ]
+
+    def empty(result: torch.Tensor) -> torch.Tensor:
+        made = torch.empty_like(result.unsqueeze(0)[:0], device=device)
+        if not made.is_floating_point():
+            return made
+        return sum([item.to(made.dtype) for item in sources], made)
+
+    if isinstance(results, tuple):
+        return tuple(empty(result) for result in results), (0,) * len(results)
+    return empty(results), 0

@@ -1,0 +1,63 @@
+"""What a fake kernel refuses: inputs on different devices, and numbers that nobody can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from myops._description import InputInfo, OpInfo
+
+
+def check(info: OpInfo, inputs: Sequence[Any]) -> None:
+    """Refuses inputs on different devices.
+
+    torch's dispatcher takes a tensor on the CPU together with one on "meta" to the fake kernel,
+    whose result has no contents: nobody may take it for one that has.
+
+    A tensor whose numbers decide the shape may lie on the CPU wherever the others are.
+
+    Raises:
+        RuntimeError: Names the argument, its device, and the one expected.
+    """
+    home: tuple[str, torch.device] | None = None
+    for declared, item in sorted(zip(info.inputs, inputs, strict=True), key=_values_last):
+        if not isinstance(item, torch.Tensor):
+            continue
+        if home is None:
+            home = declared.name, item.device
+        on_cpu = declared.values and item.device.type == "cpu"
+        if item.device != home[1] and not on_cpu:
+            raise RuntimeError(
+                f"{info.name}: {declared.name}: got a tensor on {item.device}, expected one on "
+                f"{home[1]}, where {home[0]} is"
+            )
+
+
+def _values_last(pair: tuple[InputInfo, Any]) -> bool:
+    return pair[0].values
+
+
+def numbers(declared: InputInfo, item: torch.Tensor) -> list[float] | None:
+    """Those of a tensor that decides a shape, where it has contents: beside one on "meta", say."""
+    known = declared.values and _is_real(item) and item.device.type == "cpu" and item.dim() == 1
+    return item.tolist() if known else None
+
+
+def refuse_without_numbers(info: OpInfo, inputs: Sequence[Any]) -> None:
+    """Where a shape depends on numbers in a tensor on "meta".
+
+    A trace has unknown lengths for that; a tensor on "meta" must have lengths.
+    """
+    for declared, item in zip(info.inputs, inputs, strict=True):
+        if declared.values and isinstance(item, torch.Tensor) and item.is_meta and _is_real(item):
+            raise RuntimeError(
+                f"{info.name}: {declared.name}: got a tensor on meta, expected one on cpu, or "
+                "Python numbers: they decide the shape of the result"
+            )
+
+
+def _is_real(item: torch.Tensor) -> bool:
+    """Not one of those that stand for another while a program is traced."""
+    return type(item) in (torch.Tensor, torch.nn.Parameter)

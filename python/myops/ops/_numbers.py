@@ -1,0 +1,79 @@
+"""Python numbers as arguments: what is none is refused by name, and no fraction is cut off."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+# Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
+PLAIN = frozenset((int, float))
+INTEGERS = frozenset((int,))
+
+
+def is_plain(items: Any, kinds: frozenset[type]) -> bool:
+    """Whether it is a list or tuple of these alone."""
+    return type(items) in (list, tuple) and kinds.issuperset(map(type, items))
+
+
+def integers(where: str, items: Any) -> list[Any]:
+    """A sequence of integers as a list; symbolic ones, and tensors of integers, stay.
+
+    `where` begins the refusal: "resize: sizes".
+    """
+    values = listed(where, items, "integers")
+    return values if INTEGERS.issuperset(map(type, values)) else [integer(where, v) for v in values]
+
+
+def integer(where: str, value: Any) -> Any:
+    """One of them; a float counts where nothing is behind its point."""
+    if isinstance(value, torch.SymInt):
+        return value
+    if isinstance(value, Tensor):
+        if value.is_floating_point() or value.is_complex():
+            _refuse(where, f"a tensor of {value.dtype}", "integers")
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    # A SymFloat has no number to look at while a program is traced.
+    if not isinstance(value, (str, bytes, torch.SymFloat)):
+        try:
+            whole = int(value)
+        except (TypeError, ValueError, OverflowError):  # None, nan, inf
+            _refuse(where, repr(value), "integers")
+        if whole == value:
+            return whole
+    _refuse(where, repr(value), "integers")
+
+
+def reals(where: str, items: Any) -> list[float]:
+    """A sequence of numbers as floats."""
+    values = listed(where, items, "numbers")
+    if PLAIN.issuperset(map(type, values)):
+        return list(map(float, values))
+    return [_real(where, value) for value in values]
+
+
+def _real(where: str, value: Any) -> float:
+    if not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    _refuse(where, repr(value), "numbers")
+
+
+def listed(where: str, items: Any, what: str) -> list[Any]:
+    """Any sequence but a text, whose letters are no numbers."""
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        _refuse(where, repr(items), f"a sequence of {what}")
+    return list(items)
+
+
+def _refuse(where: str, got: str, expected: str) -> NoReturn:
+    raise TypeError(f"{where}: got {got}, expected {expected}")

@@ -1,0 +1,123 @@
+"""Python numbers as arguments: no fraction is cut off, no text is taken for its letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import myops
+import myops.nn
+
+X = torch.rand(1, 2, 4, 5)
+WEIGHT, OFFSET = torch.rand(3, 2, 1, 1), torch.rand(1, 2, 4, 5)
+
+
+def deform(**given: Any) -> Callable[[Any], torch.Tensor]:
+    (name,) = given
+    return lambda item: myops.deform_conv2d(X, OFFSET, WEIGHT, **{name: given[name](item)})
+
+
+# Where one integer goes: (argument, call, an integer that is right).
+INTEGERS: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "resize: sizes": (lambda n: myops.resize(X, sizes=[n, 7], axes=[2, 3]), 6),
+    "resize: axes": (lambda n: myops.resize(X, [2.0, 2.0], axes=[n, 3]), 2),
+    "interpolate: size": (lambda n: myops.interpolate(X, size=(7, n)), 6),
+    "deform_conv2d: stride": (deform(stride=lambda n: (1, n)), 1),
+    "deform_conv2d: padding": (deform(padding=lambda n: [0, 0, n, 0]), 0),
+    "deform_conv2d: dilation": (deform(dilation=lambda n: [n, 1]), 1),
+    "DeformConv2d: kernel_size": (lambda n: myops.nn.DeformConv2d(2, 3, (n, 1)).kernel_size, 3),
+    "DeformConv2d: stride": (lambda n: myops.nn.DeformConv2d(2, 3, 3, stride=[1, n]).stride, 2),
+}
+ALONE: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "interpolate: size": (lambda n: myops.interpolate(X, size=n), 6),
+    "interpolate: size ": (lambda n: myops.interpolate(X, size=n, mode="area"), 3),
+    "deform_conv2d: stride": (deform(stride=lambda n: n), 1),
+    "deform_conv2d: padding": (deform(padding=lambda n: n), 0),
+    "DeformConv2d: dilation": (lambda n: myops.nn.DeformConv2d(2, 3, 3, dilation=n).dilation, 2),
+}
+CROP = "tf_crop_and_resize"
+REALS: dict[str, Callable[[Any], Any]] = {
+    "resize: scales": lambda s: myops.resize(X, [s, 2], axes=[2, 3]),
+    "resize: roi": lambda s: myops.resize(
+        X, [1, 1], roi=[0, 0, 1, s], axes=[2, 3], coordinate_transformation_mode=CROP
+    ),
+}
+WRONG = [2.9, -0.5, math.nan, math.inf, "2", b"2", None, 2 + 1j, [2], np.float64(2.5), {}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("where", [*INTEGERS, *(f"{name}, alone" for name in ALONE)])
+def test_what_is_no_integer(where: str, wrong: Any) -> None:
+    name, comma, _ = where.partition(",")
+    if comma and (wrong is None or isinstance(wrong, (list, dict))):
+        return  # not given, or a sequence
+    call, _ = (ALONE if comma else INTEGERS)[name]
+    with pytest.raises(TypeError, match=f"^{name.strip()}: got .*, expected (integers|a sequence)"):
+        call(wrong)
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.int32, np.uint8, np.float32])
+@pytest.mark.parametrize("where", [*INTEGERS, *(f"{name}, alone" for name in ALONE)])
+def test_integers_of_any_type(where: str, kind: Any) -> None:
+    name, comma, _ = where.partition(",")
+    call, right = (ALONE if comma else INTEGERS)[name]
+    found, expected = call(kind(right)), call(right)
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(found, expected)
+    else:
+        assert found == expected
+        assert {type(item) for item in found} == {int}
+
+
+@pytest.mark.parametrize("wrong", ["2", b"2", None, 2 + 1j, [2]], ids=repr)
+@pytest.mark.parametrize("name", REALS)
+def test_what_is_no_number(name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{name}: got .*, expected numbers"):
+        REALS[name](wrong)
+
+
+def test_texts_and_single_numbers_are_no_sequences() -> None:
+    for call in (
+        lambda: myops.resize(X, scales="1122"),
+        lambda: myops.resize(X, sizes="1244"),
+        lambda: myops.resize(X, scales=2.0),
+        lambda: myops.resize(X, [2.0], axes=2),
+    ):
+        with pytest.raises(TypeError, match=r"^resize: \w+: got .*, expected a sequence of"):
+            call()
+
+
+def test_tensors_of_fractions_are_no_sizes() -> None:
+    fractions = torch.tensor([2.9, 3.0])
+    for call in (
+        lambda: myops.interpolate(X, size=fractions),
+        lambda: myops.interpolate(X, size=fractions, mode="area"),
+        lambda: myops.interpolate(X, size=[fractions[0], 3]),
+        lambda: myops.resize(X, sizes=[fractions[0], 3], axes=[2, 3]),
+    ):
+        with pytest.raises(TypeError, match=r"sizes?: got a tensor of torch.float32, expected int"):
+            call()
+    with pytest.raises(RuntimeError, match="sizes: got dtype float32, expected int64"):
+        myops.resize(X, sizes=fractions, axes=[2, 3])
+
+
+def test_a_shape_rule_in_python_gives_integers() -> None:
+    def made(length: Any) -> Any:
+        return myops.prototype(
+            lambda x: x[:2],
+            name="first_two",
+            domain=f"numbers_{str(length).replace('.', '_')}",
+            types={"T": ["float32"]},
+            inputs=[myops.Input("x", "T", "A list.")],
+            outputs=[myops.Output("y", "T", "Its beginning.")],
+            shape=lambda inputs, attributes: [[length]],
+        )
+
+    assert made(2.0)(torch.arange(5.0)).tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match=r"shape rule: got 2.5 as a length, expected an integer"):
+        made(2.5)(torch.arange(5.0))

@@ -1,0 +1,42 @@
+"""Private names of torch make calls faster, never possible: each is removed in turn."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from myops import _direct, _out
+
+PACKAGE = Path(_direct.__file__).parent
+NAMES = [
+    *_direct.PRIVATE,
+    *[name for name in _out._PRIVATE if name != "_AutoDispatchBelowAutograd"],
+    "_AutoDispatchBelowAutograd",
+    "_get_tracing_state",
+    "forward_ad._current_level",
+    "Tensor.__dlpack_c_exchange_api__",
+]
+
+
+def test_every_private_name_of_the_package_is_in_the_list() -> None:
+    found = set()
+    for file in [*PACKAGE.glob("_*.py"), *PACKAGE.glob("ops/*.py"), PACKAGE / "nn.py"]:
+        found |= {
+            f"{file.name}: {name}" for name in re.findall(r"torch\._C\._\w+", file.read_text())
+        }
+    assert not found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_it(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("without_private_name.py"), name],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split()[-1] == "right"
