@@ -15,5 +15,6 @@ def no_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
-        warnings.filterwarnings("ignore", ".*torch.jit.script", category=DeprecationWarning)
+        for category in (DeprecationWarning, FutureWarning):  # of torch 2.13, of 2.15
+            warnings.filterwarnings("ignore", ".*torch.jit.script", category=category)
         yield

@@ -49,6 +49,25 @@ class Twice(torch.nn.Module):
         return myops.my_add(myops.interpolate(x, scale_factor=2, mode="nearest"), torch.ones(1))
 
 
+class Pyramid(torch.nn.Module):
+    """Down by 16, and up again with the features of each size added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.weight = torch.rand(3, 3, 4, 4, generator=generator) / 10
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        levels = [torch.conv2d(image, self.weight[..., :3, :3], stride=2, padding=1)]
+        for _ in range(3):
+            levels.append(torch.max_pool2d(levels[-1], 2))
+        result = levels.pop()
+        while levels:
+            grown = torch.conv_transpose2d(result, self.weight, stride=2, padding=1)
+            result = grown + levels.pop()
+        return result
+
+
 @pytest.fixture
 def enlarge() -> Enlarge:
     return Enlarge()
@@ -266,12 +285,49 @@ def test_refusals(
         export(enlarge, inputs, **arguments)
 
 
-def test_an_example_of_length_1_cannot_be_dynamic(enlarge: Enlarge) -> None:
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_example_of_length_1_may_be_dynamic(enlarge: Enlarge, exporter: str) -> None:
+    """torch.export takes 1 for a constant; it gets two of the same."""
     one = (torch.rand(1, 3, 8, 9), torch.tensor(2.0))
-    with pytest.raises(ValueError, match="image: got an example of length 1 on axis 0"):
-        export(enlarge, one, dynamic_axes=AXES)
-    model = export(enlarge, one, dynamic_axes=AXES, exporter="torchscript")
+    model = export(enlarge, one, dynamic_axes=AXES, exporter=exporter)
+    assert dims(model.graph.input[0]) == ["batch", 3, "height", "width"]
     assert_runs(model, enlarge, library=True)
+
+
+def test_an_example_of_length_1_that_has_to_be_1() -> None:
+    class Single(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert x.shape[0] == 1, "one image at a time"
+            return x * 2
+
+    with pytest.raises(ValueError, match=r"length 1 on axis 0, expected 2 .*one image at"):
+        export(Single(), torch.rand(1, 4), dynamic_axes={"x": [0]})
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_lengths_that_are_multiples(exporter: str) -> None:
+    """A U-shaped network, for which torch.export cannot prove that sizes fit without."""
+    axes = {"image": {2: "16*h", 3: "16*w"}}
+    image = torch.rand(1, 3, 32, 48)
+    model = export(Pyramid(), image, dynamic_axes=axes, exporter=exporter)
+    assert dims(model.graph.input[0]) == [1, 3, "16*h", "16*w"]
+    for size in ((16, 32), (64, 16), (80, 48)):
+        image = torch.rand(1, 3, *size)
+        with torch.no_grad():
+            wanted = Pyramid()(image)
+        got = run_plain(model, {"image": image.numpy()})[0]
+        np.testing.assert_allclose(got, wanted.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="length 40 on axis 2, expected a multiple of 16"):
+        export(Pyramid(), torch.rand(1, 3, 40, 48), dynamic_axes=axes, exporter=exporter)
+
+
+def test_the_multiple_that_is_missing() -> None:
+    text = r'say so with dynamic_axes=\{"image": \{2: "16\*h", 3: "16\*w"\}\}'
+    axes = {"image": {2: "h", 3: "w"}}
+    with pytest.raises(RuntimeError, match=text):
+        export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes)
+    model = export(Pyramid(), torch.rand(1, 3, 32, 48), dynamic_axes=axes, exporter="auto")
+    assert dims(model.graph.input[0]) == [1, 3, "h", "w"]
 
 
 def test_a_function_is_not_a_model() -> None:

@@ -22,6 +22,7 @@ from surgery_models import (
     zoo,
 )
 
+import myops.onnx
 from myops.onnx.surgery.extraction import RedundantInputWarning, extract
 from myops.onnx.surgery.outputs import add_outputs
 from myops.onnx.surgery.summary import inspect
@@ -233,3 +234,31 @@ def test_a_model_that_was_broken_before_is_said_to_be() -> None:
         warnings.simplefilter("always")
         extract(model, outputs=["output"])
     assert any("not valid before" in str(item.message) for item in caught)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_inspect_lists_what_module_takes(exporter: str) -> None:
+    """Every module of the list can be cut out, by that path and call, and has these values."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+            self.twice = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.twice(torch.sin(self.twice(self.stem(x))))
+
+    model = myops.onnx.export(Net(), (torch.rand(2, 4),), exporter=exporter)
+    listed = inspect(model).modules
+    assert [(item.path, item.call) for item in listed if item.path.startswith("twice")] == [
+        ("twice", 0), ("twice", 1),
+    ]  # fmt: skip
+    assert {"stem", "stem.0", "stem.1"} <= {item.path for item in listed}
+    for item in listed:
+        part = extract(model, module=item.path, call=item.call)
+        weights = {tensor.name for tensor in part.graph.initializer}
+        assert [i.name for i in part.graph.input if i.name not in weights] == item.inputs
+        assert [i.name for i in part.graph.output] == item.outputs
+    with pytest.raises(ValueError, match=r"Did you mean 'stem\.0'"):
+        extract(model, module="stem_0")

@@ -1,25 +1,18 @@
-"""simplify and view: custom nodes and numbers stay, documentation is served."""
+"""simplify: custom nodes and numbers stay."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import urllib.request
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from surgery_models import FLOAT, captured, exported, info, linear, model_of, run, zoo
+from surgery_models import FLOAT, captured, exported, info, model_of, run, zoo
 
-from myops import _description
-from myops.onnx.surgery import slimming, viewer
+from myops.onnx.surgery import _aside, _graph, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
 
 
@@ -71,15 +64,15 @@ def test_what_the_tool_breaks_is_not_written(
     model = exported("upscale")
     honest = slimming._slim
 
-    def spoil(source: onnx.ModelProto, skipped: list[str]) -> onnx.ModelProto:
-        result = honest(source, skipped)
+    def spoil(*given: Any) -> onnx.ModelProto:
+        result = honest(*given)
         bias = next(t for t in result.graph.initializer if t.name.endswith("tail.bias"))
         array = numpy_helper.to_array(bias) + np.float32(0.01)
         bias.CopyFrom(numpy_helper.from_array(array, bias.name))
         return result
 
-    def lose(source: onnx.ModelProto, skipped: list[str]) -> onnx.ModelProto:
-        result = honest(source, skipped)
+    def lose(*given: Any) -> onnx.ModelProto:
+        result = honest(*given)
         node = next(n for n in result.graph.node if n.domain == "myops")
         node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
         return result
@@ -105,65 +98,207 @@ def test_a_model_that_random_inputs_do_not_fit() -> None:
         simplify(model, shapes={"Z": [21]})
 
 
-def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read()
+DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+OLD = sorted(path.parent.name for path in DATA.glob("pytorch-*/*/model.onnx"))
 
 
-def test_view_serves_page_model_and_documentation(tmp_path: Path) -> None:
-    pytest.importorskip("netron")
-    path = tmp_path / "upscale.onnx"
-    onnx.save(exported("upscale"), path)
-    with viewer.view(path, browser=False) as running:
-        folder = Path(running._folder.name)
-        assert b"/data/upscale.onnx" in fetch(f"{running.url}/")
-        entries = json.loads(fetch(f"{running.url}/onnx-metadata.json"))
-        shown = onnx.ModelProto.FromString(fetch(f"{running.url}/data/upscale.onnx"))
-    assert not folder.exists()
-    with pytest.raises(OSError):  # noqa: PT011  refused or reset
-        fetch(f"{running.url}/")
-    standard = next(entry for entry in entries if entry["module"] == "ai.onnx")
-    ours = {entry["name"]: entry for entry in entries if entry["module"] == "myops"}
-    for op in _description.onnx_ops():
-        entry = ours[op.onnx_type]
-        assert set(entry) <= {*standard, "category", "attributes", "inputs", "outputs",
-                              "type_constraints", "min_input", "max_input", "min_output",
-                              "max_output"}  # fmt: skip
-        assert entry["description"] == op.doc
-        assert [item["name"] for item in entry["inputs"]] == [item.name for item in op.inputs]
-        documented = {item["name"]: item["description"] for item in entry["attributes"]}
-        assert set(documented) == {item.name for item in op.attributes}
-        assert all(documented.values())
-    # Netron shows a function instead of the documentation, so there is none; edges have shapes.
-    assert not shown.functions
-    assert any(item.name == "resize" for item in shown.graph.value_info)
+@pytest.mark.parametrize("name", OLD)
+def test_models_of_ir_3_and_opset_6(name: str) -> None:
+    """Weights that are inputs, opsets without shape inference and without kernels: all of onnx's
+    own test models, at the inputs that come with them."""
+    (path,) = DATA.glob(f"pytorch-*/{name}/model.onnx")
+    model = onnx.load(path)
+    folder = path.parent / "test_data_set_0"
+    weights = {tensor.name for tensor in model.graph.initializer}
+    free = [item.name for item in model.graph.input if item.name not in weights]
+    inputs, outputs = (
+        [numpy_helper.to_array(onnx.load_tensor(folder / f"{kind}_{i}.pb")) for i in range(count)]
+        for kind, count in (("input", len(free)), ("output", len(model.graph.output)))
+    )
+    if "multiparam" in name:  # ONNX Runtime has no kernel, and the op cannot be converted
+        with pytest.raises(ValueError, match="does not run on random inputs"):
+            simplify(path)
+        assert simplify(path, check=False).model.graph.node
+        return
+    feeds = dict(zip(free, inputs, strict=True))
+    result = simplify(path, inputs=feeds)
+    assert result.difference is not None
+    assert result.difference <= 1e-4
+    got = _trial.run(result.model, feeds)
+    for mine, right in zip(got, outputs, strict=True):
+        np.testing.assert_allclose(mine, right, rtol=1e-3, atol=1e-4)
 
 
-def test_view_from_the_command_line(tmp_path: Path) -> None:
-    pytest.importorskip("netron")
-    path = tmp_path / "linear.onnx"
-    onnx.save(linear(), path)
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "myops", "view", str(path), "--no-browser", "--port",
-               str(port), "--json"]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            said = "".join(process.stdout.readline() for _ in range(3))
-            url = json.loads(said)["url"]
-            assert url == f"http://localhost:{port}"
-            assert onnx.ModelProto.FromString(fetch(f"{url}/data/linear.onnx")).graph.node
-            taken = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert taken.returncode == 2
-            assert f"port {port} cannot be used" in taken.stderr
-        finally:
-            os.kill(process.pid, signal.SIGTERM)
-            process.wait(10)
+def branching() -> onnx.ModelProto:
+    """x * 3 where the condition holds, else x - 1 - 1; random inputs are never above 9."""
+    then = helper.make_graph([helper.make_node("Mul", ["x", "three"], ["t"])], "then", [],
+                             [info("t", FLOAT, [4])])  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Sub", [a, "1"], [b]) for a, b in ("xu", "ue")],
+        "else", [], [info("e", FLOAT, [4])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Greater", ["most", "nine"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], "choice", then_branch=then, else_branch=other),
+    ]
+    numbers = [numpy_helper.from_array(np.float32(n), name)
+               for name, n in (("nine", 9), ("three", 3), ("1", 1))]  # fmt: skip
+    return model_of(nodes, [info("x", FLOAT, [4])], [info("y", FLOAT, [4])], numbers)
 
 
-def test_without_netron(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewer.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install .myops\[view\]"):
-        viewer.view(linear(), browser=False)
+@pytest.mark.parametrize("branch", ["then", "else"])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that breaks one branch, which random inputs may never take."""
+    import onnxslim
+
+    model = branching()
+    if depth:  # inside a branch of another If
+        inner = helper.make_graph(model.graph.node, "inner", [], model.graph.output)
+        zero = helper.make_graph([helper.make_node("Identity", ["x"], ["z"])], "zero", [],
+                                 [info("z", FLOAT, [4])])  # fmt: skip
+        nodes = [helper.make_node("If", ["flag"], ["out"], "outer", then_branch=inner,
+                                  else_branch=zero)]  # fmt: skip
+        inputs = [*model.graph.input, info("flag", onnx.TensorProto.BOOL, [])]
+        model = model_of(nodes, inputs, [info("out", FLOAT, [4])], model.graph.initializer)
+    assert simplify(model).difference == 0
+    slim = onnxslim.slim
+
+    def breaking(given: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
+        result = slim(given, **options)
+        for graph in _graph.graphs_of(result.graph):
+            for node in graph.node:
+                if node.name == "choice":
+                    (body,) = [a.g for a in node.attribute if a.name == f"{branch}_branch"]
+                    body.node[0].op_type = "Div" if branch == "then" else "Add"
+        return result
+
+    monkeypatch.setattr(onnxslim, "slim", breaking)
+    with pytest.raises(SimplifyError, match=f"'choice'.* takes its {branch} branch|differs"):
+        simplify(model)
+
+
+@pytest.mark.parametrize("source", ["path", "external", "proto", "bytes"])
+def test_weights_that_do_not_fit(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over 2 GB, with smaller numbers: large weights stay outside, all the rest is done."""
+    rng = np.random.default_rng(0)
+    big = [numpy_helper.from_array(rng.random((90, 90), np.float32), name) for name in "uvw"]
+    nodes = [
+        helper.make_node("MatMul", ["x", "u"], ["a"]),
+        helper.make_node("Identity", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "v"], ["y"]),
+    ]
+    model = model_of(nodes, [info("x", FLOAT, ["n", 90])], [info("y", FLOAT, ["n", 90])], big)
+    x = rng.random((3, 90), np.float32)
+    (wanted,) = run(model, x=x)
+    path = tmp_path / "large.onnx"
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    onnx.save(copy, path, save_as_external_data=source == "external", location="large.data",
+              size_threshold=0)  # fmt: skip
+    forms = {"proto": model, "bytes": path.read_bytes()}
+    monkeypatch.setattr(_aside, "FROM", 60_000)
+    monkeypatch.setattr(_aside, "MOST", 40_000)
+    result = simplify(forms.get(source, path), tmp_path / "small.onnx")
+    assert result.difference == 0
+    assert "The 2 largest weights were left as they are" in result.notes[0] or (
+        "The 3 largest" in result.notes[0]
+    )
+    assert result.after == {"MatMul": 2}
+    written = onnx.load(tmp_path / "small.onnx")
+    assert [item.name for item in written.graph.input] == ["x"]
+    assert {item.name for item in written.graph.initializer} == {"u", "v"}
+    np.testing.assert_array_equal(run(written, x=x)[0], wanted)
+
+
+def test_constants_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_aside, "FROM", 1000)
+    ones = numpy_helper.from_array(np.ones(500, np.float32))
+    constant = helper.make_node("Constant", [], ["w"], value=ones)
+    nodes = [constant, helper.make_node("Add", ["x", "w"], ["y"])]
+    model = model_of(nodes, [info("x", FLOAT, [500])], [info("y", FLOAT, [500])])
+    with pytest.raises(ValueError, match=r"in Constant nodes .* expected less than 2 GiB"):
+        simplify(model)
+
+
+def folding() -> onnx.ModelProto:
+    """x + ones(shape of x), whose ones take no space."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["ones"],
+                         value=numpy_helper.from_array(np.ones(1, np.float32))),
+        helper.make_node("Add", ["x", "ones"], ["a"]),
+        helper.make_node("Add", ["a", "z"], ["y"]),
+    ]  # fmt: skip
+    values = [info(name, FLOAT, ["h", "w"]) for name in "xzy"]
+    return model_of(nodes, values[:2], values[2:])
+
+
+def test_shapes_are_fixed_and_sizes_told(tmp_path: Path) -> None:
+    open_ = simplify(folding())
+    assert "Shape" in open_.after
+    fixed = simplify(folding(), fixed={"x": [100, 200]})
+    assert "Shape" not in fixed.after
+    for item in fixed.model.graph.input:  # z has the same names of lengths
+        assert [dim.dim_value for dim in item.type.tensor_type.shape.dim] == [100, 200]
+    assert fixed.bytes_after > 80_000 > fixed.bytes_before
+    bounded = simplify(folding(), fixed={"x": [100, 200]}, largest_constant=1000)
+    assert bounded.bytes_after < 2000
+    half = simplify(folding(), fixed={"x": [100, None]})
+    dims = half.model.graph.input[1].type.tensor_type.shape.dim
+    assert (dims[0].dim_value, dims[1].dim_param) == (100, "w")
+    onnx.save(folding(), tmp_path / "m.onnx")
+    for result, saved in ((fixed, "fixed.onnx"), (bounded, "bounded.onnx")):
+        onnx.save(result.model, tmp_path / saved)
+        size = (tmp_path / saved).stat().st_size
+        assert abs(result.bytes_after - size) <= 400
+
+
+@pytest.mark.parametrize(("fixed", "text"), [
+    ({"q": [1, 2]}, "no 'q'"), ({"x": [1]}, "got 1 lengths, expected 2"),
+    ({"x": [1, 2], "z": [1, 3]}, "got 3 and 2 for the length 'w'"), ({"x": [-1, 2]}, "got -1"),
+])  # fmt: skip
+def test_shapes_that_cannot_be_fixed(fixed: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        simplify(folding(), fixed=fixed)
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, float("nan")])
+def test_a_tolerance_that_makes_no_sense(tolerance: float) -> None:
+    with pytest.raises(ValueError, match="expected a number >= 0"):
+        simplify(folding(), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("way", ["QDQ", "QOperator", "dynamic"])
+def test_quantized_models(way: str, tmp_path: Path) -> None:
+    from onnxruntime import quantization
+
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name)
+               for name, shape in (("w", (4, 3, 3, 3)), ("v", (144, 5)))]  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Flatten", ["b"], ["c"]), helper.make_node("MatMul", ["c", "v"], ["y"]),
+    ]  # fmt: skip
+    model = model_of(
+        nodes, [info("x", FLOAT, ["n", 3, 8, 8])], [info("y", FLOAT, ["n", 5])], weights
+    )
+    source, target = tmp_path / "float.onnx", tmp_path / "small.onnx"
+    onnx.save(model, source)
+    samples = [{"x": rng.normal(size=(2, 3, 8, 8)).astype(np.float32)} for _ in range(3)]
+
+    class Reader(quantization.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = iter(samples)
+
+        def get_next(self) -> Any:
+            return next(self.left, None)
+
+    if way == "dynamic":
+        quantization.quantize_dynamic(source, target)
+    else:
+        form = quantization.QuantFormat[way]
+        quantization.quantize_static(source, target, Reader(), quant_format=form)
+    assert simplify(target).difference == 0

@@ -120,11 +120,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'myops.onnx' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"myops.onnx.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # or any name would be right for a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'myops.onnx' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"myops.onnx.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "arrays", "lowering", "module_paths"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,52 @@ from torch.utils import _pytree as pytree
 
 from myops._names import near_misses
 from myops.onnx._inputs import Inputs
+
+_MULTIPLE = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")  # "32*h"
+
+
+class _Titles:
+    """Names of lengths as torch.export wants them: those with a multiple share a Dim."""
+
+    def __init__(self, axes: Mapping[str, Any]) -> None:
+        given = [t for item in axes.values() if isinstance(item, Mapping) for t in item.values()]
+        parts = [_MULTIPLE.fullmatch(title) for title in given if isinstance(title, str)]
+        self._dims = {
+            part.group(2): torch.export.Dim(part.group(2), min=1)
+            for part in parts
+            if part is not None and part.group(1)
+        }
+
+    def dim(self, title: Any) -> Any:
+        """What stands for a title in `dynamic_shapes`."""
+        if title is None:
+            return torch.export.Dim.DYNAMIC
+        multiple, name = multiple_of(title)
+        if name not in self._dims:
+            return str(title)
+        return multiple * self._dims[name] if multiple > 1 else self._dims[name]
+
+
+def multiple_of(title: Any) -> tuple[int, str]:
+    """("32*h") as (32, "h"); any other title is a name."""
+    part = _MULTIPLE.fullmatch(str(title))
+    return (1, str(title)) if part is None else (int(part.group(1) or 1), part.group(2))
+
+
+def multiples(inputs: Inputs, axes: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
+    """By input and axis what the length is a multiple of, where `dynamic_axes` says so."""
+    named = named_axes(inputs, {k: v for k, v in (axes or {}).items() if k in inputs.names}, None)
+    found = {(name, axis): multiple_of(title)[0]
+             for name, items in (named or {}).items() for axis, title in items.items()}  # fmt: skip
+    examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
+    for (name, axis), multiple in found.items():
+        length = examples[name].shape[axis]
+        if multiple < 1 or length % multiple:
+            raise ValueError(
+                f"export: dynamic_axes: {name}: got an example of length {length} on axis {axis}, "
+                f"expected a multiple of {multiple}, as dynamic_axes says"
+            )
+    return {axis: multiple for axis, multiple in found.items() if multiple > 1}
 
 
 def named_axes(
@@ -45,13 +92,13 @@ def shapes_from_axes(inputs: Inputs, axes: Mapping[str, Any] | None, output_name
     if axes is None:
         return None
     _check_names(inputs, axes, output_names)
-    names = iter(inputs.names)
+    names, titles = iter(inputs.names), _Titles(axes)
 
     def entry(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return None
         name = next(names)
-        return _dims(name, leaf, axes.get(name))
+        return _dims(name, leaf, axes.get(name), titles)
 
     return {parameter: pytree.tree_map(entry, value) for parameter, value in inputs.values.items()}
 
@@ -82,21 +129,27 @@ def specs(inputs: Inputs, shapes: Any) -> list[tuple[str, torch.Tensor, Any]]:
     ]
 
 
-def _dims(name: str, tensor: torch.Tensor, axes: Any) -> dict[int, Any] | None:
+def _dims(name: str, tensor: torch.Tensor, axes: Any, titles: _Titles) -> dict[int, Any] | None:
     """One entry of dynamic_axes as one of dynamic_shapes."""
     if axes is None:
         return None
     items = dict(axes) if isinstance(axes, Mapping) else dict.fromkeys(axes)
-    result: dict[int, Any] = {}
-    for axis, title in items.items():
-        place = _axis(name, tensor, axis)
-        if tensor.shape[place] < 2:
-            raise ValueError(
-                f"export: dynamic_axes: {name}: got an example of length {tensor.shape[place]} on "
-                f"axis {axis}, expected 2 or more: torch.export takes 0 and 1 for constants"
-            )
-        result[place] = torch.export.Dim.DYNAMIC if title is None else str(title)
-    return result
+    return {_axis(name, tensor, axis): titles.dim(title) for axis, title in items.items()}
+
+
+def asked(inputs: Inputs, axes: Mapping[str, Any] | None, shapes: Any) -> list[tuple[str, int]]:
+    """The axes that are to be dynamic, by name of the input; not those that torch may fix."""
+    if axes is not None:
+        given = {name: item for name, item in axes.items() if name in inputs.names}
+        named = named_axes(inputs, given, None) or {}
+        return [(name, axis) for name, items in named.items() for axis in items]
+    auto = getattr(torch.export.Dim, "AUTO", None)
+    found = []
+    for name, tensor, spec in specs(inputs, shapes) if shapes is not None else ():
+        items = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
+        kept = {axis: dim for axis, dim in items if dim is not auto}
+        found += [(name, axis) for axis in _named(name, tensor, kept)]
+    return found
 
 
 def _axis(name: str, tensor: torch.Tensor, axis: Any) -> int:

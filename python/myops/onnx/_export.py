@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
-import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import onnx
@@ -14,19 +15,17 @@ import torch
 
 from myops._names import near_misses
 from myops.onnx import _dynamic_axes as _axes
-from myops.onnx import _exporters, _scopes, _writing, files, guards
+from myops.onnx import _exporters, _failures, _scopes, _writing, files, guards, torchvision
 from myops.onnx._inputs import Inputs
+from myops.onnx._recorded import Recorded
 from myops.onnx.bodies import add_function_bodies
-from myops.onnx.lowering import lower
+from myops.onnx.guards import ExportCheckError
+from myops.onnx.guards._changes import resized
+from myops.onnx.lowering import LoweringError, lower
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
-# What torch's exporters say of an operator without a translation.
-_UNKNOWN_OPERATOR = (
-    r"No ONNX function found for <OpOverload\(op='([\w.]+)'"
-    r"|unrecognized namespace (\w+::\w+)"
-    r"|Exporting the operator '(\w+::\w+)' to ONNX opset version \d+ is not supported"
-)
+_EXPORTERS = ("dynamo", "torchscript")  # "auto" tries them in this order
 
 
 def export(
@@ -47,6 +46,7 @@ def export(
     external_data: bool = False,
     skip_checks: str | Sequence[str] = (),
     libraries: Sequence[str | os.PathLike[str]] = (),
+    register_torchvision: bool = True,
     **unknown: Any,
 ) -> onnx.ModelProto:
     """Exports a model to ONNX; what it holds of this library becomes nodes of the domain "myops".
@@ -73,13 +73,14 @@ def export(
         input_names: Names of the graph inputs. Default: those of the parameters of forward.
         output_names: Names of the graph outputs.
         dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}; either
-            exporter takes it. Axes of outputs follow from those of inputs; names of outputs are
-            accepted for torch's sake.
+            exporter takes it. "32*h" is a length that always is a multiple of 32. Axes
+            of outputs follow from those of inputs; names of outputs are accepted for torch's sake.
         dynamic_shapes: The same in the form of torch.export, by parameter of forward; either
             exporter takes it. Not together with dynamic_axes.
         opset_version: ai.onnx opset of the result, default 20. "torchscript" knows 7 to 20 (above
             20 the model is converted), "dynamo" 18 and up (below 18 the model is converted).
-        exporter: "dynamo" (on top of torch.export) or "torchscript".
+        exporter: "dynamo" (on top of torch.export), "torchscript", or "auto": the first of them
+            whose file passes all checks.
         target: "myops": our nodes, each with a function body of standard operators, so that
             ONNX Runtime runs the model with our library and without it. "onnx": standard
             operators only.
@@ -92,6 +93,8 @@ def export(
         skip_checks: Names of checks to leave out, "all" for all of them. Without "opset", a model
             that torch cannot convert keeps the opset that torch gives it.
         libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
+        register_torchvision: Whether torchvision's deform_conv2d, where the model calls it, becomes
+            myops::DeformConv, as after `myops.onnx.register_torchvision()`.
 
     Returns:
         The model that was written.
@@ -99,6 +102,8 @@ def export(
     Raises:
         TypeError: An argument that this function does not know.
         ValueError: An argument with a value that makes no sense.
+        RuntimeError: torch cannot export the model; the text says where and why, what to write
+            instead, and whether the other exporter can.
         ExportCheckError: A check failed; `error.check` is its name. Nothing was written.
         LoweringError: The opset cannot express a node (target="onnx"), or the model could not be
             converted to it.
@@ -116,38 +121,100 @@ def export(
         ...     dynamic_axes={"image": {2: "height", 3: "width"}})
     """
     _refuse_unknown(unknown)
-    _one_of("exporter", exporter, ("dynamo", "torchscript"))
+    _one_of("exporter", exporter, (*_EXPORTERS, "auto"))
     _one_of("target", target, ("myops", "onnx"))
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
     checks = guards.chosen(skip_checks)
     _writing.refuse(f, external_data)
-    opset = DEFAULT_OPSET if opset_version is None else int(opset_version)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
-    with _exporters.evaluating(model):
+    task = _Task(
+        model, inputs, output_names, dynamic_axes, dynamic_shapes,
+        DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
+        keep_initializers_as_inputs,
+    )  # fmt: skip
+    task.multiples = _axes.multiples(inputs, dynamic_axes)
+    # Gradients change what some functions of torch are made of.
+    with _exporters.evaluating(model), torch.no_grad():
         _build_in_flags(model, inputs)
-        with _exporters.quiet():
-            written, program = _exported(
-                model, inputs, output_names, dynamic_axes, dynamic_shapes, opset, exporter,
-                strict="opset" in checks,
-            )  # fmt: skip
-        proto = lower(written) if target == "onnx" else add_function_bodies(written)
-        _set_lowest_ir_version(proto)
-        _add_shapes(proto)
-        if keep_initializers_as_inputs:
-            _add_initializers_to_inputs(proto)
-        if not files.is_large(proto):
-            onnx.checker.check_model(proto, full_check=True)
-        with _exporters.quiet():
-            guards.run(
-                guards.Exported(
-                    model, inputs, written, proto, exporter, opset, program, libraries,
-                    _axes.limits(inputs, dynamic_shapes),
-                ),
-                checks,
-            )  # fmt: skip
+        with torchvision.registered(register_torchvision):
+            proto = _any(task) if exporter == "auto" else _one(task, exporter)
     _writing.write(proto, f, external_data)
+    return proto
+
+
+@dataclass
+class _Task:
+    """The arguments of an export, but for the exporter."""
+
+    model: Any
+    inputs: Inputs
+    output_names: Any
+    dynamic_axes: Any
+    dynamic_shapes: Any
+    opset: int
+    target: str
+    checks: Sequence[str]
+    libraries: Sequence[Any]
+    initializers_as_inputs: bool
+    multiples: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def _any(task: _Task) -> onnx.ModelProto:
+    """With the first exporter whose file passes all checks."""
+    errors: dict[str, Exception] = {}
+    for exporter in _EXPORTERS:
+        try:
+            return _made(task, exporter)
+        except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
+            errors[exporter] = error
+    first = errors["dynamo"]
+    said = "\n".join(f"{name}: {_failures.text(error)}" for name, error in errors.items())
+    raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
+
+
+def _one(task: _Task, exporter: str) -> onnx.ModelProto:
+    """With one exporter; where torch fails, the error says whether the other would do."""
+    try:
+        return _made(task, exporter)
+    except _failures.ExporterError as error:
+        (other,) = [name for name in _EXPORTERS if name != exporter]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _made(task, other)
+        except Exception as second:
+            error.add(f'exporter="{other}" was tried and fails too: {_failures.reason(second)}.')
+        else:
+            error.add(
+                f'exporter="{other}" was tried: it exports the model and passes all checks; '
+                'exporter="auto" takes whichever does.'
+            )
+        raise error.complete() from error.__cause__
+
+
+def _made(task: _Task, exporter: str) -> onnx.ModelProto:
+    """The checked model, with one exporter."""
+    recorded = Recorded()
+    with _exporters.quiet():
+        written, program = _exported(task, exporter, recorded)
+    proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
+    _set_lowest_ir_version(proto)
+    _add_shapes(proto)
+    if task.initializers_as_inputs:
+        _add_initializers_to_inputs(proto)
+    if not files.is_large(proto):
+        onnx.checker.check_model(proto, full_check=True)
+    with _exporters.quiet():
+        guards.run(
+            guards.Exported(
+                task.model, task.inputs, written, proto, exporter, task.opset, program,
+                task.libraries, _axes.limits(task.inputs, task.dynamic_shapes), task.multiples,
+                _axes.asked(task.inputs, task.dynamic_axes, task.dynamic_shapes), recorded,
+            ),
+            task.checks,
+        )  # fmt: skip
     return proto
 
 
@@ -164,43 +231,61 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"export: {name}: got {value!r}, expected {listed}")
 
 
-def _exported(
-    model: Any,
-    inputs: Inputs,
-    output_names: Any,
-    dynamic_axes: Any,
-    dynamic_shapes: Any,
-    opset: int,
-    exporter: str,
-    strict: bool,
-) -> tuple[onnx.ModelProto, Any]:
+def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
     """What torch's exporter makes of the model, and what torch.export made of it before."""
-    numbers = sorted({slot.parameter for slot in inputs.slots if slot.number is not None})
+    model, inputs = task.model, task.inputs
+    if exporter == "dynamo":
+        _exporters.refuse_scripted(model)
+        longer = _enlarged(task)
+        shapes = task.dynamic_shapes
+        if task.dynamic_axes is not None:
+            shapes = _axes.shapes_from_axes(longer, task.dynamic_axes, task.output_names)
+        strict = "opset" in task.checks
+        arguments = (model, longer, task.output_names, shapes, task.opset, strict, recorded)
+        call: Any = functools.partial(_exporters.dynamo, *arguments)
+    else:
+        _exporters.refuse_opset(task.opset)
+        axes = _axes.named_axes(inputs, task.dynamic_axes, task.output_names)
+        axes = axes or _axes.axes_from_shapes(inputs, task.dynamic_shapes)
+        call = functools.partial(
+            _exporters.torchscript, model, inputs, task.output_names, axes, task.opset, recorded
+        )
     try:
-        if exporter == "dynamo":
-            shapes = _axes.shapes_from_axes(inputs, dynamic_axes, output_names) or dynamic_shapes
-            return _exporters.dynamo(model, inputs, output_names, shapes, opset, strict)
-        axes = _axes.named_axes(inputs, dynamic_axes, output_names)
-        axes = axes or _axes.axes_from_shapes(inputs, dynamic_shapes)
-        return _exporters.torchscript(model, inputs, output_names, axes, opset), None
-    except (ValueError, TypeError):
-        raise
-    except Exception as error:
-        unknown = re.search(_UNKNOWN_OPERATOR, f"{error} {error.__cause__}")
-        if unknown:
-            name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
-            raise RuntimeError(
-                f"export: the exporter does not know how to write the operator {name} in opset "
-                f"{opset}. Tell it: myops.onnx.register_symbolic({name!r}, function); or try "
-                f"another exporter or opset_version. torch says: {unknown.group()}"
-            ) from error
-        if not numbers:
+        result = call()
+    except Exception as error:  # torch's errors share no base class
+        if isinstance(error, LoweringError) or _failures.is_ours(error):
             raise
-        raise RuntimeError(
-            f"export: torch cannot export the model with {', '.join(map(repr, numbers))} as "
-            f"inputs of the graph. Numbers that are meant to be fixed: constants={numbers}. "
-            f"torch says: {str(error.__cause__ or error).strip().splitlines()[0]}"
+        raise _failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
+    return result if exporter == "dynamo" else (result, None)
+
+
+def _enlarged(task: _Task) -> Inputs:
+    """The inputs with two in place of one on dynamic axes, where PyTorch takes that.
+
+    torch.export decides by the example what broadcasts, and whether an axis may be dynamic at all.
+    """
+    inputs = task.inputs
+    examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
+    changes: dict[str, dict[int, int]] = {}
+    for name, axis in _axes.asked(inputs, task.dynamic_axes, task.dynamic_shapes):
+        if examples[name].shape[axis] == 1 and (name, axis) not in task.multiples:
+            changes.setdefault(name, {})[axis] = 2
+    if not changes:
+        return inputs
+    longer = inputs.replaced({n: resized(examples[n], lengths) for n, lengths in changes.items()})
+    args, kwargs = longer.call()
+    try:
+        with guards.unchanged(task.model):
+            guards.runnable(task.model)(*args, **kwargs)
+    except Exception as error:
+        name, lengths = next(iter(changes.items()))
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"export: dynamic_axes: {name}: got an example of length 1 on axis "
+            f"{next(iter(lengths))}, expected 2 or more: torch.export takes 1 for a constant, and "
+            f"PyTorch does not run the model with 2 there: {reason}"
         ) from error
+    return longer
 
 
 def _build_in_flags(model: Any, inputs: Inputs) -> None:

@@ -8,18 +8,21 @@ import inspect
 import io
 import logging
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import onnx
 import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx import _scopes, register, translation
+from myops.onnx import _exact_optimizer, _scopes, register, torchvision, translation
 from myops.onnx._inputs import NUMBERS, Inputs
+from myops.onnx._recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.lowering import LoweringError, convert
 
 TORCHSCRIPT_OPSETS = (7, 20)
@@ -29,40 +32,29 @@ _TALK = (  # of torch's exporters about their own code
     r".*isinstance\(treespec, LeafSpec\)",
     r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
 )
+_TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def dynamo(
-    model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, strict: bool
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    shapes: Any,
+    opset: int,
+    strict: bool,
+    recorded: Recorded,
 ) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
     """Exports through torch.export.
 
     Args:
         strict: Whether another opset than the one asked for is an error.
+        recorded: Takes what torch.export decides about lengths.
     """
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError(
-            'export: model: got a scripted module for exporter="dynamo", which traces Python code '
-            'and cannot read one. Use exporter="torchscript", or give the module as it was '
-            "before torch.jit.script."
-        )
     translation.register()
     call = functools.partial(_call_dynamo, model, inputs, output_names, shapes, opset)
-    try:
-        program = call()
-    except Exception:  # torch's errors share no base class; without a second way it goes on
-        # A position or a length that comes as a tensor: torch.export follows the integer in it,
-        # where it cannot follow the tensor.
-        if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
-            raise
-        try:
-            with _reading_integers(model):
-                program = call()
-        except Exception:  # the first error is the one that the user should see
-            program = None
-        if program is None:
-            raise
-    assert program is not None
+    with recording_torch_export(recorded), _exact_optimizer.exact():
+        program = _with_or_without_integers(model, inputs, call)
     proto, exported = program.model_proto, program.exported_program
     _separate_outputs(proto)
     got = _scopes.onnx_opset(proto)
@@ -80,6 +72,34 @@ def dynamo(
         ) from error
 
 
+def refuse_scripted(model: Any) -> None:
+    """Refuses what torch.export cannot read."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            'export: model: got a scripted module for exporter="dynamo", which traces Python code '
+            'and cannot read one. Use exporter="torchscript", or give the module as it was '
+            "before torch.jit.script."
+        )
+
+
+def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception:  # torch's errors share no base class; without a second way it goes on
+        # A position or a length that comes as a tensor: torch.export follows the integer in it,
+        # where it cannot follow the tensor.
+        if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
+            raise
+        try:
+            with _reading_integers(model):
+                program = call()
+        except Exception:  # the first error is the one that the user should see
+            program = None
+        if program is None:
+            raise
+    return program
+
+
 def _call_dynamo(model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int) -> Any:
     with register.exporting(opset):
         return torch.onnx.export(
@@ -92,7 +112,7 @@ def _call_dynamo(model: Any, inputs: Inputs, output_names: Any, shapes: Any, ops
             dynamo=True,
             dynamic_shapes=shapes,
             verbose=False,
-            custom_translation_table=register.translations(opset) or None,
+            custom_translation_table={**torchvision.translations(), **register.translations(opset)},
         )
 
 
@@ -183,18 +203,22 @@ def _replaced_forward(model: Any, forward: Callable[..., Any]) -> Iterator[None]
 
 
 def torchscript(
-    model: Any, inputs: Inputs, output_names: Any, axes: Any, opset: int
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    axes: Any,
+    opset: int,
+    recorded: Recorded,
 ) -> onnx.ModelProto:
     """Exports through a trace, or the program of a scripted module."""
-    lowest, highest = TORCHSCRIPT_OPSETS
-    if opset < lowest:
-        raise ValueError(f"export: opset_version: got {opset}, expected {lowest} or more")
+    highest = TORCHSCRIPT_OPSETS[1]
     myops._public()  # what is scripted may hold our ops before anybody asked for them
     with (
         tempfile.TemporaryDirectory() as folder,
         _keeping_loops(model),
         register.exporting(opset),
         _building_in(model, inputs) as (args, kwargs),
+        recording_trace(recorded),
     ):
         path = os.path.join(folder, "model.onnx")
         torch.onnx.export(
@@ -210,6 +234,14 @@ def torchscript(
         )
         proto = onnx.load(path)
     return proto if opset <= highest else convert(proto, opset)
+
+
+def refuse_opset(opset: int) -> None:
+    """Refuses what the TorchScript exporter never wrote."""
+    if opset < TORCHSCRIPT_OPSETS[0]:
+        raise ValueError(
+            f"export: opset_version: got {opset}, expected {TORCHSCRIPT_OPSETS[0]} or more"
+        )
 
 
 @contextlib.contextmanager
@@ -268,15 +300,40 @@ def evaluating(model: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without torch's talk about itself; what it says about the model still comes through."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", *known)]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(max(logger.level, logging.ERROR))
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(_replaced_stderr())
+            if hasattr(torch._C, "_jit_onnx_log"):  # writes from C++, past sys.stdout
+                stack.enter_context(mock.patch.object(torch._C, "_jit_onnx_log"))
             for talk in _TALK:
                 warnings.filterwarnings("ignore", talk)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def _replaced_stderr() -> Any:
+    stream: Any = _WithoutTorch(sys.stderr)
+    return contextlib.redirect_stderr(stream)
+
+
+class _WithoutTorch:
+    """stderr without what torch itself prints to it, such as whole graphs before an error."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        caller = sys._getframe(1).f_code.co_filename
+        return len(text) if caller.startswith(_TORCH) else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

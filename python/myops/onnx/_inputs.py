@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,16 @@ class Inputs:
         self.constants = [*self.constants, *parameters]
         self.slots = self._find_slots()
         self.args, self.kwargs = self._exported()
+
+    def replaced(self, changes: Mapping[str, torch.Tensor]) -> Inputs:
+        """The same inputs with other tensors in some places."""
+        other = copy.copy(self)
+        other._leaves = list(self._leaves)
+        for slot in self.slots:
+            if slot.name in changes:
+                other._leaves[slot.place] = changes[slot.name]
+        other.args, other.kwargs = other._exported()
+        return other
 
     def tensor(self, slot: Slot) -> torch.Tensor:
         """The example of a slot, as the graph gets it."""

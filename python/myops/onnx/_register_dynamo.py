@@ -29,6 +29,7 @@ class Builder(register.Builder):
         import onnx_ir as ir
 
         domain, colons, title = op_type.partition("::")
+        register.refuse_values(self, op_type, attributes, ir.Value)
         node = ir.Node(
             domain if colons else "",
             title if colons else op_type,

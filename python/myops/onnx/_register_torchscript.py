@@ -29,6 +29,7 @@ class Builder(register.Builder):
 
     def op(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         given = self.inputs_of(op_type, inputs, torch._C.Value)
+        register.refuse_values(self, op_type, attributes, torch._C.Value)
         absent = symbolic_helper._optional_input_placeholder_tensor
         values = [absent(self._graph) if item is None else item for item in given]
         keywords = {

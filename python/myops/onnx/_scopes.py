@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from myops import _libraries
 from myops._description import Dim, OpInfo
+from myops._text import printable
 from myops.onnx.schema import DTYPES, dims_of, register_schemas
 
 _BIG = 4096  # elements; a larger constant is data, not a shape or a list of factors
@@ -134,9 +135,16 @@ def needs_pyops(model: onnx.ModelProto) -> bool:
 
 
 def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
-    """The graph of a model and every graph inside it, outer ones first."""
+    """The graph of a model and every graph inside it, outer ones first.
+
+    Raises:
+        ValueError: Types and shapes make no sense, such as a domain that is not imported.
+    """
     register_schemas(model)
-    inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ValueError(f"myops.onnx: the model is not valid: {printable(error)}") from error
     yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)
 
 

@@ -17,17 +17,18 @@ from typing import Any
 import onnx
 
 from myops._description import OpInfo
-from myops.onnx import _scopes
+from myops.onnx import _scopes, files
 from myops.onnx._cases import Case, choose, default_list
 from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
+from myops.onnx.surgery import _storage
 
 
 class MissingBodyWarning(UserWarning):
     """A node stays without a function body: only a runtime with our library can run the model."""
 
 
-def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
+def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
     """Gives every op of ours or of another op library that the model uses a standard body.
 
     ONNX Runtime without our library then runs the bodies; with the library it runs our kernels.
@@ -35,8 +36,9 @@ def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
     call our nodes are inlined. `ir_version` becomes at least 8, the first with functions.
 
     Args:
-        model: A model with nodes of the domain "myops" or of a package's (`myops.op_library`). It
-            is not changed.
+        model: A path, the bytes of a file, or a ModelProto, with nodes of the domain "myops" or of
+            a package's (`myops.op_library`). It is not changed.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
 
     Returns:
         A new model.
@@ -45,9 +47,10 @@ def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
         MissingBodyWarning: The model's opset cannot express an op; its nodes stay without a body.
 
     Example:
-        >>> portable = myops.onnx.add_function_bodies(onnx.load("model.onnx"))
+        >>> portable = myops.onnx.add_function_bodies("model.onnx", "portable.onnx")
     """
-    model = _scopes.inline_callers(model)
+    source = model
+    model = _scopes.inline_callers(_storage.opened(source))
     found: dict[tuple[str, str], list[tuple[onnx.NodeProto, _scopes.Scope, Site]]] = {}
     for scope in _scopes.scopes(model):
         for node in scope.graph.node:
@@ -72,15 +75,25 @@ def add_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
             _make_uniform(info, entries, cases)
         model.functions.append(function)
         model.ir_version = max(model.ir_version, 8)
+    _storage.finish(model, source, f)
     return model
 
 
-def remove_function_bodies(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model without the bodies that `add_function_bodies` gave it."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
+    """A copy of the model without the bodies that `add_function_bodies` gave it.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto. It is not changed.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
+
+    Example:
+        >>> bare = myops.onnx.remove_function_bodies("portable.onnx", "model.onnx")
+    """
+    copy = _storage.load(model)
+    kept = [item for item in copy.functions if not _scopes.is_body(item)]
     del copy.functions[:]
-    copy.functions.extend(f for f in model.functions if not _scopes.is_body(f))
+    copy.functions.extend(kept)
+    _storage.finish(copy, model, f)
     return copy
 
 

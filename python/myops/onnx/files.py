@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
@@ -12,6 +13,15 @@ from myops._names import near_misses
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
+# Where a model is written: a path, or an object open for writing bytes. None: it is only returned.
+Target = str | os.PathLike[str] | IO[bytes] | None
+
+_MOST_FIELDS = 10_000  # outermost fields that are looked at before a file is read
+# Outermost fields of a ModelProto -> how protobuf writes them (0: a number, 2: with a length).
+_FIELDS = {
+    field.number: 0 if field.type in (field.TYPE_INT64, field.TYPE_INT32, field.TYPE_ENUM) else 2
+    for field in onnx.ModelProto.DESCRIPTOR.fields
+}
 
 # How files begin that are met where a model is expected.
 _OTHERS = {
@@ -41,10 +51,12 @@ def load(model: Model, *, weights: bool = True) -> onnx.ModelProto:
     path = Path(os.fspath(model))
     if path.is_dir():
         raise IsADirectoryError(f"{path}: got a folder, expected a file")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path}: got a device or a pipe, expected a file")
     if not path.is_file():
         beside = [item.name for item in path.parent.glob("*")] if path.parent.is_dir() else []
         raise FileNotFoundError(f"no such file: {path}.{near_misses(path.name, beside)}")
-    loaded = _parse(path.read_bytes(), str(path))
+    loaded = _parse(_contents(path), str(path))
     if weights:
         try:
             onnx.load_external_data_for_model(loaded, str(path.parent))
@@ -53,12 +65,68 @@ def load(model: Model, *, weights: bool = True) -> onnx.ModelProto:
     return loaded
 
 
-def _parse(data: bytes, name: str) -> onnx.ModelProto:
-    if not data:
+def _contents(path: Path) -> bytes:
+    """The bytes of a file, once its outline is that of a model: junk of gigabytes is not read."""
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        _refuse_others(stream.read(64), str(path))
+        stream.seek(0)
+        reason = _no_outline(stream, size)
+        if reason:
+            raise ValueError(
+                f"{path}: got {size} bytes that are no ONNX model ({reason}); "
+                "the file may have been cut off in a download"
+            )
+        if size > LIMIT:
+            raise ValueError(
+                f"{path}: got {size / 2**30:.1f} GiB in one file, expected less than 2 GiB, which "
+                "protobuf can read: save the model with its weights in another file (external data)"
+            )
+        stream.seek(0)
+        return stream.read()
+
+
+def _no_outline(stream: IO[bytes], size: int) -> str:
+    """Why a file cannot be a ModelProto, from its outermost fields, whose contents are not read."""
+    place = 0
+    for _ in range(_MOST_FIELDS):
+        if place == size:
+            return ""
+        stream.seek(place)
+        head = stream.read(20)  # two numbers of at most ten bytes
+        tag, used = _varint(head)
+        value, more = _varint(head[used:])
+        kind = tag & 7
+        if not used or not tag >> 3 or kind not in (0, 1, 2, 5) or (kind in (0, 2) and not more):
+            return f"broken protobuf at byte {place}"
+        if _FIELDS.get(tag >> 3, kind) != kind:
+            return f"field {tag >> 3} at byte {place} has another type than in a model"
+        place += used + {0: more, 1: 8, 2: more + value, 5: 4}[kind]
+        if place > size:
+            return f"broken protobuf: a field ends at byte {place}, the file at {size}"
+    return ""
+
+
+def _varint(data: bytes) -> tuple[int, int]:
+    """A number as protobuf writes it, and how many bytes it takes; 0 bytes when it has no end."""
+    value = 0
+    for place, byte in enumerate(data[:10]):
+        value |= (byte & 127) << (7 * place)
+        if byte < 128:
+            return value, place + 1
+    return 0, 0
+
+
+def _refuse_others(start: bytes, name: str) -> None:
+    if not start:
         raise ValueError(f"{name}: got an empty file, expected an ONNX model")
-    for start, what in _OTHERS.items():
-        if data.startswith(start):
+    for signature, what in _OTHERS.items():
+        if start.startswith(signature):
             raise ValueError(f"{name}: got {what}, expected an ONNX model")
+
+
+def _parse(data: bytes, name: str) -> onnx.ModelProto:
+    _refuse_others(data[:64], name)
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:

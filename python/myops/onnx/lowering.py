@@ -12,9 +12,10 @@ from onnx import numpy_helper
 
 from myops import _description, _libraries
 from myops._description import Dim, OpInfo
-from myops.onnx import _inner_graphs, _scopes, module_paths
+from myops.onnx import _inner_graphs, _scopes, files, module_paths
 from myops.onnx.arrays import Array
 from myops.onnx.schema import attribute_value
+from myops.onnx.surgery import _storage
 
 
 class LoweringError(ValueError):
@@ -230,7 +231,7 @@ def _rename(builder: Builder, made: str, wanted: str) -> None:
                     names[place] = wanted
 
 
-def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
+def lower(model: files.Model, opset: int | None = None, f: files.Target = None) -> onnx.ModelProto:
     """Replaces every node of ours, and of any other op library, by standard operators.
 
     The result runs in any ONNX runtime; what it costs in speed and rounding stands in the
@@ -238,10 +239,11 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
     model-local functions that call our nodes are inlined, and our function bodies are dropped.
 
     Args:
-        model: A model with nodes of the domain "myops" or of a package's (`myops.op_library`). It
-            is not changed.
+        model: A path, the bytes of a file, or a ModelProto, with nodes of the domain "myops" or of
+            a package's (`myops.op_library`). It is not changed.
         opset: The ai.onnx opset of the result; the model is converted when it has another one.
             Default: the model's.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
 
     Returns:
         A new model without these nodes and their domains.
@@ -250,9 +252,10 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
         LoweringError: A node that the opset cannot express, or a model that cannot be converted.
 
     Example:
-        >>> standard = myops.onnx.lower(onnx.load("model.onnx"))
+        >>> standard = myops.onnx.lower("model.onnx", f="standard.onnx")
     """
-    model = _scopes.inline_callers(model)
+    source = model
+    model = _scopes.inline_callers(_storage.opened(source))
     if opset is not None and opset != _scopes.onnx_opset(model):
         model = convert(model, opset)
     names = _scopes.Names(model)
@@ -278,6 +281,7 @@ def lower(model: onnx.ModelProto, opset: int | None = None) -> onnx.ModelProto:
     kept = [i for i in model.opset_import if i.domain in used or not _libraries.find(i.domain)]
     del model.opset_import[:]
     model.opset_import.extend(kept)
+    _storage.finish(model, source, f)
     return model
 
 

@@ -72,6 +72,18 @@ class Builder(abc.ABC):
         return given
 
 
+def refuse_values(g: Builder, op_type: str, attributes: Mapping[str, Any], value_type: Any) -> None:
+    """Refuses attributes that are computed at run time."""
+    for key, value in attributes.items():
+        for item in value if isinstance(value, _LISTS) else [value]:
+            if isinstance(item, value_type):
+                g.refuse(
+                    f"{op_type}: attribute {key} is computed at run time: it follows the length of "
+                    "an input, or a number in one. An attribute cannot change: give it to the node "
+                    "as an input, or call the operator with a fixed number"
+                )
+
+
 def written(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that are there; None and empty lists stand for what is left out."""
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,16 +42,32 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
               for v in values]  # fmt: skip
     keywords = {}
     for item in info.attributes:
-        value = attributes.get(item.name, item.default)
-        if item.type in ("ints", "floats"):
-            value = list(value)
-            if not value:
-                continue  # an empty list stands for "not given", as the ONNX default does
+        value = _constant(info, item, attributes.get(item.name, item.default))
+        if item.type in ("ints", "floats") and not value:
+            continue  # an empty list stands for "not given", as the ONNX default does
         keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
     result = g.op(info.node, *absent, outputs=len(info.outputs), **keywords)
     for number, output in enumerate([result] if len(info.outputs) == 1 else result):
         _set_type(output, info, number, values, attributes)
     return result
+
+
+def _constant(info: OpInfo, item: Any, value: Any) -> Any:
+    """The Python value of an attribute.
+
+    Raises:
+        ValueError: It is computed at run time, in a trace from the length of an input.
+    """
+    if isinstance(value, torch._C.Value):
+        value = symbolic_helper._maybe_get_const(value, _PARSE[item.type])
+    listed = item.type in ("ints", "floats") and not isinstance(value, torch._C.Value)
+    parts = list(value) if listed else [value]
+    if any(isinstance(part, (torch._C.Value, torch.Tensor)) for part in parts):
+        raise ValueError(
+            f"{info.name}: {item.name}: got a value that is computed at run time, such as the "
+            "length of an input, expected a constant: an attribute of an ONNX node cannot change"
+        )
+    return parts if listed else value
 
 
 def _value(g: Any, info: OpInfo, number: int, item: Any) -> Any:
@@ -106,12 +124,10 @@ def _scripted(info: OpInfo) -> Any:
     def symbolic(g: Any, *arguments: Any) -> Any:
         attributes = {}
         for item, value in zip(info.attributes, arguments[count:], strict=False):
-            known = symbolic_helper._maybe_get_const(value, _PARSE[item.type])
-            if isinstance(known, torch._C.Value):
-                raise ValueError(
-                    f"{info.name}: {item.name}: got a value that is computed at run time, "
-                    "expected a constant: an attribute of an ONNX node cannot change"
-                )
+            absent = isinstance(value, torch._C.Value) and symbolic_helper._is_none(value)
+            known = None if absent else symbolic_helper._maybe_get_const(value, _PARSE[item.type])
+            if isinstance(known, torch._C.Value) and item.type == "int":
+                known = _folded(known)
             attributes[item.name] = item.default if known is None else known
         inputs = [
             _joined(g, value, info.is_integer(item)) if item.values else value
@@ -120,6 +136,45 @@ def _scripted(info: OpInfo) -> Any:
         return emit(g, info, inputs, attributes)
 
     return symbolic
+
+
+def _folded(value: Any) -> Any:
+    """The integer that a scripted program computes from static lengths, such as the number of
+    groups; `value` itself where a length in it is dynamic, or something else is computed."""
+    try:
+        return int(_evaluate(value))
+    except (_NotConstantError, ZeroDivisionError):
+        return value
+
+
+class _NotConstantError(Exception):
+    pass
+
+
+def _evaluate(value: Any) -> Any:
+    node = value.node()
+    kind = node.kind().removeprefix("onnx::")
+    if kind == "Constant":
+        return node.t("value").tolist()
+    if kind == "Shape":
+        sizes = symbolic_helper._get_tensor_sizes(next(node.inputs()))
+        if sizes is None:
+            raise _NotConstantError
+        return sizes
+    if kind not in ("Cast", "Floor", "Gather", "Mul", "Div", "Add", "Sub"):
+        raise _NotConstantError
+    first, *rest = [_evaluate(item) for item in node.inputs()]
+    if kind == "Gather" and isinstance(first, list) and isinstance(rest[0], int):
+        first = first[rest[0]]
+        rest = []
+    if any(not isinstance(item, (int, float)) for item in (first, *rest)):  # a dynamic length too
+        raise _NotConstantError
+    if kind == "Div":  # of lengths, which are not negative
+        return first // rest[0] if isinstance(first, int) else first / rest[0]
+    if kind == "Floor":
+        return math.floor(first)
+    operations = {"Mul": operator.mul, "Add": operator.add, "Sub": operator.sub}
+    return operations[kind](first, rest[0]) if rest else first
 
 
 def _joined(g: Any, value: Any, integer: bool) -> Any:

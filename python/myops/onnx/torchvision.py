@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.onnx import symbolic_helper
 
 from myops import _description, _torchvision
-from myops.onnx import symbolic, translation
+from myops.onnx import register, symbolic, translation
 
 _LOWEST_OPSET = 9
+_exporting: list[Any] = []  # the op's overload, while `registered` is entered
 
 
 def register_torchvision() -> None:
     """Lets torch's exporters write `torchvision.ops.deform_conv2d` as the node myops::DeformConv.
 
-    For `torch.onnx.export` and `myops.onnx.export`, with dynamo=True and False, for models that
-    are scripted too. It replaces what onnxscript does with the op; models stay as they are, and
-    so does what they compute in PyTorch. Calling it again changes nothing.
+    For plain `torch.onnx.export`, with dynamo=True and False, for models that are scripted too;
+    `myops.onnx.export` does the same by itself. It replaces what onnxscript does with the op;
+    models stay as they are, and so does what they compute in PyTorch. Calling it again changes
+    nothing.
 
     Raises:
         RuntimeError: The op is not defined and torchvision cannot be imported.
@@ -30,6 +34,37 @@ def register_torchvision() -> None:
     overload = _torchvision.overload("register_torchvision")
     torch.onnx.register_custom_op_symbolic(_torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
     translation.register_translation(overload, _write_translation)
+
+
+@contextlib.contextmanager
+def registered(wanted: bool) -> Iterator[None]:
+    """Inside, what `register_torchvision` does, where the op is defined and nobody translates it.
+
+    `myops.onnx.export` enters it; plain torch.onnx.export stays as it is.
+    """
+    from torch.onnx._internal.torchscript_exporter.registration import registry
+
+    packet = getattr(torch.ops.torchvision, "deform_conv2d", None)
+    taken = _torchvision.NAME in register.names() or registry.is_registered_op(
+        _torchvision.NAME, _LOWEST_OPSET
+    )
+    if not wanted or packet is None or taken:
+        yield
+        return
+    torch.onnx.register_custom_op_symbolic(_torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
+    _exporting.append(packet.default)
+    try:
+        yield
+    finally:
+        _exporting.pop()
+        torch.onnx.unregister_custom_op_symbolic(_torchvision.NAME, _LOWEST_OPSET)
+        # torch keeps an entry without functions, on which its next error message fails.
+        getattr(registry, "_registry", {}).pop(_torchvision.NAME, None)
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """For the exporter on torch.export, inside `registered`."""
+    return dict.fromkeys(_exporting, _write_translation)
 
 
 def _write_symbolic(g: Any, *arguments: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from myops._text import shown_in_html
 from myops.onnx.comparison import pictures
 from myops.onnx.comparison.metrics import QUANTILES
 from myops.onnx.comparison.result import Report
@@ -90,7 +91,9 @@ def render(report: Report) -> str:
     """The page; all that comes from the model is escaped."""
     import jinja2
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown_in_html
+    )
     images = [
         (value.title, value.name, value.status, pictures.as_uri(pictures.pictures(value)))
         for value in pictures.chosen(report)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from myops._text import for_markup as escape
 from myops.onnx.comparison.result import Blame, Report, Value
 
 _STYLES = {"ok": "green", "order": "yellow", "absorbed": "yellow", "fail": "red"}
@@ -111,8 +111,8 @@ def _show_optimised(report: Report, console: Console) -> None:
         if value.status != "ok":
             style = _STYLES[value.status]
             console.print(
-                f"[{style}]{value.status}[/] {escape(value.title)} {escape(value.name)!r}, as ONNX "
-                f"Runtime optimises the model: {escape(value.detail)}"
+                f"[{style}]{value.status}[/] {escape(value.title)} {escape(repr(value.name))}, "
+                f"as ONNX Runtime optimises the model: {escape(value.detail)}"
             )
 
 

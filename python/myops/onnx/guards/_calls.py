@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Namespaces that torch itself owns.
-_TORCHS = {
+TORCHS = {
     "aten", "prim", "prims", "prim_data", "quantized", "quantized_decomposed", "_quantized",
     "onnx", "onnx_symbolic", "inductor", "rngprims", "debugprims", "profiler", "mkldnn", "mkl",
     "mkldnn_prepacked", "xnnpack", "sparse", "sparse_quantized", "c10d", "_c10d_functional",
@@ -97,7 +97,7 @@ class Calls:
         for caller in self._callers:
             if caller != name:
                 self.made_of.setdefault(caller, set()).add(name)
-        if name.partition("::")[0] not in _TORCHS:
+        if name.partition("::")[0] not in TORCHS:
             self.operators.add(name)
             outer = frozenset(self._callers) - {name}
             self.callers.setdefault(name, set()).add(outer)
@@ -109,7 +109,7 @@ class Calls:
         """Notes what nobody has read so far; a result that nobody reads may be dropped."""
         for leaf in pytree.tree_leaves(arguments):
             self._unread.pop(id(leaf), None)
-        if name.partition("::")[0] not in _TORCHS:
+        if name.partition("::")[0] not in TORCHS:
             for leaf in pytree.tree_leaves(result):
                 if isinstance(leaf, torch.Tensor):
                     self._unread[id(leaf)] = (leaf, name.partition(".")[0])

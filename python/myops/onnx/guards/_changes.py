@@ -17,18 +17,19 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
         yield ~value
     elif value.is_floating_point() or value.is_complex():
         yield value * 1.25
-        yield _noisy(value)
+        yield noisy(value, 0.5)
         yield -value - 0.5
     else:
         yield from _other_integers(value)
 
 
-def _noisy(value: torch.Tensor) -> torch.Tensor:
+def noisy(value: torch.Tensor, part: float) -> torch.Tensor:
+    """With noise of a part of the mean size added, at least of a fifth of the part."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
     finite = value.abs()[torch.isfinite(value)]
     size = float(finite.float().mean()) if finite.numel() else 0.0
-    return value + (noise * max(0.5 * size, 0.1)).to(value.dtype)
+    return value + (noise * part * max(size, 0.2)).to(value.dtype)
 
 
 def _other_integers(value: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -12,6 +14,14 @@ import numpy as np
 # differ at one place in a thousand: argmax over values that are equal but for rounding.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 _FEW = 1e-3
+
+
+@contextlib.contextmanager
+def tolerance(value: float | None) -> Iterator[None]:
+    """Inside, this much is allowed for every dtype; None: what stands in TOLERANCES."""
+    given = {} if value is None else dict.fromkeys([*TOLERANCES, "complex64", "complex128"], value)
+    with mock.patch.dict(TOLERANCES, given):
+        yield
 
 
 @dataclass

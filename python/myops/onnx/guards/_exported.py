@@ -17,8 +17,10 @@ from torch.utils import _pytree as pytree
 
 from myops.onnx import _scopes, files
 from myops.onnx._inputs import Inputs
+from myops.onnx._recorded import Recorded
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckWarning
+from myops.onnx.matrix import bfloat16
 
 Changes = Mapping[str, torch.Tensor]
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
@@ -40,6 +42,9 @@ class Exported:
     final: The model as it will be written.
     program: What torch.export made of the model; None for the TorchScript exporter.
     limits: Shortest and longest dynamic length by name of the input and axis, where stated.
+    multiples: What lengths are multiples of, where stated.
+    dynamic: The axes that are to be dynamic, by name of the input.
+    recorded: What the exporter took for granted about lengths.
     """
 
     model: Any
@@ -51,6 +56,9 @@ class Exported:
     program: Any = None
     libraries: Sequence[Any] = ()
     limits: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    multiples: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    dynamic: Sequence[tuple[str, int]] = ()
+    recorded: Recorded | None = None
     pairs: list[tuple[str, list[Any], list[Any]]] = field(default_factory=list)
     base: list[Any] = field(default_factory=list)
     seconds: float = 0.0
@@ -70,9 +78,9 @@ class Exported:
 
     # -- PyTorch ---------------------------------------------------------------------------
 
-    def torch_run(self, changes: Changes = {}) -> list[Any]:  # noqa: B006
+    def torch_run(self, changes: Changes = {}, watch: Any = None) -> list[Any]:  # noqa: B006
         """The outputs of the model in PyTorch, as arrays; it raises what the model raises."""
-        return self._outputs(self._called(changes))
+        return self._outputs(self._called(changes, watch))
 
     def _called(self, changes: Changes = {}, watch: Any = None) -> Any:  # noqa: B006
         args, kwargs = self.inputs.call(changes)
@@ -100,7 +108,7 @@ class Exported:
         """
         session = self._open()
         feeds = {
-            slot.name: array(changes.get(slot.name, self.inputs.tensor(slot)))
+            slot.name: bfloat16.fed(array(changes.get(slot.name, self.inputs.tensor(slot))))
             for slot in self.inputs.slots
             if slot.name in self.graph_inputs
         }
@@ -135,7 +143,8 @@ class Exported:
         try:
             pyops = _scopes.needs_pyops(self.final)
             opened = myops.ort.pyop_session if pyops else myops.ort.session
-            return opened(self.final, session_options=options, libraries=list(self.libraries))
+            model = bfloat16.outside(self.final)
+            return opened(model, session_options=options, libraries=list(self.libraries))
         except ImportError as error:  # a package that the user may do without
             raise CannotRunError(str(error)) from error
         except Exception as error:

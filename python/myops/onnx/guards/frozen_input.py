@@ -10,6 +10,7 @@ from typing import Any
 
 from myops.onnx import _scopes
 from myops.onnx._inputs import Slot
+from myops.onnx.guards import frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -20,6 +21,7 @@ _SECONDS = 30.0  # for all inputs together
 
 
 def check(exported: Exported) -> None:
+    frozen_length.check(exported)
     try:
         base = exported.ort_base
     except (CannotRunError, MissingLibraryError, RuntimeError):

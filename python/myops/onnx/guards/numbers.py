@@ -1,33 +1,17 @@
 """Check "numbers": ONNX Runtime computes from the file what PyTorch computes from the model.
 
-At the example inputs, at the changed inputs of the check "frozen_input", and at other lengths
-where axes are dynamic.
+At the example inputs, at the changed inputs of the check "frozen_input", at inputs of zeros, ones,
+large and tiny numbers, and at other lengths where axes are dynamic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import torch
-
-from myops.onnx.guards import frozen_input
-from myops.onnx.guards._changes import resized
+from myops.onnx.guards import frozen_input, other_lengths, special_values
 from myops.onnx.guards._difference import Difference, compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
 
 NAME = "numbers"
-# New lengths from (length, whether the axis is the first), tried in this order until PyTorch
-# takes one: most models take any, some only multiples of 2, 4, 8 ...
-_LENGTHS: list[Callable[[int, bool], int]] = [
-    lambda length, first: length + 1,
-    lambda length, first: 2 * length,
-    lambda length, first: length + (1 if first else 32),
-    lambda length, first: length + (1 if first else 0),
-    lambda length, first: length if first else 2 * length,
-    lambda length, first: max(1, length - 1),
-]
 
 
 def check(exported: Exported) -> None:
@@ -60,7 +44,8 @@ def check(exported: Exported) -> None:
                 f"with another value of {name!r} {_title(exported, found)} is not what PyTorch "
                 f"computes, though it is with the example's: part of it was built in. {found.text}",
             )
-    _check_other_lengths(exported)
+    other_lengths.check(exported)
+    special_values.check(exported)
 
 
 def _judge(exported: Exported, found: Difference | None, where: str) -> None:
@@ -77,68 +62,3 @@ def _judge(exported: Exported, found: Difference | None, where: str) -> None:
 def _title(exported: Exported, found: Difference) -> str:
     names = [item.name for item in exported.final.graph.output]
     return f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
-
-
-def _check_other_lengths(exported: Exported) -> None:
-    axes = _dynamic_axes(exported)
-    if not axes:
-        return
-    refusal: Exception | None = None
-    for changes, text in _other_lengths(exported, axes):
-        try:
-            wanted = exported.torch_run(changes)
-        except Exception as error:
-            refusal = error
-            continue
-        try:
-            got = exported.ort_run(changes)
-        except RuntimeError as error:
-            raise ExportCheckError(
-                NAME,
-                f"PyTorch runs with {text}, but the exported model fails, so it is not as dynamic "
-                f"as its axes say: {error}. Usually forward builds a length into the graph: look "
-                "for int(x.shape[i]), or a tensor made with a fixed size.",
-            ) from error
-        _judge(exported, compare(wanted, got), f"with {text}")
-        return
-    if refusal is not None:
-        lines = str(refusal).strip().splitlines() or [type(refusal).__name__]
-        exported.warn(
-            f"{NAME}: PyTorch refused all other lengths of the dynamic axes that were tried, so "
-            f"they were not compared: {lines[0]}"
-        )
-
-
-def _dynamic_axes(exported: Exported) -> list[tuple[str, int]]:
-    found = []
-    for slot in exported.inputs.slots:
-        if slot.name in exported.graph_inputs:
-            dims = exported.graph_inputs[slot.name].type.tensor_type.shape.dim
-            shape = exported.inputs.tensor(slot).shape
-            found += [
-                (slot.name, axis)
-                for axis, dim in enumerate(dims)
-                if not dim.HasField("dim_value") and axis < len(shape) and shape[axis] > 0
-            ]
-    return found
-
-
-def _other_lengths(
-    exported: Exported, axes: list[tuple[str, int]]
-) -> Iterator[tuple[dict[str, torch.Tensor], str]]:
-    """Changes of all dynamic axes at once; equal lengths stay equal."""
-    examples: dict[str, Any] = {s.name: exported.inputs.tensor(s) for s in exported.inputs.slots}
-    seen = []
-    for rule in _LENGTHS:
-        lengths: dict[str, dict[int, int]] = {}
-        for name, axis in axes:
-            old = examples[name].shape[axis]
-            low, high = exported.limits.get((name, axis), (1, 2**31))
-            new = min(max(rule(old, axis == 0), low), high)
-            if new != old:
-                lengths.setdefault(name, {})[axis] = new
-        if lengths and lengths not in seen:
-            seen.append(lengths)
-            changes = {n: resized(examples[n], changed) for n, changed in lengths.items()}
-            text = ", ".join(f"{n} of shape {list(t.shape)}" for n, t in changes.items())
-            yield changes, text

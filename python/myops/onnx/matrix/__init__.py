@@ -47,8 +47,10 @@ def opset_matrix(
     """Exports models with each exporter and opset, runs them in ONNX Runtime, and compares.
 
     Every cell is a call of `torch.onnx.export` as users make it, in eval mode; our custom-op
-    library is registered in ONNX Runtime, so that models may hold our nodes. A cell is "ok",
-    "opset changed", "refused", "load error", "wrong, with a warning" or "silently wrong".
+    library is registered in ONNX Runtime, so that models may hold our nodes. A file that agrees at
+    the given inputs then goes through the checks of `myops.onnx.export`: other values of every
+    input, other lengths of dynamic axes. A cell is "ok", "opset changed", "node lost", "refused",
+    "load error", "wrong, with a warning" or "silently wrong".
 
     Args:
         cases: Name of a row -> (model, args), (model, args, kwargs), a `Case`, or a list of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -36,3 +37,8 @@ def _is_bfloat16(item: onnx.ValueInfoProto) -> bool:
 
 def _cast(source: str, result: str, to: int) -> onnx.NodeProto:
     return onnx.helper.make_node("Cast", [source], [result], name=result, to=to)
+
+
+def fed(array: np.ndarray) -> np.ndarray:
+    """An array as such a model takes it: float32 holds a bfloat16 exactly."""
+    return array.astype(np.float32) if str(array.dtype) == "bfloat16" else array

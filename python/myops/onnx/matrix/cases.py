@@ -83,6 +83,9 @@ def interpolate() -> dict[str, list[Case]]:
     return rows
 
 
+# checks=False below: what the checks would vary, run_at and the rows vary already.
+
+
 def _image(*lengths: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(sum(lengths) + 31 * len(lengths))
     return torch.randn(1, 2, *lengths, generator=generator)
@@ -93,7 +96,8 @@ def _lengths(rank: int, height: int = 9, width: int = 10) -> tuple[int, ...]:
 
 
 def _case(function: Any, label: str, x: Any, options: Any, **more: Any) -> Case:
-    return Case(_Resize(function, **options, **more), (x,), label=label, through=_through(function))
+    model = _Resize(function, **options, **more)
+    return Case(model, (x,), label=label, through=_through(function), checks=False)
 
 
 def _through(function: Any) -> str:
@@ -128,7 +132,15 @@ def _dynamic(function: Any, options: Any, rank: int = 2) -> list[Case]:
         recomputed = {"scale_factor": 1.7, "recompute_scale_factor": True}
         forms.append(("x1.7 recomputed at other sizes", recomputed))
     return [
-        Case(_Resize(function, **options, **form), (x,), {}, others, label, _through(function))
+        Case(
+            _Resize(function, **options, **form),
+            (x,),
+            {},
+            others,
+            label,
+            _through(function),
+            checks=False,
+        )
         for label, form in forms
     ]
 
@@ -137,7 +149,8 @@ def _by_input(function: Any, options: Any, read: bool = False, rank: int = 2) ->
     x, factors = _image(*_lengths(rank)), [torch.tensor(s) for s in (2.0, 1.7, 0.6)]
     others = [(x, factor) for factor in factors[1:]]
     model = _ResizeBy(function, read, **options)
-    return [Case(model, (x, factors[0]), {}, others, "factor an input", _through(function))]
+    return [Case(model, (x, factors[0]), {}, others, "factor an input", _through(function),
+                 checks=False)]  # fmt: skip
 
 
 BUILT_IN: dict[str, Callable[[], dict[str, list[Case]]]] = {"interpolate": interpolate}

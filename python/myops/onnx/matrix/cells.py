@@ -8,17 +8,19 @@ from typing import Any
 
 OK = "ok"
 CHANGED = "opset changed"
+LOST = "node lost"
 REFUSED = "refused"
 LOAD_ERROR = "load error"
 WARNED = "wrong, with a warning"
 WRONG = "silently wrong"
 
 # From good to bad: a cell is what its worst size is.
-VERDICTS = (OK, CHANGED, REFUSED, LOAD_ERROR, WARNED, WRONG)
+VERDICTS = (OK, CHANGED, LOST, REFUSED, LOAD_ERROR, WARNED, WRONG)
 
 MEANINGS = {
     OK: "exports, runs and agrees with PyTorch",
     CHANGED: "agrees with PyTorch, but the file is in another opset than the one asked for",
+    LOST: "agrees with PyTorch, but a custom operator of the model is not in the file",
     REFUSED: "the exporter raises an error",
     LOAD_ERROR: "exports, but ONNX Runtime does not load or run it",
     WARNED: "exports and runs, disagrees with PyTorch; the exporter warned about it",
@@ -42,10 +44,15 @@ class Case:
         args: Example inputs by position; the model is exported with them and run on them.
         kwargs: Example inputs by name.
         run_at: More inputs to run the exported model on, each a tuple like `args`. Axes on which
-            their lengths differ from the example's are exported as dynamic. The place to find
-            sizes and numbers that an exporter froze.
+            their lengths differ from the example's are exported as dynamic. The place for sizes
+            and numbers at which the model will be used.
         label: What to call it among the cases of a row, e.g. "x1.7".
         through: "torch": `torch.onnx.export` as it is. "myops": `myops.onnx.export`.
+        constants: Parameters of forward whose numbers are meant to be built in. Every other
+            tensor and number is an input, and a file in which it froze is wrong.
+        checks: Whether a file that agrees so far goes through the checks of `myops.onnx.export`
+            too: other values of every input, other lengths of dynamic axes, zeros, large and tiny
+            numbers, custom operators that must not be lost.
     """
 
     model: Any
@@ -54,6 +61,8 @@ class Case:
     run_at: Sequence[Any] = ()
     label: str = ""
     through: str = "torch"
+    constants: Sequence[str] = ()
+    checks: bool = True
 
     def __post_init__(self) -> None:
         if self.through not in ("torch", "myops"):

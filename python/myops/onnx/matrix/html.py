@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from myops._text import Lines, printable, shown_in_html
 from myops.onnx.matrix import layout
 from myops.onnx.matrix.cells import EXPORTERS, MEANINGS, Cell
 
@@ -28,7 +29,7 @@ th[scope=row], .why td { text-align: left; }
 .why td { white-space: normal; vertical-align: top; }
 td { font-variant-numeric: tabular-nums; }
 td[tabindex]:hover, td[tabindex]:focus { outline: 2px solid currentColor; outline-offset: -2px; }
-.ok { background: #1a7f3722; } .opset-changed { background: #d4a72c55; }
+.ok { background: #1a7f3722; } .opset-changed, .node-lost { background: #d4a72c55; }
 .refused { background: #8883; } .load-error { background: #a371f755; }
 .wrong-with-a-warning { background: #f8514966; }
 .silently-wrong { background: #cf222e; color: #fff; font-weight: 600; }
@@ -73,7 +74,7 @@ cell, or open the list below a table, to see why.</p>
 {%- endfor %}
 {%- if matrix.notes %}
 <h2>Notes</h2>
-<div class="notes">{{ matrix.notes }}</div>
+<div class="notes">{{ lines(matrix.notes) }}</div>
 {%- endif %}
 </body>
 </html>
@@ -84,7 +85,9 @@ def render(matrix: Matrix) -> str:
     """The page. Everything that comes from models and exporters is escaped."""
     import jinja2
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown_in_html
+    )
     return environment.from_string(_PAGE).render(
         matrix=matrix,
         symbols=layout.SYMBOLS,
@@ -94,10 +97,11 @@ def render(matrix: Matrix) -> str:
         css=lambda verdict: verdict.replace(",", "").replace(" ", "-"),
         text=layout.text,
         tip=_tip,
+        lines=Lines,
     )
 
 
-def _tip(cell: Cell) -> str:
+def _tip(cell: Cell) -> Lines:
     lines = [f"{cell.case}, {cell.exporter}, opset {cell.opset}: {cell.verdict}"]
     if cell.error is not None:
         lines.append(f"largest difference {cell.error:.3g} over {cell.sizes} size(s)")
@@ -107,4 +111,4 @@ def _tip(cell: Cell) -> str:
         lines.append(f"{item.label or 'one size'}: {item.verdict}" + (
             f" ({item.error:.3g})" if item.error is not None else "") + (
             f", {item.reason}" if item.reason else ""))  # fmt: skip
-    return "\n".join(lines)
+    return Lines("\n".join(map(printable, lines)))

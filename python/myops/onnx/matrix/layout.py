@@ -7,10 +7,18 @@ import math
 import re
 from collections.abc import Sequence
 
-from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, OK, REFUSED, WARNED, WRONG, Cell
+from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, LOST, OK, REFUSED, WARNED, WRONG, Cell
 
-SYMBOLS = {OK: "✓", CHANGED: "→", REFUSED: "-", LOAD_ERROR: "!", WARNED: "≈", WRONG: "✗"}
-PLAIN_SYMBOLS = {OK: "+", CHANGED: ">", REFUSED: "-", LOAD_ERROR: "!", WARNED: "~", WRONG: "X"}
+SYMBOLS = {OK: "✓", CHANGED: "→", LOST: "○", REFUSED: "-", LOAD_ERROR: "!", WARNED: "≈", WRONG: "✗"}
+PLAIN_SYMBOLS = {
+    OK: "+",
+    CHANGED: ">",
+    LOST: "o",
+    REFUSED: "-",
+    LOAD_ERROR: "!",
+    WARNED: "~",
+    WRONG: "X",
+}
 
 
 def number(error: float | None) -> str:

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 import myops.onnx
 import myops.ort
 from myops.onnx import _scopes
-from myops.onnx.matrix import _signature, bfloat16, cells
+from myops.onnx.matrix import _signature, bfloat16, cells, guarding
 from myops.onnx.matrix._quiet import quiet
 from myops.onnx.matrix.cells import Case, Outcome
 
@@ -102,7 +102,8 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
     label = prepared.case.label
     with quiet() as said:
         try:
-            model = _export(prepared, exporter, opset)
+            model, program = _export(prepared, exporter, opset)
+            model = _with_names(prepared, model)
         except Exception as error:
             return Outcome(cells.REFUSED, reason=shorten(error), label=label)
     try:
@@ -110,7 +111,8 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
             session = myops.ort.session(bfloat16.outside(model), session_options=_options())
     except Exception as error:
         return Outcome(cells.LOAD_ERROR, None, _written(model, opset), shorten(error), label)
-    worst, reason, wrong = 0.0, "", False
+    worst: float | None = 0.0
+    reason, wrong = "", False
     limits = prepared.limits if tolerance is None else [tolerance] * len(prepared.limits)
     for number, (feeds, expected) in enumerate(prepared.runs):
         known = {item.name for item in session.get_inputs()}
@@ -126,8 +128,15 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
             lost = sorted(set(feeds) - known)
             why += f"; the file has no input {', '.join(lost)}" if lost else ""
             reason = why + _where(number, feeds)
-        worst = max(worst, gap)
+        worst = max(worst or 0.0, gap)
     written = _written(model, opset)
+    if not wrong and prepared.case.checks:
+        with quiet():
+            fault = guarding.found(prepared, model, program, exporter, opset, tolerance)
+        if fault is not None and fault.check == "lost_node":
+            return Outcome(cells.LOST, worst, written, _cut(fault.text, 200), label)
+        if fault is not None:  # right at the example, wrong elsewhere
+            wrong, worst, reason = True, None, _cut(fault.text, 200)
     if not wrong:
         verdict = cells.OK if written is None else cells.CHANGED
         return Outcome(verdict, worst, written, "" if written is None else _changed(opset, written),
@@ -166,7 +175,8 @@ def _options() -> Any:
     return options
 
 
-def _export(prepared: Prepared, exporter: str, opset: int) -> onnx.ModelProto:
+def _export(prepared: Prepared, exporter: str, opset: int) -> tuple[onnx.ModelProto, Any]:
+    """The file, and what torch.export made of the model where that is known."""
     common: dict[str, Any] = {"kwargs": prepared.kwargs or None, "input_names": prepared.names,
               "opset_version": opset}  # fmt: skip
     module, args, axes = prepared.module, prepared.args, prepared.axes or None
@@ -174,18 +184,39 @@ def _export(prepared: Prepared, exporter: str, opset: int) -> onnx.ModelProto:
         if prepared.case.through == "myops":
             # The matrix compares the numbers itself, and wants to see what a check would stop.
             checks = ("lost_node", "frozen_input", "numbers")
-            return myops.onnx.export(
-                module, args, dynamic_axes=axes, exporter=exporter, skip_checks=checks, **common
-            )
+            proto = myops.onnx.export(
+                module, args, dynamic_axes=axes, exporter=exporter, skip_checks=checks,
+                constants=prepared.case.constants, **common,
+            )  # fmt: skip
+            return proto, None
         if exporter == "dynamo":
             program = torch.onnx.export(
                 module, args, dynamo=True, dynamic_shapes=prepared.shapes, verbose=False, **common
             )
             assert program is not None
-            return program.model_proto
+            return program.model_proto, program.exported_program
         file: Any = io.BytesIO()
         torch.onnx.export(module, args, file, dynamo=False, dynamic_axes=axes, **common)
-        return onnx.load_from_string(file.getvalue())
+        return onnx.load_from_string(file.getvalue()), None
+
+
+def _with_names(prepared: Prepared, model: onnx.ModelProto) -> onnx.ModelProto:
+    """The file with the parameters' names for its inputs, where the exporter made up others.
+
+    It does where numbers are among the inputs: they have no place in the graph.
+    """
+    if prepared.names is not None:
+        return model
+    weights = {tensor.name for tensor in model.graph.initializer}
+    graph = [item.name for item in model.graph.input if item.name not in weights]
+    known = _signature.leaves(
+        _signature.by_parameter(prepared.module, prepared.args, prepared.kwargs)
+    )
+    tensors = [name for name, item in known.items() if isinstance(item, torch.Tensor)]
+    if set(graph) <= set(known) or len(graph) != len(tensors):
+        return model
+    pairs = {old: new for old, new in zip(graph, tensors, strict=True) if old != new}
+    return myops.onnx.edit(model, rename=pairs, check=False)
 
 
 def difference(

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from myops._names import choose
+from myops._text import for_markup, printable
 from myops.onnx.matrix import layout
 from myops.onnx.matrix.cells import EXPORTERS, MEANINGS, VERDICTS, Cell
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")  # what decides the verdicts
-_STYLES = {"ok": "green", "opset changed": "yellow", "refused": "bright_black",
-            "load error": "magenta", "wrong, with a warning": "red",
+_STYLES = {"ok": "green", "opset changed": "yellow", "node lost": "yellow",
+            "refused": "bright_black", "load error": "magenta", "wrong, with a warning": "red",
             "silently wrong": "bold white on red"}  # fmt: skip
 
 
@@ -151,10 +152,10 @@ class Matrix:
     def __rich_console__(self, console: Any, options: Any) -> Any:
         symbols = _symbols(options)
         for exporter in self.exporters:
-            yield f"[bold]{exporter}[/]: {EXPORTERS.get(exporter, '')}"
+            yield f"[bold]{for_markup(exporter)}[/]: {EXPORTERS.get(exporter, '')}"
             yield _table(self, exporter, options.max_width, symbols)
         yield _legend(self, symbols)
-        yield f"[dim]{self.software()}[/]"
+        yield f"[dim]{for_markup(self.software())}[/]"
 
 
 def _table(matrix: Matrix, exporter: str, width: int, symbols: dict[str, str]) -> Any:
@@ -187,7 +188,7 @@ def _table(matrix: Matrix, exporter: str, width: int, symbols: dict[str, str]) -
     for case, row, said in zip(matrix.cases, rows, texts, strict=True):
         styled = [Text(item, _STYLES[row[places[0]].verdict])
                   for item, places in zip(said, merged, strict=True)]  # fmt: skip
-        table.add_row(case, *styled)
+        table.add_row(Text(printable(case)), *styled)
     return table
 
 
@@ -214,7 +215,7 @@ class Details:
         from rich.text import Text
 
         def known(text: str) -> str:
-            return text.encode(options.encoding, "replace").decode(options.encoding)
+            return printable(text.encode(options.encoding, "replace").decode(options.encoding))
 
         symbols = _symbols(options)
         for item in layout.reasons(self.matrix.cells):
@@ -225,7 +226,7 @@ class Details:
                 (f"{symbols[item.verdict]} {item.verdict}", _STYLES[item.verdict]),
                 f"  {item.exporter} {item.opsets}: {known(named)}",
             )
-            yield Padding(Text(known(item.reason), "dim"), (0, 0, 0, 4))
+            yield Padding(Text(known(item.reason), "dim"), (0, 0, 0, 4), expand=False)
 
 
 def _symbols(options: Any) -> dict[str, str]:

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import external_data_helper
 
-from myops.onnx import files
-from myops.onnx.surgery._graph import graphs_of
+from myops.onnx import _writing, files
+from myops.onnx.surgery._graph import graphs_of, subgraphs
 
 SMALL = 4096  # elements: shapes, factors, indices, which the tools look into
 
@@ -37,6 +37,11 @@ def load(model: files.Model) -> onnx.ModelProto:
     return copy
 
 
+def opened(model: files.Model) -> onnx.ModelProto:
+    """The same for a function that makes a copy of its own: a ModelProto stays what it is."""
+    return model if isinstance(model, onnx.ModelProto) else load(model)
+
+
 def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf")) -> None:
     """Reads the weights of at most `most` elements that a model refers to.
 
@@ -50,21 +55,33 @@ def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf
 
 def size(model: onnx.ModelProto) -> int:
     """Bytes of all weights, those in other files included."""
-    return sum(tensor_bytes(t) for graph in graphs_of(model.graph) for t in graph.initializer)
+    return sum(map(tensor_bytes, tensors(model)))
 
 
-def finish(model: onnx.ModelProto, source: files.Model, f: str | os.PathLike[str] | None) -> None:
+def light_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of all but the weights."""
+    bare = onnx.ModelProto()
+    bare.graph.node.extend(
+        node for node in model.graph.node if node.op_type != "Constant" or node.domain
+    )
+    bare.graph.value_info.extend(model.graph.value_info)
+    bare.functions.extend(model.functions)
+    return bare.ByteSize()
+
+
+def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None:
     """Completes a model that came from `source`, and writes it where `f` is given.
 
     It gets its weights; from 2 GB on, and written, they go into F.data beside the file instead,
     and the model refers to that.
     """
     folder = folder_of(source)
-    if f is None or size(model) < files.LIMIT - 2**24:  # room for the graph itself
+    written = isinstance(f, (str, os.PathLike))
+    if not written or size(model) < files.LIMIT - 2**24:  # space for the graph itself
         attach(model, folder)
-        if f is not None:
-            files.save(model, f)
+        _writing.write(model, f, external_data=False)
         return
+    assert isinstance(f, (str, os.PathLike))
     data = Path(f"{os.fspath(f)}.data")
     partial = Path(f"{data}.part")  # the source may be the file that is written
     try:
@@ -107,13 +124,61 @@ def _read(tensor: onnx.TensorProto, folder: Path) -> None:
     del tensor.external_data[:]
 
 
+def is_elsewhere(model: onnx.ModelProto) -> bool:
+    """Whether the model refers to weights in other files."""
+    return any(True for _ in _external(model))
+
+
 def _external(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    return (t for t in tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """All numbers that a model holds, or refers to: weights, and tensors in attributes."""
+    yield from initializers(model)
+    for node in nodes(model):
+        for item in node.attribute:
+            yield from _of_attribute(item)
+
+
+def initializers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Those of all graphs; of a sparse one its values."""
     for graph in graphs_of(model.graph):
-        tensors = [*graph.initializer]
-        tensors += [a.t for node in graph.node for a in node.attribute if a.HasField("t")]
-        for tensor in tensors:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                yield tensor
+        yield from graph.initializer
+        yield from (item.values for item in graph.sparse_initializer)
+
+
+def constants(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """What Constant nodes hold, those in functions included, in whichever attribute."""
+    lists = {"value_floats": np.float32, "value_ints": np.int64,
+             "value_float": np.float32, "value_int": np.int64}  # fmt: skip
+    for node in nodes(model):
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+            continue
+        for item in node.attribute:
+            yield from _of_attribute(item)
+            if item.name in lists and not item.ref_attr_name:
+                value = np.array(onnx.helper.get_attribute_value(item), lists[item.name])
+                yield onnx.numpy_helper.from_array(value)
+
+
+def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for graph in graphs_of(model.graph):
+        yield from graph.node
+    for function in model.functions:
+        for node in function.node:
+            yield node
+            for inner in subgraphs(node):
+                for graph in graphs_of(inner):
+                    yield from graph.node
+
+
+def _of_attribute(item: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
+    if item.HasField("t"):
+        yield item.t
+    yield from item.tensors
+    if item.HasField("sparse_tensor"):
+        yield item.sparse_tensor.values
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.version_converter
 
 from myops._names import choose
+from myops._text import reason
+from myops.onnx import _scopes
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _inference
 from myops.onnx.surgery._graph import GraphError
 
+_OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
 _BATCH = 2  # a first axis that is dynamic is mostly the batch
 
@@ -40,7 +44,7 @@ def run_somehow(
     try:
         session = _session(model)
     except Exception as error:  # ONNX Runtime's errors share no base class but this
-        raise NoRunError(_short(error)) from error
+        raise NoRunError(reason(error)) from error
     fixed = all(item.name in {*given, *shapes} or _is_fixed(item) for item in inputs)
     runs: list[tuple[dict[str, Any], list[Any]]] = []
     first: Exception | None = None
@@ -56,7 +60,7 @@ def run_somehow(
         if len(runs) == most:
             break
     if not runs:
-        raise NoRunError(_short(first))
+        raise NoRunError(reason(first))
     return runs
 
 
@@ -125,7 +129,22 @@ def _session(model: onnx.ModelProto) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    return _inference.session(model, options)
+    try:
+        return _inference.session(model, options)
+    except Exception as error:  # ONNX Runtime's errors share no base class but this
+        newer = _newer(model) if "Could not find an implementation" in str(error) else None
+        if newer is None:
+            raise
+        return _inference.session(newer, options)
+
+
+def _newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model in a newer opset: ONNX Runtime lacks kernels of versions before 7."""
+    try:
+        old = _scopes.onnx_opset(model) < _OLDEST_KERNELS
+        return onnx.version_converter.convert_version(model, _CONVERTED) if old else None
+    except (ValueError, RuntimeError):  # no opset; an op that cannot be converted
+        return None
 
 
 def _is_fixed(item: onnx.ValueInfoProto) -> bool:
@@ -146,8 +165,3 @@ def _random(
             rng.integers(0, 3, shape) if low < 0 else rng.integers(1, 3, shape), dtype
         )
     return np.asarray(rng.random(shape) * (high - low) + low).astype(dtype)
-
-
-def _short(error: Exception | None) -> str:
-    text = str(error).strip().splitlines()
-    return f"{text[0][:300]}." if text else "unknown."

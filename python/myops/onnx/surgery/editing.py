@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,7 @@ class StaleShapeWarning(UserWarning):
 
 def edit(
     model: files.Model,
-    f: str | os.PathLike[str] | None = None,
+    f: files.Target = None,
     *,
     rename: Mapping[str, str] | None = None,
     rename_nodes: Mapping[str, str] | None = None,
@@ -110,7 +109,7 @@ def _check(proto: onnx.ModelProto, before: files.Model, check: bool) -> None:
         return
     if earlier := _inference.problem(_storage.load(before)):
         raise GraphError(
-            f"edit: the model was not valid before: {earlier}. Pass check=False (--no-check) to "
+            f"edit: the model was not valid before: {earlier}. Pass check=False to "
             "edit it all the same"
         )
     raise GraphError(f"edit: the result would not be a valid model: {reason}")

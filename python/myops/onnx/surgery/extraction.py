@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ def extract(
     model: files.Model,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
-    f: str | os.PathLike[str] | None = None,
+    f: files.Target = None,
     *,
     module: str | None = None,
     call: int | None = None,
@@ -37,7 +36,7 @@ def extract(
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
         inputs: Values that become inputs. Default: the model's own, as far as needed.
         outputs: Values that become outputs. Default: the model's own.
-        f: File to write. None: only return.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
         module: Path of a PyTorch module, such as "backbone.layer1", instead of inputs and outputs.
         call: Which call of the module, when it is called several times; the first is 0.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import onnx
@@ -15,7 +14,7 @@ from myops.onnx.surgery._graph import GraphError, Index
 def add_outputs(
     model: files.Model,
     names: Sequence[str] = (),
-    f: str | os.PathLike[str] | None = None,
+    f: files.Target = None,
     *,
     module: str | None = None,
     call: int | None = None,
@@ -30,7 +29,7 @@ def add_outputs(
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
         names: Values of the main graph.
-        f: File to write. None: only return.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
         module: Also the outputs of this PyTorch module, such as "backbone.layer1", in each call.
         call: Only those of this call of the module; the first is 0.
         everything: Every value that a node of the main graph makes, constants aside.

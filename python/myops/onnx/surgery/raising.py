@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +38,7 @@ class Raised:
 
 def raise_ops(
     model: files.Model,
-    f: str | os.PathLike[str] | None = None,
+    f: files.Target = None,
     *,
     function_bodies: bool = True,
 ) -> Raised:
@@ -56,7 +55,7 @@ def raise_ops(
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
-        f: File to write. None: only return.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
         function_bodies: Whether our nodes get function bodies, see `add_function_bodies`, so that
             runtimes without our library still run the model.
 

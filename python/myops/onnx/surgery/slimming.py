@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
+from myops._names import choose
+from myops._text import reason
 from myops.onnx import _scopes, files
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _graph, _inference, _storage, _trial
+from myops.onnx.surgery import _aside, _comparison, _dims, _graph, _inference, _storage
+from myops.onnx.surgery._errors import SimplifyError
 from myops.onnx.surgery._graph import GraphError
 
-
-class SimplifyError(RuntimeError):
-    """The tool lost a custom node or changed what the model computes."""
+_FIRST_INFERRED = 7  # opset
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,31 @@ class Simplified:
         after: The same afterwards.
         difference: The largest difference of an output on random inputs, relative to its largest
             element where that is above 1; None when the numbers were not compared.
+        bytes_before: Size of the model, weights in other files included.
+        bytes_after: The same afterwards. It may be larger: a folded constant can take more space
+            than the nodes that made it; `largest_constant` bounds that.
+        notes: What was left out of the work or of the comparison, in sentences.
     """
 
     model: onnx.ModelProto = field(repr=False)
     before: dict[str, int]
     after: dict[str, int]
     difference: float | None
+    bytes_before: int = 0
+    bytes_after: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def simplify(
     model: files.Model,
-    f: str | os.PathLike[str] | None = None,
+    f: files.Target = None,
     *,
     check: bool = True,
     inputs: Mapping[str, np.ndarray] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     tolerance: float = 1e-4,
+    fixed: Mapping[str, Sequence[int | None]] | None = None,
+    largest_constant: int | None = None,
 ) -> Simplified:
     """Makes a model smaller: folds constants, fuses and removes nodes. Custom nodes are kept.
 
@@ -63,9 +72,12 @@ def simplify(
         shapes: Shapes of random inputs whose lengths are dynamic; default: the same small length
             for each name of a length.
         tolerance: What the difference may be, relative to the largest element of an output.
+        fixed: Shapes of inputs that become part of the model, so that more can be folded; None
+            leaves a length open. Other inputs with the same name of a length get it too.
+        largest_constant: Bytes; what would become a larger constant is not folded.
 
     Returns:
-        The new model, node counts before and after, and the difference.
+        The new model, node counts and bytes before and after, the difference, notes.
 
     Raises:
         SimplifyError: A custom node was lost, or the numbers are not the same.
@@ -76,23 +88,26 @@ def simplify(
         >>> result.before["Constant"], result.after.get("Constant", 0)
         (12, 0)
     """
+    if not tolerance >= 0:
+        raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")
     proto = _storage.load(model)
-    if _storage.size(proto) >= files.LIMIT:
-        raise GraphError(
-            f"simplify: got {_storage.size(proto) / 2**30:.1f} GiB of weights, expected less than "
-            "2 GiB: onnxslim needs the whole model in one message"
-        )
-    _storage.attach(proto, _storage.folder_of(model))
+    folder = _storage.folder_of(model)
+    before = _storage.size(proto) + _storage.light_bytes(proto)
+    aside = _aside.Aside(proto, folder)
+    _storage.attach(proto, folder)
     register_schemas(proto)
+    if fixed:
+        _fix(proto, fixed)
     had_bodies = any(map(_scopes.is_body, proto.functions))
     source = remove_function_bodies(proto)
-    result = _slim(source, [])
+    notes = aside.notes()
+    result = _slim(source, [], largest_constant, notes)
     if _lost(source, result):  # it merges equal nodes, which a custom op may not bear
-        result = _slim(source, ["subexpression_elimination"])
+        result = _slim(source, ["subexpression_elimination"], largest_constant, notes)
     if lost := _lost(source, result):
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
         raise SimplifyError(f"simplify: onnxslim lost custom nodes: {listed}; nothing was written")
-    _keep_interface(proto, result)
+    _keep_interface(proto, result, aside.names)
     if had_bodies and any(map(_scopes.is_ours, result.graph.node)):
         result = add_function_bodies(result)
     reason = _inference.problem(result)
@@ -100,27 +115,69 @@ def simplify(
         raise SimplifyError(f"simplify: onnxslim made an invalid model: {reason}")
     difference = None
     if check:
-        difference = _compare(proto, result, inputs or {}, shapes or {}, tolerance)
-    if f is not None:
-        files.save(result, f)
-    return Simplified(result, _counts(proto), _counts(result), difference)
+        given = {**(inputs or {}), **aside.arrays()}
+        difference = _comparison.compare(proto, result, given, shapes or {}, tolerance, notes)
+    counts = _counts(proto), _counts(result)
+    aside.put_back(result)
+    after = _storage.size(result) + _storage.light_bytes(result)
+    _storage.finish(result, model, f)
+    return Simplified(result, *counts, difference, before, after, tuple(dict.fromkeys(notes)))
 
 
-def _slim(model: onnx.ModelProto, skipped: list[str]) -> onnx.ModelProto:
-    import onnxslim
+def _fix(proto: onnx.ModelProto, fixed: Mapping[str, Sequence[int | None]]) -> None:
+    """Writes lengths into the inputs, and into others that go by the same name."""
+    stated = {item.name: item.type.tensor_type.shape.dim for item in proto.graph.input}
+    lengths: dict[str, int] = {}
+    dims: dict[tuple[str, int], str | int] = {}
+    for name, shape in fixed.items():
+        choose(name, stated, "simplify: fixed: the model has as input")
+        if len(shape) != len(stated[name]):
+            raise GraphError(
+                f"simplify: fixed: {name}: got {len(shape)} lengths, expected {len(stated[name])}"
+            )
+        for axis, length in enumerate(shape):
+            old = stated[name][axis]
+            if length is None:
+                continue
+            if old.HasField("dim_value") and old.dim_value != length:
+                raise GraphError(
+                    f"simplify: fixed: {name}: got length {length} for axis {axis}, which the "
+                    f"model fixes to {old.dim_value}"
+                )
+            if lengths.setdefault(old.dim_param or f"{name} {axis}", length) != length:
+                raise GraphError(
+                    f"simplify: fixed: got {length} and {lengths[old.dim_param]} for the length "
+                    f"{old.dim_param!r}, expected one number"
+                )
+            dims[name, axis] = length
+    for name, axes in stated.items():
+        for axis, old in enumerate(axes):
+            if old.dim_param in lengths:
+                dims[name, axis] = lengths[old.dim_param]
+    _dims.set_dims(proto, dims)
+    _dims.infer_anew(proto)
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    del copy.functions[:]  # it would rewrite their constants in other types
-    copy.ir_version = max(copy.ir_version, 4)  # before, weights had to be inputs
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = onnxslim.slim(copy, skip_optimizations=skipped or None)
-    except Exception as error:  # whatever its passes run into
+
+def _slim(
+    model: onnx.ModelProto, skipped: list[str], largest: int | None, notes: list[str]
+) -> onnx.ModelProto:
+    first: Exception | None = None
+    # Its shape inference knows opset 7 and later, and stops at what it does not know.
+    for infers in (True, False) if _opset(model) >= _FIRST_INFERRED else (False,):
+        try:
+            result = _slimmed(model, skipped, largest, infers)
+            break
+        except Exception as error:  # whatever its passes run into
+            first = first or error
+    else:
         raise SimplifyError(
-            f"simplify: onnxslim gave up: {type(error).__name__}: {error}; nothing was written"
-        ) from error
+            f"simplify: onnxslim gave up: {type(first).__name__}: {first}; nothing was written"
+        ) from first
+    if first is not None:
+        notes.append(
+            "onnxslim's shape inference failed on this model, so less was folded: "
+            f"{type(first).__name__}: {reason(first, 120)}"
+        )
     if result is None:
         raise SimplifyError("simplify: onnxslim gave no model; nothing was written")
     result.functions.extend(model.functions)
@@ -129,6 +186,32 @@ def _slim(model: onnx.ModelProto, skipped: list[str]) -> onnx.ModelProto:
         item for item in model.metadata_props if item not in result.metadata_props
     )
     return result
+
+
+def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, infers: bool) -> Any:
+    import onnxslim
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.functions[:]  # it would rewrite their constants in other types
+    copy.ir_version = max(copy.ir_version, 4)  # before, weights had to be inputs
+    if not infers:
+        shown = _inference.infer(copy).graph
+        del copy.graph.value_info[:]
+        copy.graph.value_info.extend(shown.value_info)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return onnxslim.slim(
+            copy, skip_optimizations=skipped or None, no_shape_infer=not infers,
+            size_threshold=largest,
+        )  # fmt: skip
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    try:
+        return _scopes.onnx_opset(model)
+    except ValueError:  # only nodes of other domains
+        return _FIRST_INFERRED
 
 
 def _custom(model: onnx.ModelProto) -> Counter[str]:
@@ -153,50 +236,23 @@ def _lost(before: onnx.ModelProto, after: onnx.ModelProto) -> Counter[str]:
     return _custom(before) - _custom(after)
 
 
-def _keep_interface(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+def _keep_interface(
+    before: onnx.ModelProto, after: onnx.ModelProto, aside: Collection[str]
+) -> None:
     """onnxslim turns inputs that have a default into constants; names and order must stay."""
     for what, old, new in (
         ("inputs", before.graph.input, after.graph.input),
         ("outputs", before.graph.output, after.graph.output),
     ):
-        constants = {t.name for t in before.graph.initializer} if what == "inputs" else set()
+        weights = {t.name for t in before.graph.initializer}.union(aside)
+        constants = weights if what == "inputs" else set()
         wanted = [item.name for item in old if item.name not in constants]
-        got = [item.name for item in new]
+        got = [item.name for item in new if item.name not in aside]
         if wanted != got:
             raise SimplifyError(
                 f"simplify: onnxslim changed the {what} from {', '.join(wanted) or 'none'} to "
                 f"{', '.join(got) or 'none'}; nothing was written"
             )
-
-
-def _compare(
-    before: onnx.ModelProto, after: onnx.ModelProto, inputs: Any, shapes: Any, tolerance: float
-) -> float:
-    try:
-        runs = _trial.run_somehow(before, inputs, shapes)
-    except _trial.NoRunError as error:
-        raise GraphError(
-            f"simplify: the numbers cannot be compared, because the model itself does not run on "
-            f"random inputs: {error} Give it inputs or shapes, or leave the comparison out "
-            "(check=False, --no-check)."
-        ) from error
-    worst = 0.0
-    for feeds, wanted in runs:
-        try:
-            got = _trial.run(after, feeds)
-        except Exception as error:  # ONNX Runtime's errors share no base class but this
-            raise SimplifyError(
-                f"simplify: the simplified model does not run: {error}; nothing was written"
-            ) from error
-        for item, one, other in zip(before.graph.output, wanted, got, strict=True):
-            found = _trial.difference(one, other)
-            if not found <= tolerance:
-                raise SimplifyError(
-                    f"simplify: output {item.name!r} differs by {found:.3g} of its largest element "
-                    f"after simplification, expected at most {tolerance:g}; nothing was written"
-                )
-            worst = max(worst, found)
-    return worst
 
 
 def _counts(model: onnx.ModelProto) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx import _scopes, files
+from myops.onnx import _scopes, files, module_paths
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _graph, _inference, _storage
 
@@ -62,6 +62,17 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Module:
+    """One call of a PyTorch module, as `extract` and `add_outputs` take it."""
+
+    path: str
+    call: int
+    nodes: int  # constants included
+    inputs: list[str]
+    outputs: list[str]
+
+
+@dataclass(frozen=True)
 class Summary:
     """What `inspect` finds."""
 
@@ -79,9 +90,12 @@ class Summary:
     functions: dict[str, int]  # domain::name and how many nodes it has
     initializers: int
     initializer_bytes: int
+    constants: int  # weights in Constant nodes, which many tools write instead
+    constant_bytes: int
     external_files: list[str]
     metadata: dict[str, str]
     nodes: list[Node] = field(repr=False)
+    modules: list[Module] = field(default_factory=list, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -110,9 +124,11 @@ def inspect(model: files.Model) -> Summary:
     path = "" if folder is None else str(model)
     proto = onnx.ModelProto()
     proto.CopyFrom(files.load(model, weights=False))
-    sizes = [_storage.tensor_bytes(t) for g in _graph.graphs_of(proto.graph) for t in g.initializer]
-    external = sorted({file for g in _graph.graphs_of(proto.graph) for t in g.initializer
-                       if (file := _file(t))})  # fmt: skip
+    sizes, constants = (
+        [_storage.tensor_bytes(tensor) for tensor in found]
+        for found in (_storage.initializers(proto), _storage.constants(proto))
+    )
+    external = sorted({file for t in _storage.tensors(proto) if (file := _file(t))})
     with contextlib.suppress(FileNotFoundError):  # shapes follow from small constants
         _storage.attach(proto, folder, _storage.SMALL)
     nodes = list(_nodes(proto.graph, ""))
@@ -134,10 +150,22 @@ def inspect(model: files.Model) -> Summary:
         functions={_title(f.domain, f.name): len(f.node) for f in proto.functions},
         initializers=len(sizes),
         initializer_bytes=sum(sizes),
+        constants=len(constants),
+        constant_bytes=sum(constants),
         external_files=external,
         metadata={item.key: item.value for item in proto.metadata_props},
         nodes=nodes,
+        modules=_modules(proto),
     )
+
+
+def _modules(model: onnx.ModelProto) -> list[Module]:
+    """The calls of PyTorch modules, but for the whole model; none where nodes tell nothing."""
+    return [
+        Module(item.path, item.call, len(item.nodes), list(item.inputs), list(item.outputs))
+        for item in module_paths.regions(model)
+        if item.path
+    ]
 
 
 def value_of(item: onnx.ValueInfoProto) -> Value:

@@ -4,18 +4,25 @@ Netron reads what it knows of ONNX operators from one file, onnx-metadata.json, 
 not in it without names of inputs and without help. So it is served from a copy in which that file
 also has the ops of every custom domain that has a schema in this process: ours, and those that
 others registered with onnx.defs.
+
+Netron's page asks a service in the network where the reader is, asks for cookies, and reports its
+use. The page of the copy does none of that: its content security policy lets the browser talk to
+this server only, and it starts with a script without which Netron would ask.
 """
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
 import threading
+import webbrowser
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +36,16 @@ from myops.onnx.schema import register_schemas
 from myops.onnx.surgery import _inference, _storage
 
 _METADATA = "onnx-metadata.json"
+_POLICY = (
+    "default-src 'self'; connect-src 'self'; img-src 'self' data: blob:; style-src 'self' "
+    "'unsafe-inline'; font-src 'self' data:; worker-src 'self' blob:; form-action 'none'"
+)
+_PAGE = "index.html"
+_LOCAL = "local.js"
+_LOCAL_SCRIPT = """\
+// No cookie is kept, and none has to be asked for.
+Object.defineProperty(document, 'cookie', { get: () => 'consent=0', set: () => {} });
+"""
 
 
 class Viewer:
@@ -90,17 +107,26 @@ def view(
     shown = onnx.ModelProto()
     shown.CopyFrom(proto if function_bodies else remove_function_bodies(proto))
     _state_shapes(shown)
-    path = Path(os.path.abspath("model.onnx" if _storage.folder_of(model) is None else str(model)))
     if port is not None:
         _refuse_taken(port)
     folder = tempfile.TemporaryDirectory(prefix="myops_view_")
+    home = _storage.folder_of(model)
+    name = "model.onnx" if home is None else Path(os.fspath(model)).name  # type: ignore[arg-type]
+    if home is None or not _storage.is_elsewhere(shown):
+        home = Path(folder.name) / "model"  # Netron serves all files of the folder
+        home.mkdir()
+    # It stands in the page as it is.
+    path = home.absolute() / re.sub(r"[^\w.() -]", "_", name)
     try:
         netron = _copy_of_netron(Path(folder.name))
         log = logging.getLogger(f"{netron.__name__}.server")
         log.setLevel(logging.WARNING)
         # Netron reads weights in other files from the folder of `file`, and the model from `data`.
         data = bytearray(shown.SerializeToString())
-        address = netron.serve(str(path), data, address=("localhost", port), browse=browser)
+        address = netron.serve(str(path), data, address=("localhost", port), browse=False)
+        _entitle(netron, html.escape(name))
+        if browser:
+            webbrowser.open(f"http://{address[0]}:{address[1]}")
     except BaseException:
         folder.cleanup()
         raise
@@ -212,13 +238,15 @@ def _copy_of_netron(folder: Path) -> ModuleType:
             'view needs Netron; get it with `pip install "myops[view]"` or `pip install netron`'
         )
     home = Path(next(iter(found.submodule_search_locations)))
-    if not (home / _METADATA).is_file():
-        raise ImportError(f"view: this Netron has no {_METADATA}; install another version of it")
+    for name in (_METADATA, _PAGE):
+        if not (home / name).is_file():
+            raise ImportError(f"view: this Netron has no {name}; install another version of it")
     copy = folder / "netron"
     shutil.copytree(home, copy, ignore=shutil.ignore_patterns("__pycache__"), copy_function=_link)
     known = json.loads((home / _METADATA).read_text("utf-8"))
-    (copy / _METADATA).unlink()
-    (copy / _METADATA).write_text(json.dumps(metadata(known)), "utf-8")
+    _replace(copy / _METADATA, json.dumps(metadata(known)))
+    _replace(copy / _PAGE, _local_page((home / _PAGE).read_text("utf-8")))
+    (copy / _LOCAL).write_text(_LOCAL_SCRIPT, "utf-8")
     name = f"_myops_netron_{os.getpid()}_{threading.get_ident()}_{folder.name}"
     spec = importlib.util.spec_from_file_location(
         name, copy / "__init__.py", submodule_search_locations=[str(copy)]
@@ -229,6 +257,32 @@ def _copy_of_netron(folder: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _entitle(netron: ModuleType, title: str) -> None:
+    """The title of the page; where Netron keeps it otherwise, it shows a path."""
+    server = sys.modules.get(f"{netron.__name__}.server")
+    content = getattr(getattr(server, "_HTTPRequestHandler", None), "content", None)
+    if hasattr(content, "name"):
+        content.name = title  # type: ignore[union-attr]
+
+
+def _local_page(page: str) -> str:
+    """Netron's page, which now talks to nobody but the server that it came from."""
+    start = re.search(r"<head[^>]*>", page)
+    if start is None:
+        raise ImportError(f"view: this Netron's {_PAGE} has no head; install another version of it")
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    script = f'<script src="{_LOCAL}"></script>'
+    # Without its date it does not send the reader to another site when it is half a year old.
+    rest = re.sub(r'<meta name="date"[^>]*>', "", page[start.end() :])
+    return f"{page[: start.end()]}\n{policy}\n{script}{rest}"
+
+
+def _replace(file: Path, text: str) -> None:
+    """Writes a file anew: what is there may be a link to Netron's own."""
+    file.unlink()
+    file.write_text(text, "utf-8")
 
 
 def _link(source: str, target: str) -> None:

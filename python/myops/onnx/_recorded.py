@@ -1,0 +1,279 @@
+"""What torch's exporters take for granted about lengths while they read a model, and where.
+
+torch.export decides every comparison on a length by the example's, and notes what it decided: the
+program is right where all that it noted holds. A trace notes nothing, but each time forward reads
+a length into Python it asks the tensor that stands for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+_MYOPS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PYTHON = os.path.dirname(os.path.abspath(contextlib.__file__))
+_EXPORTERS = ("onnxscript", "onnx_ir", "sympy", "numpy")
+_READS = {
+    "__int__": "int()", "__float__": "float()", "__bool__": "if, and, or, not", "item": ".item()",
+    "__index__": "range() or an index", "tolist": ".tolist()", "numpy": ".numpy()",
+    "__array__": "NumPy", "__complex__": "complex()",
+}  # fmt: skip
+_MAY_WARN = ("__getitem__", "__len__", "__iter__", "__contains__", "unbind", "tensor", "as_tensor")
+
+Axis = tuple[str, int]  # name of an input, axis
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the model."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        code = linecache.getline(self.file, self.line).strip()
+        return f"{self.file}:{self.line}" + (f": {code}" if code else "")
+
+    @property
+    def code(self) -> str:
+        return linecache.getline(self.file, self.line)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An argument of a custom operator that has to be a constant, given as a length."""
+
+    operator: str
+    name: str
+    place: Place | None
+
+
+@dataclass
+class Condition:
+    """What torch.export decided: `relation` over symbols that stand for lengths of inputs."""
+
+    environment: Any
+    relation: Any
+    place: Place | None
+    attribute: Attribute | None = None
+
+    def holds(self, values: Mapping[Any, int]) -> bool | None:
+        """At lengths by symbol; None when it follows from something else too."""
+        import sympy
+
+        known = self.relation.xreplace(getattr(self.environment, "replacements", {}))
+        result = known.xreplace({symbol: sympy.Integer(v) for symbol, v in values.items()})
+        return bool(result) if result in (sympy.true, sympy.false) else None
+
+
+@dataclass
+class Recorded:
+    """Everything that was noted during one export.
+
+    conditions: From torch.export, of all its attempts.
+    reads: From a trace: lengths and numbers that forward read into Python, with how.
+    attributes: From a trace: arguments of custom operators that became constants.
+    first_error: What torch.export said when it was called first.
+    program: What it made of the model, when it did.
+    """
+
+    conditions: list[Condition] = field(default_factory=list)
+    reads: dict[Place, str] = field(default_factory=dict)
+    attributes: list[Attribute] = field(default_factory=list)
+    first_error: BaseException | None = None
+    program: Any = None
+
+
+@contextlib.contextmanager
+def recording_torch_export(found: Recorded) -> Iterator[None]:
+    """Notes what torch.export decides. Where torch has other names for it, nothing is noted."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    log, export = getattr(ShapeEnv, "_log_guard", None), torch.export.export
+
+    def log_guard(self: Any, prefix: str, relation: Any, *args: Any, **kwargs: Any) -> Any:
+        if "suppressed" not in prefix and all(r.relation is not relation for r in found.conditions):
+            place, attribute = _where(relation)
+            found.conditions.append(Condition(self, relation, place, attribute))
+        assert log is not None
+        return log(self, prefix, relation, *args, **kwargs)
+
+    def exporting(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found.program = export(*args, **kwargs)
+            return found.program
+        except Exception as error:
+            found.first_error = found.first_error or error
+            raise
+
+    with contextlib.ExitStack() as stack:
+        if log is not None:
+            stack.enter_context(mock.patch.object(ShapeEnv, "_log_guard", log_guard))
+        stack.enter_context(mock.patch.object(torch.export, "export", exporting))
+        yield
+
+
+@contextlib.contextmanager
+def recording_trace(found: Recorded) -> Iterator[None]:
+    """Notes what forward reads into Python while it is traced."""
+    with _Reads(found):
+        yield
+
+
+class _Reads(TorchFunctionMode):
+    def __init__(self, found: Recorded) -> None:
+        super().__init__()
+        self._found = found
+        self._said: set[Any] = set()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if torch.jit.is_tracing():
+            how = _READS.get(getattr(function, "__name__", ""))
+            if how is not None and args and _is_number(args[0]):
+                place = user_place()
+                if place is not None:
+                    self._found.reads.setdefault(place, how)
+            self._found.attributes += [
+                Attribute(*named, user_place())
+                for named, value in constant_arguments(function, args, kwargs)
+                if any(map(_is_number, value if isinstance(value, (list, tuple)) else [value]))
+            ]
+            if how is not None or getattr(function, "__name__", "") in _MAY_WARN:
+                return self._warning_at(
+                    sys._getframe(1), functools.partial(function, *args, **kwargs)
+                )
+        return function(*args, **kwargs)
+
+    def _warning_at(self, frame: Any, call: Callable[[], Any]) -> Any:
+        """Calls; what it warns about is told of the line in the frame, not of the one here."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = call()
+        for item in caught:
+            told = (str(item.message), frame.f_code.co_filename, frame.f_lineno)
+            if told not in self._said:
+                self._said.add(told)
+                warnings.warn_explicit(item.message, item.category, *told[1:])
+        return result
+
+
+def constant_arguments(
+    function: Any, args: Any, kwargs: Any
+) -> Iterator[tuple[tuple[str, str], Any]]:
+    """(operator, argument) and value for what a call of a custom operator gives beside tensors."""
+    from myops.onnx.guards._calls import TORCHS
+
+    overload = function
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        names = function.overloads()
+        overload = getattr(function, names[0]) if len(names) == 1 else None
+    if not isinstance(overload, torch._ops.OpOverload) or overload.namespace in TORCHS:
+        return
+    name = overload.name().partition(".")[0]
+    declared = overload._schema.arguments
+    given = {item.name: value for item, value in zip(declared, args, strict=False)} | dict(kwargs)
+    inputs = _number_inputs(name)
+    for item in declared:
+        kind = str(item.real_type)
+        if item.name in given and "Tensor" not in kind and item.name not in inputs:
+            yield (name, item.name), given[item.name]
+
+
+def _number_inputs(name: str) -> set[str]:
+    """Arguments of a described op that become inputs of its node, though they may be lists."""
+    from myops import _libraries
+
+    infos = [info for info in _libraries.nodes() if info.qualified == name]
+    return {item.name for info in infos for item in info.inputs}
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.dim() == 0
+
+
+def user_place(frame: Any = None) -> Place | None:
+    """The innermost line outside torch and this library in the stack of the caller."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def is_users(file: str) -> bool:
+    """Whether code in a file belongs to the model, as far as its name tells."""
+    folder = os.sep.join(file.split(os.sep)[:-1]) + os.sep
+    if file.startswith("<") or folder.startswith((_TORCH + os.sep, _MYOPS + os.sep)):
+        return False
+    if folder.startswith(_PYTHON + os.sep) and "-packages" not in folder[len(_PYTHON) :]:
+        return False
+    return not any(f"{os.sep}{name}{os.sep}" in folder for name in _EXPORTERS)
+
+
+def _where(relation: Any) -> tuple[Place | None, Attribute | None]:
+    """The model's line that led to a decision, and the argument of a custom operator."""
+    place = None
+    attribute = None
+    frame: Any = sys._getframe(2)
+    while frame is not None and place is None:
+        code = frame.f_code
+        if attribute is None and code.co_name == "__call__" and code.co_filename.startswith(_TORCH):
+            attribute = _frozen_argument(frame, relation)
+        if is_users(code.co_filename):
+            place = Place(code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    place = place if _within_export(frame) else None
+    place = place or _dynamo_place()
+    if attribute is not None:
+        attribute = Attribute(attribute.operator, attribute.name, place)
+    return place, attribute
+
+
+def _within_export(frame: Any) -> bool:
+    """Whether `export` of torch.onnx is further out: then the line is one of the model's."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_TORCH) and "onnx" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _dynamo_place() -> Place | None:
+    """The same where TorchDynamo reads forward's bytecode instead of running it."""
+    try:
+        stack = torch._guards.TracingContext.extract_stack()
+    except Exception:
+        return None
+    for summary in reversed(stack):
+        if is_users(summary.filename):
+            return Place(summary.filename, summary.lineno or 0)
+    return None
+
+
+def _frozen_argument(frame: Any, relation: Any) -> Attribute | None:
+    """The argument of a custom operator's call that is the length which the relation fixes."""
+    overload = frame.f_locals.get("self")
+    args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
+    if not isinstance(args, tuple) or not isinstance(kwargs, dict):
+        return None
+    for named, value in constant_arguments(overload, args, kwargs):
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(item, torch.SymInt) and relation.has(item.node.expr):
+                return Attribute(*named, None)
+    return None

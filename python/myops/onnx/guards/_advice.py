@@ -1,0 +1,78 @@
+"""What to say of a length that is built in: where, by what, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from myops.onnx._recorded import Condition, Place
+from myops.onnx.guards._exported import Exported
+
+_MOST = 3  # places to name
+_INSTEAD = [
+    (r"\bmath\.ceil\(", "-(-h // n) instead of math.ceil(h / n)"),
+    (r"\bmath\.(floor|trunc)\(", "h // n instead of math.floor(h / n)"),
+    (r"\bround\(", "(2 * h + n) // (2 * n) instead of round(h / n)"),
+    (r"\bnp\.|\bnumpy\.|\.numpy\(", "Python's operators on x.shape[i] instead of NumPy"),
+    (r"\.item\(|\.tolist\(", "the tensor instead of its .item() or .tolist()"),
+    (r"scale_factor", "size=(2 * h, 2 * w) instead of a scale_factor that is made of lengths"),
+    (r"\bint\(", "integer arithmetic without int(): h // 14 * 14 instead of int(h / 14) * 14"),
+    (r"\bfloat\(", "the length itself instead of float() of it; sizes instead of factors"),
+    (r"\b(if|while|assert|and|or|not)\b", "one computation for all lengths instead of a branch: "
+     "F.pad(x, (0, -w % n)) also where nothing is to be padded; or torch.cond"),
+    (r"\bfor\b|\brange\(", "a tensor (torch.arange(h), stack, view) instead of a Python loop or "
+     "list over a length"),
+]  # fmt: skip
+
+
+def of_lengths(exported: Exported, broken: Sequence[tuple[Condition, str]]) -> str:
+    """Names what is built in; `broken` are torch.export's conditions that do not hold there."""
+    for condition, _ in broken:
+        if condition.attribute is not None:
+            item = condition.attribute
+            return of_attribute(item.operator, item.name, item.place)
+    placed = [(item.place, text) for item, text in broken if item.place is not None]
+    if placed:
+        said = dict(reversed(placed))
+        lines = [f"{place}, holds only where {text}" for place, text in list(said.items())[:_MOST]]
+        found = list(said)
+    else:
+        reads = exported.recorded.reads if exported.recorded is not None else {}
+        found = list(reads)
+        lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
+    if not lines:
+        return (
+            "Look for a length that forward computes with in Python (int(), float(), round(), "
+            "math, NumPy, a branch, a list), or a tensor made with a fixed size; else another "
+            'opset_version or the other exporter may be right: exporter="auto" tries both.'
+        )
+    return f"A length of the example is built in at {'; at '.join(lines)}.{instead(found)}"
+
+
+def of_values(exported: Exported) -> str:
+    """For results that differ with other numbers in the inputs, but not with the example's."""
+    reads = exported.recorded.reads if exported.recorded is not None else {}
+    lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
+    if lines:
+        return f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}"
+    return (
+        "Often a small constant was left out, or is 0 in the file's dtype: make it larger (1e-6), "
+        "or write clamp_min(1e-6), or try the other exporter."
+    )
+
+
+def of_attribute(operator: str, name: str, place: Place | None) -> str:
+    where = f" at {place}" if place is not None else ""
+    return (
+        f"{operator}: {name}: got a value that follows the length of an input{where}, expected a "
+        "constant: an attribute of an ONNX node cannot change. Make it an input of the operator: a "
+        "tensor, or where the operator is described an input with values=True, which takes lists "
+        "of numbers too; or call the operator with a fixed number."
+    )
+
+
+def instead(places: Iterable[Place]) -> str:
+    """What to write in place of what stands in these lines."""
+    code = " ".join(place.code for place in list(places)[:_MOST])
+    texts = [text for pattern, text in _INSTEAD if re.search(pattern, code)][:2]
+    return f" Write {'; and '.join(texts)}." if texts else ""

@@ -1,0 +1,118 @@
+"""Where what torch.export decided about lengths holds, and what it means in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from myops.onnx._inputs import Inputs
+from myops.onnx._recorded import Axis, Condition, Recorded
+
+Point = Mapping[Axis, int]
+_FAR = (1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 64, 128)
+
+
+class Conditions:
+    """The conditions of an exported program, over the lengths of its inputs."""
+
+    def __init__(self, recorded: Recorded | None, program: Any, inputs: Inputs) -> None:
+        self._symbols: dict[Any, tuple[Axis, int, int]] = {}  # symbol: axis == factor * it + offset
+        self._names: dict[Any, str] = {}
+        environment = None
+        for name, tensor in _tensors(program, inputs) if recorded is not None else ():
+            for axis, length in enumerate(tensor.shape):
+                if isinstance(length, torch.SymInt):
+                    environment = length.node.shape_env
+                    self._add((name, axis), length.node.expr)
+        given = recorded.conditions if recorded is not None else []
+        self.all = [item for item in given if item.environment is environment]
+
+    def _add(self, axis: Axis, expression: Any) -> None:
+        symbols = list(expression.free_symbols)
+        if len(symbols) != 1:
+            return
+        (symbol,) = symbols
+        offset = expression.xreplace({symbol: 0})
+        factor = expression.xreplace({symbol: 1}) - offset
+        if (symbol * factor + offset - expression).expand() == 0 and factor != 0:
+            self._symbols.setdefault(symbol, (axis, int(factor), int(offset)))
+            if expression == symbol:
+                self._names.setdefault(symbol, f"{axis[0]}.shape[{axis[1]}]")
+
+    def broken(self, point: Point) -> list[Condition]:
+        """Those that do not hold at some lengths."""
+        values = {
+            symbol: (point[axis] - offset) // factor
+            for symbol, (axis, factor, offset) in self._symbols.items()
+            if axis in point
+        }
+        return [item for item in self.all if item.holds(values) is False]
+
+    def breaking(
+        self, example: Point, possible: Callable[[dict[Axis, int]], bool]
+    ) -> Iterator[tuple[Condition, dict[Axis, int]]]:
+        """For each condition a few lengths at which it does not hold."""
+        for condition in self.all:
+            symbols = sorted(condition.relation.free_symbols & set(self._symbols), key=str)
+            axes = [self._symbols[symbol][0] for symbol in symbols]
+            found = 0
+            for change in _changes(example, axes, condition.relation):
+                if found == 4:
+                    break
+                point = {**example, **change}
+                if possible(point) and condition in self.broken(point):
+                    found += 1
+                    yield condition, point
+
+    def text(self, condition: Condition) -> str:
+        """The condition with lengths by the names of the inputs."""
+        relation = condition.relation.xreplace(getattr(condition.environment, "replacements", {}))
+        words = str(relation)
+        for symbol, name in self._names.items():
+            words = re.sub(rf"\b{symbol}\b", name, words)
+        words = re.sub(r"^(Eq|Ne)\((.*), (.*)\)$", _written_out, words)
+        return words.replace("((", "(").replace("))", ")") if words.count("((") == 1 else words
+
+
+def _written_out(match: re.Match[str]) -> str:
+    sign = {"Eq": "==", "Ne": "!="}[match.group(1)]
+    return f"{match.group(2)} {sign} {match.group(3)}"
+
+
+def _changes(example: Point, axes: list[Axis], relation: Any) -> Iterator[dict[Axis, int]]:
+    """Other lengths of one axis, then of two, the nearest first."""
+    numbers = [int(n) for n in relation.atoms() if getattr(n, "is_Integer", False)]
+    for axis in axes:
+        old = example[axis]
+        near = {old + sign * n for n in (*_FAR, *numbers) for sign in (1, -1)}
+        near |= {2 * old, old // 2, 3 * old} | {n + d for n in numbers for d in (-1, 0, 1)}
+        # a power of two that is not asked for, then the rest by distance
+        for length in sorted(near - {old}, key=lambda item: (abs(item - old), item)):
+            if length >= 1:
+                yield {axis: length}
+    for i, one in enumerate(axes):
+        for other in axes[:i]:
+            for n in _FAR:
+                yield {one: example[one] + n, other: example[other] + 2 * n}
+
+
+def _tensors(program: Any, inputs: Inputs) -> list[tuple[str, Any]]:
+    """The inputs of the graph with what stands for them in torch.export's program."""
+    if program is None:
+        return []
+    kinds = torch.export.graph_signature
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    given = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind == kinds.InputKind.USER_INPUT
+        and not isinstance(spec.arg, kinds.ConstantArgument)
+    ]
+    if len(given) != len(inputs.slots):
+        return []
+    found = [(slot.name, nodes[name].meta.get("val")) for slot, name in
+             zip(inputs.slots, given, strict=True)]  # fmt: skip
+    return [(name, value) for name, value in found if isinstance(value, torch.Tensor)]

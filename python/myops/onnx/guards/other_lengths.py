@@ -1,0 +1,220 @@
+"""The part of the check "numbers" that is about other lengths of dynamic axes."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NoReturn
+
+import torch
+
+from myops.onnx.guards import _advice
+from myops.onnx.guards._changes import noisy, resized
+from myops.onnx.guards._conditions import Conditions
+from myops.onnx.guards._constants import Constants
+from myops.onnx.guards._difference import compare
+from myops.onnx.guards._errors import ExportCheckError
+from myops.onnx.guards._exported import Exported
+from myops.onnx.guards._lengths import Group, Point, explore
+
+NAME = "numbers"
+SECONDS = 30.0
+_ELEMENTS = 2**24  # of one input
+_LONGEST = 300  # characters of what ONNX Runtime says
+
+
+def check(exported: Exported) -> None:
+    """Compares at other lengths.
+
+    Raises:
+        ExportCheckError: The results differ at one, or ONNX Runtime fails there.
+    """
+    groups = axes(exported)
+    if not groups:
+        return
+    search = _Search(exported, groups)
+    for _, point in search.conditions.breaking(search.example, search.possible):
+        if not search.more_time():
+            break
+        search.attempt(point)
+    taken = explore(
+        search.groups, search.constants(), search.attempt, search.more_time, search.affordable
+    )
+    if not search.taken and not taken and search.refusal is not None:
+        lines = str(search.refusal).strip().splitlines() or [type(search.refusal).__name__]
+        exported.warn(
+            f"{NAME}: PyTorch refused all other lengths of the dynamic axes that were tried, so "
+            f"they were not compared: {lines[0]}"
+        )
+        _warn_of_static_outputs(exported)
+    elif not search.taken:
+        exported.warn(f"{NAME}: no other lengths of the dynamic axes could be tried.")
+        _warn_of_static_outputs(exported)
+    elif not search.more_time():
+        exported.warn(
+            f"{NAME}: one run takes {exported.seconds:.1f} s, so only {search.taken} other lengths "
+            f"of the dynamic axes were compared, in {SECONDS:g} s."
+        )
+    else:
+        _warn_of_lengths_of_one(search)
+
+
+def _warn_of_lengths_of_one(search: _Search) -> None:
+    """A height of 1 is rare, and PyTorch and ONNX treat it apart: no reason to write no file."""
+    for group in search.groups:
+        if group.lowest > 1 >= group.limits[0] and group.unit == 1:
+            (name, axis), _ = group.axes[0]
+            try:
+                search.attempt(dict.fromkeys((item for item, _ in group.axes), 1))
+            except ExportCheckError as error:
+                search.exported.warn(
+                    f"{NAME}: the model is right at all other lengths that were tried, but not at "
+                    f"length 1 of axis {axis} of {name!r}: {error.text}"
+                )
+
+
+def axes(exported: Exported) -> list[Group]:
+    """The dynamic axes of the file, those with one name together."""
+    groups: dict[Any, Group] = {}
+    for slot in exported.inputs.slots:
+        if slot.name not in exported.graph_inputs:
+            continue
+        dims = exported.graph_inputs[slot.name].type.tensor_type.shape.dim
+        shape = exported.inputs.tensor(slot).shape
+        for axis, dim in enumerate(dims):
+            if dim.HasField("dim_value") or axis >= len(shape) or not shape[axis]:
+                continue
+            key = (dim.dim_param or (slot.name, axis), shape[axis])
+            low, high = exported.limits.get((slot.name, axis), (1, 2**31))
+            low = max(low, 1)
+            group = groups.setdefault(key, Group([], (low, high)))
+            group.axes.append(((slot.name, axis), shape[axis]))
+            group.limits = max(low, group.limits[0]), min(high, group.limits[1])
+            multiple = exported.multiples.get((slot.name, axis), 1)
+            group.step = group.unit = math.lcm(group.unit, multiple)
+    return list(groups.values())
+
+
+class _Search:
+    """Runs the model at points in PyTorch and in ONNX Runtime."""
+
+    def __init__(self, exported: Exported, groups: list[Group]) -> None:
+        self.exported = exported
+        self.groups = groups
+        self.example: Point = {axis: old for group in groups for axis, old in group.axes}
+        self.conditions = Conditions(exported.recorded, exported.program, exported.inputs)
+        self.taken = 0
+        self.refusal: Exception | None = None
+        self._end = time.perf_counter() + SECONDS
+        self._tensors = {s.name: exported.inputs.tensor(s) for s in exported.inputs.slots}
+        self._tried: dict[tuple[int, ...], bool] = {}
+        self._limits = {axis: group for group in groups for axis, _ in group.axes}
+
+    def constants(self) -> set[int]:
+        """What the model computes with, from its code as it runs and from torch.export."""
+        watch = Constants()
+        with watch:
+            self.exported.torch_run()
+        for condition in self.conditions.all:
+            watch.add([int(n) for n in condition.relation.atoms() if getattr(n, "is_Integer", 0)])
+        return watch.found
+
+    def more_time(self) -> bool:
+        return time.perf_counter() < self._end
+
+    def possible(self, point: Point) -> bool:
+        """Whether a point is small, within the stated limits, and equal for equal names."""
+        for group in self.groups:
+            new = {point[axis] for axis, _ in group.axes}
+            if len(new) > 1 or not group.possible(new.pop()):
+                return False
+        return self.affordable(point)
+
+    def affordable(self, point: Point) -> bool:
+        ratio = 1.0
+        for name, tensor in self._tensors.items():
+            lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
+            if math.prod(lengths) > max(_ELEMENTS, tensor.numel()):
+                return False
+            ratio = max(ratio, math.prod(lengths) / max(1, tensor.numel()))
+        return 2 * self.exported.seconds * ratio < max(1.0, self._end - time.perf_counter())
+
+    def attempt(self, point: Point) -> bool:
+        """Compares at a point; whether PyTorch takes it."""
+        point = {**self.example, **point}
+        key = tuple(point.values())
+        if key not in self._tried:
+            self._tried[key] = self._compared(point)
+        return self._tried[key]
+
+    def _changes(self, point: Point) -> dict[str, torch.Tensor]:
+        lengths: dict[str, dict[int, int]] = {}
+        for (name, axis), new in point.items():
+            if new != self.example[name, axis]:
+                lengths.setdefault(name, {})[axis] = new
+        return {name: resized(self._tensors[name], changed) for name, changed in lengths.items()}
+
+    def _compared(self, point: Point) -> bool:
+        exported, changes = self.exported, self._changes(point)
+        try:
+            wanted = exported.torch_run(changes)
+        except Exception as error:
+            self.refusal = error
+            return False
+        self.taken += 1
+        try:
+            found = compare(wanted, exported.ort_run(changes))
+        except RuntimeError as error:
+            text = f"{error}"[:_LONGEST]
+            self._fail(
+                point, changes, "PyTorch runs, but the exported model fails, so it is not as "
+                f"dynamic as its axes say: {text}.", error,
+            )  # fmt: skip
+        if found is None or self._is_tie(changes, found.output):
+            return True
+        names = [item.name for item in exported.final.graph.output]
+        title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
+        self._fail(point, changes, f"{title} is not what PyTorch computes: {found.text}.")
+
+    def _is_tie(self, changes: dict[str, torch.Tensor], output: int) -> bool:
+        """Whether the results agree once no two values of an input are equal.
+
+        The values of the example are repeated to fill a longer axis, and two runtimes need not
+        choose the same of two equal values.
+        """
+        exported = self.exported
+        floats = {n: t for n, t in changes.items() if t.is_floating_point()}
+        if not floats or output < 0:
+            return False
+        other = {**changes, **{name: noisy(value, 1e-3) for name, value in floats.items()}}
+        try:
+            return compare(exported.torch_run(other), exported.ort_run(other)) is None
+        except Exception:
+            return False
+
+    def _fail(
+        self, point: Point, changes: dict[str, Any], text: str, cause: Any = None
+    ) -> NoReturn:
+        where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
+        broken = self.conditions.broken(point)
+        said = [(item, self.conditions.text(item)) for item in broken]
+        advice = _advice.of_lengths(self.exported, said)
+        raise ExportCheckError(
+            NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
+        ) from cause
+
+
+def _warn_of_static_outputs(exported: Exported) -> None:
+    """An output that stays the same while lengths change may be right, but nobody has seen it."""
+    shapes = [item.type.tensor_type.shape for item in exported.final.graph.output]
+    names = [item.name for item in exported.final.graph.output]
+    fixed = [
+        name
+        for name, shape in zip(names, shapes, strict=True)
+        if len(shape.dim) and all(dim.HasField("dim_value") for dim in shape.dim)
+    ]
+    if fixed and len(fixed) == len(names):
+        exported.warn(
+            f"{NAME}: axes of inputs are dynamic, but every output has a fixed shape "
+            f"({', '.join(fixed)}), and it was not seen to be right at other lengths."
+        )

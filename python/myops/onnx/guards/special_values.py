@@ -1,0 +1,121 @@
+"""The part of the check "numbers" that is about zeros, ones, large and tiny numbers.
+
+What an optimizer takes for nothing, such as the 1e-9 in x / (x + 1e-9), shows only there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from myops.onnx.guards import _advice
+from myops.onnx.guards._changes import noisy
+from myops.onnx.guards._difference import compare
+from myops.onnx.guards._errors import ExportCheckError
+from myops.onnx.guards._exported import Exported
+
+NAME = "numbers"
+SECONDS = 15.0
+_LARGE, _TINY = 1e4, 1e-12
+_COORDINATES = 5  # last axes up to this length hold boxes or points, which decide how much is done
+
+
+def check(exported: Exported) -> None:
+    """Compares at special numbers, where neither the shapes nor PyTorch's results are in doubt.
+
+    Raises:
+        ExportCheckError: The results differ.
+    """
+    examples = {slot.name: exported.inputs.tensor(slot) for slot in exported.inputs.slots}
+    floats = [
+        name
+        for name, value in examples.items()
+        if value.is_floating_point() and value.numel() and name in exported.graph_inputs
+    ]
+    end = time.perf_counter() + SECONDS
+    for title, change in _CHANGES.items():
+        groups = [floats] if len(floats) == 1 else [*([name] for name in floats), floats]
+        for names in filter(None, groups):
+            if time.perf_counter() + 3 * exported.seconds > end:
+                return  # the lengths have said that the model is slow
+            changes = {
+                name: change(examples[name])
+                for name in names
+                if title != "large" or _may_be_large(examples[name])
+            }
+            if changes:
+                _compare(exported, changes, title)
+
+
+def _may_be_large(value: torch.Tensor) -> bool:
+    return value.dim() >= 3 and value.shape[-1] > _COORDINATES
+
+
+def _large(value: torch.Tensor) -> torch.Tensor:
+    return value * (_LARGE if value.dtype in (torch.float32, torch.float64) else 8)
+
+
+def _tiny(value: torch.Tensor) -> torch.Tensor:
+    return value * (_TINY if value.dtype != torch.float16 else 1e-4)
+
+
+_CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": torch.zeros_like,
+    "ones": torch.ones_like,
+    "large": _large,
+    "tiny": _tiny,
+}
+
+
+def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -> None:
+    try:
+        wanted = exported.torch_run(changes)
+    except Exception:  # no legal value for this model
+        return
+    if [item.shape for item in wanted] != [item.shape for item in exported.base]:
+        return  # it decides shapes
+    try:
+        got = exported.ort_run(changes)
+    except RuntimeError as error:
+        found, text = None, f"PyTorch runs, but the exported model fails: {error}"
+    else:
+        found = compare(wanted, got)
+        if found is None:
+            return
+        if found.output >= 0 and _in_doubt(exported, changes, wanted, got, title):
+            return
+        names = [item.name for item in exported.final.graph.output]
+        output = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
+        text = f"{output} is not what PyTorch computes: {found.text}"
+    words = {"large": f"{_LARGE:g} times as large", "tiny": f"{_TINY:g} times as large"}
+    raise ExportCheckError(
+        NAME,
+        f"with {', '.join(changes)} {words.get(title, 'all ' + title)} {text}. "
+        f"{_advice.of_values(exported)}",
+    )
+
+
+def _in_doubt(
+    exported: Exported, changes: dict[str, Any], wanted: list[Any], got: list[Any], title: str
+) -> bool:
+    """Whether PyTorch's own result hangs by rounding there: ties, cancellation, overflow.
+
+    A number where PyTorch has none, or none where it has one, is never in doubt, but for
+    overflow of large ones.
+    """
+    if title != "large" and any(
+        a.dtype.kind == "f" and (np.isfinite(a) != np.isfinite(np.asarray(b))).any()
+        for a, b in zip(wanted, got, strict=True)
+        if a.shape == np.asarray(b).shape
+    ):
+        return False
+    nearby = {name: noisy(value, 1e-6) for name, value in changes.items()}
+    try:
+        moved = exported.torch_run(nearby)
+    except Exception:
+        return True
+    return compare(wanted, moved) is not None

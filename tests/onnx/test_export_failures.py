@@ -1,0 +1,214 @@
+"""What export says when torch's exporter fails, and what it does about it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from myops.onnx import ExportCheckError, export
+
+EXPORTERS = ["dynamo", "torchscript"]
+X = torch.rand(1, 2, 42, 56)
+AXES = {"x": {2: "height", 3: "width"}}
+
+pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x + 1  # fails
+
+
+class Item(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :, : x.argmax().item()]  # fails
+
+
+class Rounds(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * round(x.mean())  # fails
+
+
+class RoundsLengths(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, size=(round(x.shape[2] / 14), 4))  # fails
+
+
+class Asserts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            assert x.shape[2] == 14, "rows come in fourteens"  # fails
+        return x + 1
+
+
+class Floats(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=float(x.shape[2] / 10))  # fails
+
+
+class Counts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for row in range(x.shape[2]):  # fails
+            x = x + row
+        return x
+
+
+# model, exporter, the cause, what to write instead
+CASES: list[tuple[Any, str, str, str]] = [
+    (Branch, "dynamo", "an if, .item", "torch.where"),
+    (Item, "dynamo", "", ""),
+    (Rounds, "dynamo", r"round\(\) is applied", "torch.round"),
+    (Rounds, "torchscript", r"round\(\) is applied", "torch.round"),
+    (RoundsLengths, "dynamo", r"round\(\) is applied", r"\(2 \* h \+ n\) // \(2 \* n\)"),
+    (RoundsLengths, "torchscript", r"round\(\) is applied", r"\(2 \* h \+ n\) // \(2 \* n\)"),
+    (Asserts, "dynamo", "an assert of the model fails", "multiple"),
+    (Asserts, "torchscript", "an assert of the model fails", "multiple"),
+    (Floats, "dynamo", "a float is made of a length", "integer arithmetic"),
+    (Counts, "dynamo", "needs a plain number", r"torch\.arange"),
+]
+
+
+@pytest.mark.parametrize(("model", "exporter", "cause", "instead"), CASES)
+def test_one_paragraph_and_a_file(
+    model: Any, exporter: str, cause: str, instead: str, capfd: Any
+) -> None:
+    if model is Item and exporter == "dynamo":  # newer releases of torch follow it
+        export(model(), X, dynamic_axes=AXES, exporter=exporter)
+        return
+    with pytest.raises(RuntimeError) as caught:
+        export(model(), X, dynamic_axes=AXES, exporter=exporter)
+    said = str(caught.value)
+    lines = Path(__file__).read_text().splitlines()
+    start = next(n for n, text in enumerate(lines) if text.startswith(f"class {model.__name__}("))
+    line = next(n for n in range(start, len(lines)) if "# fails" in lines[n]) + 1
+    assert f"Where: {__file__}:{line}: {lines[line - 1].strip()}" in said
+    assert re.search(f"Why: .*{cause}", said)
+    assert re.search(f"Write .*{instead}", said)
+    other = EXPORTERS[EXPORTERS.index(exporter) - 1]
+    assert f'exporter="{other}" was tried' in said
+    assert len(said) < 2500
+    assert "\x1b" not in said
+    assert "\n" not in said
+    path = Path(said.rpartition("is in ")[2].rstrip("."))
+    everything = path.read_text()
+    assert "Traceback" in everything
+    assert "\x1b" not in everything
+    path.unlink()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "def forward" not in err  # whole graphs
+
+
+class Linear(torch.nn.Module):
+    """Right with the older exporter only: linspace takes no length that torch.export follows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.linspace(0, 1, x.shape[2])[:, None]
+
+
+class Ceil(torch.nn.Module):
+    """Right with the newer exporter only: a trace builds in what math makes of a length."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        import math
+
+        return F.interpolate(x, size=(math.ceil(x.shape[2] / 14), 4), mode="bilinear")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_exporter_that_does() -> None:
+    with pytest.raises(
+        RuntimeError, match='exporter="torchscript" was tried: it exports the model'
+    ):
+        export(Linear(), X, dynamic_axes=AXES)
+    for model in (Linear(), Ceil()):
+        assert export(model, X, dynamic_axes=AXES, exporter="auto").graph.node
+    with pytest.raises(ExportCheckError):
+        export(Ceil(), X, dynamic_axes=AXES, exporter="torchscript")
+
+
+def test_neither_exporter(tmp_path: Path) -> None:
+    text = "neither exporter makes a right file.\ndynamo: .*\ntorchscript: "
+    with pytest.raises(RuntimeError, match=text):
+        export(Rounds(), X, tmp_path / "model.onnx", dynamic_axes=AXES, exporter="auto")
+    assert not list(tmp_path.iterdir())
+
+
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.project(x).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
+        result = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return result.transpose(1, 2).reshape(x.shape)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_gradients_are_off(exporter: str) -> None:
+    """With them on, attention is made of something that torch.export cannot reshape."""
+    seen = []
+
+    class Watched(Attention):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.is_grad_enabled())
+            return super().forward(x, mask)
+
+    args = (torch.rand(2, 5, 8), torch.rand(5, 5))
+    export(Watched(), args, exporter=exporter, dynamic_axes={"x": {0: "batch"}})
+    assert seen
+    assert not any(seen)
+    assert torch.is_grad_enabled()
+
+
+TORCHVISION = """
+import torch, myops, myops.onnx
+library = torch.library.Library("torchvision", "FRAGMENT")
+library.define(
+    "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, "
+    "SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, "
+    "SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor"
+)
+def kernel(x, w, offset, mask, bias, *rest):
+    return myops.deform_conv2d(x, offset, w, bias, padding=rest[2])
+def fake(x, w, offset, *rest):
+    return x.new_empty(x.shape[0], w.shape[0], *offset.shape[2:])
+library.impl("deform_conv2d", kernel, "CPU")
+torch.library.register_fake("torchvision::deform_conv2d", fake, lib=library)
+class Model(torch.nn.Module):
+    def forward(self, x, offset, weight):
+        empty = x.new_zeros(x.shape[0], 0)
+        return torch.ops.torchvision.deform_conv2d(
+            x, weight, offset, empty, x.new_zeros(2), 1, 1, 1, 1, 1, 1, 1, 1, False)
+args = torch.rand(1, 2, 5, 6), torch.rand(1, 18, 5, 6), torch.rand(2, 2, 3, 3)
+for wanted in (True, False):
+    for exporter in ("dynamo", "torchscript"):
+        try:
+            model = myops.onnx.export(
+                Model(), args, exporter=exporter, register_torchvision=wanted,
+                skip_checks=[] if wanted else ["lost_node"])
+            print(exporter, wanted, {f"{n.domain}:{n.op_type}" for n in model.graph.node})
+        except RuntimeError as error:
+            print(exporter, wanted, error)
+"""
+
+
+def test_torchvisions_operator_is_registered_by_itself() -> None:
+    """In a process of its own, where nobody has called register_torchvision."""
+    done = subprocess.run(
+        [sys.executable, "-c", TORCHVISION], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert "myops:DeformConv" in lines[0], done.stdout
+    assert "myops:DeformConv" in lines[1], done.stdout
+    assert "myops:DeformConv" not in lines[2], done.stdout  # asked for
+    assert "register_torchvision=True, or myops.onnx.register_torchvision()" in lines[3]
+    assert "is not installed" not in done.stderr
