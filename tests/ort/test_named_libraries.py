@@ -4,7 +4,9 @@ decides alone which code runs."""
 from __future__ import annotations
 
 import dataclasses
+import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from google.protobuf.message import DecodeError
 from onnx import helper
 from ort_models import FLOAT, add_model, model_of
 
@@ -192,3 +195,99 @@ def test_the_metadata_is_found_without_reading_the_weights(tmp_path: Path) -> No
     assert found == {item.key: item.value for item in model.metadata_props}
     assert count < 1000
     assert _named_libraries.named_by(str(path)) == [our_entry()]
+
+
+# ---- The bytes of a model file are anybody's.
+
+
+def varint(number: int) -> bytes:
+    digits = [number >> shift & 127 for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def random_message(rng: random.Random, depth: int = 0) -> bytes:
+    """Fields of any number and wire type, the metadata among them; now and then a lie."""
+    made = b""
+    for _ in range(rng.randrange(6)):
+        kind = rng.choice([0, 0, 1, 2, 2, 2, 2, 5])
+        number = rng.choice([1, 2, 3, 14, 14, 14, 20, rng.randrange(1, 1 << 29)])
+        if kind == 0:
+            made += varint(number << 3) + varint(rng.getrandbits(rng.choice([3, 40, 64])))
+        elif kind == 2:
+            inner = rng.randbytes(rng.choice([0, 3, 300]))
+            if depth < 3 and rng.random() < 0.8:
+                inner = random_message(rng, depth + 1)
+            if depth == 0 and number == 14:
+                inner = b"".join(field(rng.choice([1, 2]), b"k%d" % i) for i in range(3)) + inner
+            made += field(number, inner)
+        else:
+            made += varint(number << 3 | kind) + rng.randbytes(8 if kind == 1 else 4)
+    if rng.random() < 0.1:
+        made = made[: rng.randrange(len(made) + 1)]
+    if rng.random() < 0.1:
+        place = rng.randrange(len(made) + 1)
+        made = made[:place] + rng.randbytes(3) + made[place:]
+    if rng.random() < 0.05:
+        made += varint(14 << 3 | 2) + varint(rng.choice([1 << 20, (1 << 63) - 1, (1 << 64) - 1]))
+    return made
+
+
+def test_what_is_found_is_what_the_parser_of_onnx_finds(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    path = tmp_path / "model.onnx"
+    agreed = with_entries = 0
+    for _ in range(4000):
+        data = random_message(rng)
+        found = _named_libraries._entries(data)
+        path.write_bytes(data)
+        assert _named_libraries._entries(str(path)) == found
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(data)
+            expected = {item.key: item.value for item in model.metadata_props}
+        except (DecodeError, UnicodeDecodeError):  # ONNX Runtime will refuse the file
+            continue
+        if "\ufffd" in "".join([*found, *found.values()]):
+            continue
+        assert found == expected, data
+        agreed += 1
+        with_entries += bool(found)
+    assert agreed > 1500
+    assert with_entries > 500
+
+
+MEGABYTE = 1 << 20
+HOSTILE = {
+    "fields of one byte": b"\x08\x01" * (8 * MEGABYTE),
+    "the longest numbers": (b"\x08" + b"\xff" * 9 + b"\x01") * MEGABYTE,
+    "four bytes": b"\x0d1234" * (2 * MEGABYTE),
+    "empty fields": b"\x0a\0" * (8 * MEGABYTE),
+    "empty entries": b"\x72\0" * (8 * MEGABYTE),
+    "small entries": b"\x72\x04\x0a\0\x12\0" * (2 * MEGABYTE),
+    "entries of many fields": field(14, b"\x0a\0" * (MEGABYTE // 2 - 8)) * 16,
+    "large entries": field(14, field(1, b"k" * 5000) + field(2, b"v" * 5000)) * 1600,
+    "entries that are too long": field(14, field(1, b"k" * 2 * MEGABYTE)) * 8,
+    "zeros": bytes(16 * MEGABYTE),
+    "ones": b"\xff" * (16 * MEGABYTE),
+    "a length that lies": b"\x72" + varint((1 << 63) - 1) + bytes(16 * MEGABYTE),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bytes_take_no_time(name: str, tmp_path: Path) -> None:
+    """16 MB in 0.1 s or less, however they are cut into fields; ten times that is a failure."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(HOSTILE[name])
+    for model in (HOSTILE[name], str(path)):
+        refusal = ""
+        start = time.process_time()
+        try:
+            assert _named_libraries.named_by(model) == []
+        except ValueError as error:
+            refusal = str(error)
+        assert time.process_time() - start < 1
+        assert refusal == "" or refusal.startswith("model: got more than 16384 fields")

@@ -56,13 +56,19 @@ _MAX_BYTES = 2**31 - 1  # what protobuf can put into one message
 _registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("bundle", "doctor"):  # the doctor reports on an onnxruntime that is missing
-        return getattr(importlib.import_module(f"myops.ort._{name}"), name)
-    if name in __all__:
-        _onnxruntime()  # says what to do when it is missing
-        return getattr(importlib.import_module("myops.ort.pyops"), name)
-    raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
+if not TYPE_CHECKING:  # or any name would be right for a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name in ("bundle", "doctor"):  # the doctor reports on an onnxruntime that is missing
+            return getattr(importlib.import_module(f"myops.ort._{name}"), name)
+        if name in __all__:
+            _onnxruntime()  # says what to do when it is missing
+            return getattr(importlib.import_module("myops.ort.pyops"), name)
+        raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def get_library_path() -> str:

@@ -227,5 +227,5 @@ def _try(folder: Path) -> None:
         lines = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
         raise RuntimeError(
             f"bundle: it was made but does not load, so it was removed again: {lines[-1]} "
-            "(`myops doctor` says more about the model; check=False, or --no-check, keeps it)"
+            "(`myops doctor` says more about the model; check=False keeps it)"
         )

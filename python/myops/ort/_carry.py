@@ -36,6 +36,8 @@ _KINDS = {
     onnx.AttributeProto.STRING: "a string",
     onnx.AttributeProto.INTS: "a list of ints",
     onnx.AttributeProto.FLOATS: "a list of floats",
+    onnx.AttributeProto.STRINGS: "a list of strings",
+    onnx.AttributeProto.TENSOR: "a tensor",
 }
 
 
@@ -227,8 +229,19 @@ def _dtype(info: OpInfo, item: InputInfo, element_type: int | None) -> str:
 
 
 def _attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
-    """The attributes that the node gives; the kernel knows the defaults of the others."""
+    """The attributes that the node gives; the kernel knows the defaults of the others.
+
+    A name that the op does not have is refused, as ONNX Runtime does for standard operators. (It
+    cannot do so for ours, and does not tell our library: docs/onnxruntime.md.)
+    """
     protos = {attribute.name: attribute for attribute in node.attribute}
+    known = [item.name for item in info.attributes]
+    for name in protos:
+        if name not in known:
+            raise ValueError(
+                f"{info.name}: got the attribute {name!r}, expected "
+                f"{'one of ' + ', '.join(known) if known else 'none'}"
+            )
     values = {}
     for item in info.attributes:
         if item.name not in protos:

@@ -28,6 +28,8 @@ Policy = Literal["check", "trust", "ignore"]
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _METADATA_PROPS = 14  # the field's number in ModelProto; a key and a value in each entry
 _TOO_LONG = 1 << 20  # bytes; a real entry has some hundreds
+_MOST_FIELDS = 1 << 14  # of a model and of its entries together; a real one has some hundreds
+_VARINT = 10  # bytes at most
 
 
 @dataclass(frozen=True)
@@ -211,42 +213,62 @@ def _entries(model: str | bytes) -> dict[str, str]:
 def _scan(stream: BinaryIO) -> Iterator[tuple[str, str]]:
     """The metadata_props of a ModelProto; nothing more after the first byte that is out of place.
 
-    Everything else is skipped unread, so that a large model costs nothing.
+    Everything else is skipped unread, so that a large model costs nothing, and the number of fields
+    is bounded, so that a hostile one does not either.
     """
-    for number, size in _fields(stream):
+    fields = _Fields()
+    for number, start, size in fields.of(stream, 0, stream.seek(0, os.SEEK_END)):
         if number == _METADATA_PROPS and size <= _TOO_LONG:
+            stream.seek(start)
             read = stream.read(size)
-            if len(read) < size:  # the file has been cut off
-                return
             entry = io.BytesIO(read)
-            texts = {n: entry.read(s) for n, s in _fields(entry)}
+            texts = {n: read[at : at + length] for n, at, length in fields.of(entry, 0, len(read))}
             key, value = (texts.get(n, b"").decode(errors="replace") for n in (1, 2))
             yield key, value
-        else:
-            stream.seek(size, os.SEEK_CUR)
 
 
-def _fields(stream: BinaryIO) -> Iterator[tuple[int, int]]:
-    """The number and size of each field whose bytes come next; the others are passed over."""
-    while (tag := _varint(stream)) is not None:
-        number, kind = tag >> 3, tag & 7
-        if kind == 2 and (size := _varint(stream)) is not None:
-            yield number, size
-        elif kind == 0:
-            _varint(stream)
-        elif kind in (1, 5):
-            stream.seek(8 if kind == 1 else 4, os.SEEK_CUR)
-        else:
-            return
+class _Fields:
+    """Goes through the fields of messages, and counts them."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_FIELDS
+
+    def of(self, stream: BinaryIO, place: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Number, start and size of each field between two places that holds bytes."""
+        while place < end:
+            if self.left == 0:
+                raise ValueError(
+                    f"model: got more than {_MOST_FIELDS} fields beside those of its graph, "
+                    "expected fewer; no exporter writes such a file: do not trust it, or load it "
+                    "with named_libraries='ignore'"
+                )
+            self.left -= 1
+            stream.seek(place)
+            head = stream.read(2 * _VARINT)
+            tag, used = _varint(head, 0)
+            kind = tag & 7
+            if kind in (0, 2):
+                size, used = _varint(head, used)
+                if used == 0:
+                    return
+                size = size if kind == 2 else 0
+            elif kind in (1, 5):
+                size = 8 if kind == 1 else 4
+            else:  # a group, which onnx has none of, or nothing
+                return
+            place += used
+            if used == 0 or tag >> 3 == 0 or size > end - place:  # cut off, or a length that lies
+                return
+            if kind == 2:
+                yield tag >> 3, place, size
+            place += size
 
 
-def _varint(stream: BinaryIO) -> int | None:
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """The number at a place and the place behind it, which is 0 where there is none."""
     value = 0
-    for shift in range(0, 64, 7):
-        byte = stream.read(1)
-        if not byte:
-            return None
-        value |= (byte[0] & 127) << shift
-        if byte[0] < 128:
-            return value
-    return None
+    for shift, byte in enumerate(data[place : place + _VARINT]):
+        value |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return value, place + shift + 1
+    return 7, 0  # no wire type

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myops.onnx import files
+from myops.ort._doctor import feeds
 from myops.ort._doctor.examination import Examination
 from myops.ort._doctor.report import Finding, LibraryFacts, NodeFacts, Report
 
@@ -35,6 +36,7 @@ def doctor(
     run: bool = False,
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     advance: Callable[[str], None] | None = None,
 ) -> Report:
     """Finds out why a model does not load or run, and says what to do.
@@ -49,9 +51,13 @@ def doctor(
         myops_library: Whether our library is loaded too, as myops.ort.session does. False shows
             the model as an ONNX Runtime without myops sees it.
         providers: Execution providers that are asked for, most wanted first.
-        run: Also run the model once, with made-up inputs.
+        run: Also run the model, with invented inputs where none are given: lengths that nodes
+            demand are solved for, several are tried for the others. When none of them runs, that
+            is no error of the model.
         inputs: Arrays, or paths of .npy files, for some inputs by name; implies run.
-        dims: Lengths for axes that the model leaves open, by their names; others are 16.
+        dims: Lengths of axes that the model leaves open, by their names, or as "INPUT:AXIS" for
+            one without a name; implies run.
+        shapes: Shapes of inputs, by name; implies run.
         advance: Called with a text before each step.
 
     Returns:
@@ -67,6 +73,7 @@ def doctor(
         >>> report = myops.ort.doctor("model.onnx", run=True)
         >>> print(report)
     """
+    asked = feeds.Asked(inputs or {}, dims or {}, shapes or {})
     return Examination(libraries, myops_library, list(providers), advance).examine(
-        model, dict(inputs or {}), dict(dims or {}), run or bool(inputs)
+        model, asked, run or bool(asked)
     )

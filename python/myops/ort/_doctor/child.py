@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -125,6 +126,7 @@ def _session(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
             log("failed", at="register", library=library, error=_text(error))
             return
     log("load")
+    began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -142,8 +144,11 @@ def _session(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
         inputs=[[item.name, item.type, item.shape] for item in session.get_inputs()],
         outputs=[[item.name, item.type, item.shape] for item in session.get_outputs()],
     )
-    if request["feed"]:
-        _run(session, request["feed"], log)
+    for number, feed in enumerate(request["feeds"]):
+        if _run(session, feed, number, log):
+            break
+        if time.perf_counter() - began > request["seconds"]:
+            break
 
 
 def _assigned(session: Any) -> list[list[str]] | None:
@@ -156,17 +161,18 @@ def _assigned(session: Any) -> list[list[str]] | None:
         return None
 
 
-def _run(session: Any, feed: str, log: Log) -> None:
+def _run(session: Any, feed: str, number: int, log: Log) -> bool:
+    """Runs the model once; whether it ran."""
     import numpy as np
 
-    log("run")
+    log("run", feed=number)
     try:
         with np.load(feed, allow_pickle=False) as arrays:
             inputs = {name: arrays[name] for name in arrays.files}
         results = session.run(None, inputs)
     except Exception as error:
-        log("failed", at="run", error=_text(error))
-        return
+        log("failed", at="run", error=_text(error), feed=number)
+        return False
     shapes = {}
     for item, value in zip(session.get_outputs(), results, strict=True):
         if isinstance(value, np.ndarray):
@@ -180,4 +186,5 @@ def _run(session: Any, feed: str, log: Log) -> None:
         and not np.isfinite(value).all()
     ]
     numbers = [value.ravel()[:4].tolist() for value in results if isinstance(value, np.ndarray)]
-    log("ran", outputs=shapes, not_finite=odd, first=numbers[0] if numbers else [])
+    log("ran", outputs=shapes, not_finite=odd, first=numbers[0] if numbers else [], feed=number)
+    return True

@@ -40,13 +40,11 @@ class Examination:
         self.providers = providers
         self.advance = advance or (lambda text: None)
 
-    def examine(
-        self, model: files.Model | None, inputs: dict[str, Any], dims: dict[str, int], run: bool
-    ) -> Report:
+    def examine(self, model: files.Model | None, asked: feeds.Asked, run: bool) -> Report:
         proto = self._read(model)
         feed = None
         if proto is not None and run:
-            feed = self._feed(proto, inputs, dims)
+            feed = self._feed(proto, asked)
         self._environment()
         if not self.report.environment["onnxruntime_path"]:
             return self._judge("not examined", "Without ONNX Runtime nothing can be examined.")
@@ -80,15 +78,14 @@ class Examination:
             ))  # fmt: skip
             return None
 
-    def _feed(
-        self, proto: onnx.ModelProto, inputs: dict[str, Any], dims: dict[str, int]
-    ) -> dict[str, np.ndarray] | None:
+    def _feed(self, proto: onnx.ModelProto, asked: feeds.Asked) -> feeds.Invention | None:
         try:
-            return feeds.make(proto, inputs, dims)
+            return feeds.make(proto, asked)
         except feeds.CannotMakeError as error:
             self.report.add(Finding(
                 "not-run", WARNING, "The model was not run.", f"{error}.".replace("..", "."),
-                "Give the input yourself: --input NAME=FILE.npy, or inputs= in Python.",
+                "Give the input yourself: --input NAME=FILE.npy, --shape NAME:1x3x320x320; in "
+                "Python inputs=, shapes=.",
             ))  # fmt: skip
         return None
 
@@ -188,9 +185,10 @@ class Examination:
         version = self.provided.version
         if not outcome.last("loaded"):
             return self._judge("does not load", "The model does not load")
-        if outcome.death or outcome.last("failed"):
-            return self._judge("fails when it runs", "The model loads, but fails when it runs")
         ran = outcome.last("ran")
+        invented = any(finding.code == "not-run" for finding in self.report.findings)
+        if outcome.death or (outcome.last("failed") and ran is None and not invented):
+            return self._judge("fails when it runs", "The model loads, but fails when it runs")
         self._overruled(ran is not None)
         if self.report.errors:
             return self._judge(
@@ -202,10 +200,11 @@ class Examination:
             self.report.add(Finding(
                 "not-finite", WARNING,
                 f"The outputs {', '.join(ran['not_finite'])} hold NaN or infinity.",
-                "It may be because of the made-up inputs.",
+                "It may be because of the invented inputs.",
                 "Try it with inputs of your own: --input NAME=file.npy.",
             ))  # fmt: skip
-        return self._judge("runs", f"The model loads and runs in ONNX Runtime {version}.")
+        on = " on invented inputs" if self.report.inputs_are_invented else ""
+        return self._judge("runs", f"The model loads and runs in ONNX Runtime {version}{on}.")
 
     def _overruled(self, ran: bool) -> None:
         """The runtime is the judge: what it accepts is no error of the model."""
@@ -225,7 +224,7 @@ class Examination:
             path, fed = Path(folder) / "add.onnx", Path(folder) / "feed.npz"
             path.write_bytes(libraries.tiny_model("MyAdd", "myops").SerializeToString())
             np.savez(fed, x=np.array([3], np.float32))
-            outcome = self._trial().session(str(path), feed=str(fed), about="trying a kernel")
+            outcome = self._trial().session(str(path), feeds=[str(fed)], about="trying a kernel")
         ran = outcome.last("ran")
         self.report.environment["kernel_runs"] = ran is not None and ran["first"] == [9.0]
         if not self.report.environment["kernel_runs"]:

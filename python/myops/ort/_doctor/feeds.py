@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +13,180 @@ import onnx
 from myops import _libraries
 from myops._names import choose
 from myops.onnx import module_paths
+from myops.onnx.schema import dims_of
+from myops.onnx.surgery import _demands
 from myops.ort._doctor import graph
 
-DEFAULT_LENGTH = 16  # of an axis that the model leaves open
+DEFAULT_LENGTH = 16  # of an axis that the model leaves open; tried first
+# Then these, with one item in a batch and three channels where nothing else is known.
+_LENGTHS = (32, 224, 64, 8, 320, 256, 640, 28, 48, 96, 112, 128, 160, 192, 299, 300, 384, 416, 448,
+            512, 7, 3, 2, 1)  # fmt: skip
 _MOST_ELEMENTS = 2**28
+_MOST_LATER = 2**23  # of all inputs together, in what is tried after the first
 
 
 class CannotMakeError(ValueError):
     """An input that nobody can make up from what the model says of it."""
 
 
-def make(
-    model: onnx.ModelProto, given: Mapping[str, Any], dims: Mapping[str, int]
-) -> dict[str, np.ndarray]:
-    """An array for each input of the graph that has no initializer.
+@dataclass
+class Invention:
+    """Inputs to run a model with.
 
-    Floats are drawn from 0.5 to 1.5 with a fixed seed, integers are 1, booleans true.
+    feeds: One after the other is tried until one runs.
+    invented: Inputs whose shape or integers are made up, so that a failure may be their fault,
+        and what was made up, in words.
+    """
 
-    Args:
-        given: Arrays of the user's, or paths of .npy files, by name of the input.
-        dims: Lengths by the name of the axis; others are 16.
+    feeds: list[dict[str, np.ndarray]]
+    invented: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    """What the user says of the inputs.
+
+    inputs: Arrays, or paths of .npy files, by name of the input.
+    dims: Lengths, by the name of the length or as "INPUT:AXIS".
+    shapes: Shapes, by name of the input.
+    """
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.dims or self.shapes)
+
+
+def make(model: onnx.ModelProto, asked: Asked) -> Invention:
+    """Arrays for the inputs of the graph that have no initializer.
+
+    Lengths that nodes demand are solved for; several are tried for the others. Floats are drawn
+    from 0.5 to 1.5 with a fixed seed, integers are 1, booleans true.
 
     Raises:
         CannotMakeError: An input that cannot be made up.
-        ValueError: An unknown name, or a file that is no array.
+        ValueError: An unknown name, a shape that does not fit, or a file that is no array.
         FileNotFoundError: No such .npy file.
     """
     have = {item.name for item in model.graph.initializer}
-    inputs = [item for item in model.graph.input if item.name not in have]
-    for name in given:
+    inputs = {item.name: item for item in model.graph.input if item.name not in have}
+    for name in (*asked.inputs, *asked.shapes):
         choose(name, [item.name for item in model.graph.input], "the model has as input")
-    names = {d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param}
-    for name in dims:
-        choose(name, names, "the model has as name of a length")
-    random = np.random.default_rng(0)
-    feed = {}
-    for item in inputs:
+    given = {name: _read(name, value) for name, value in asked.inputs.items()}
+    lengths = _lengths(inputs, given, asked)
+    shaped = onnx.ModelProto()
+    shaped.CopyFrom(model)
+    for item in shaped.graph.input:  # so that what they say is known, too
+        shape = given[item.name].shape if item.name in given else asked.shapes.get(item.name)
+        if shape is not None and item.type.WhichOneof("value") == "tensor_type":
+            dims = [onnx.TensorShapeProto.Dimension(dim_value=length) for length in shape]
+            item.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
+    first = _demands.solve(shaped, lengths)
+    later = _demands.solve(shaped, {**_single(shaped, first), **lengths})
+    found = Invention([])
+    for length in (DEFAULT_LENGTH, *_LENGTHS):
+        feed = {}
+        random = np.random.default_rng(0)
+        solved = first if length == DEFAULT_LENGTH else later
+        for name, item in inputs.items():
+            if name in given:
+                feed[name] = given[name]
+                continue
+            shape, open_axes = _shape(item, asked.shapes.get(name), solved, length)
+            feed[name] = _made(item, shape, model, random)
+            if (note := _invented(feed[name], open_axes)) and not found.feeds:
+                found.invented[name] = note
+        size = sum(array.size for array in feed.values())
+        if not found.feeds or size <= _MOST_LATER:
+            found.feeds.append(feed)
+        if not any("length" in note for note in found.invented.values()):
+            break  # nothing would change
+    return found
+
+
+def _single(model: onnx.ModelProto, known: Mapping[str, int]) -> dict[str, int]:
+    """One item in each batch: first axes about which nothing is known."""
+    found = {}
+    for item in model.graph.input:
+        for dim in (dims_of(item.type.tensor_type) or [])[:1]:
+            name = dim or _demands.symbol(item.name, 0)
+            if isinstance(name, str) and name not in known:
+                found[name] = 1
+    return found
+
+
+def _lengths(
+    inputs: Mapping[str, onnx.ValueInfoProto], given: Mapping[str, np.ndarray], asked: Asked
+) -> dict[str, int]:
+    """The lengths that the user's shapes and arrays give to names, and those that were said."""
+    names: dict[str, int | None] = {}
+    for item in inputs.values():
+        if item.type.WhichOneof("value") != "tensor_type":
+            continue
+        dims = dims_of(item.type.tensor_type) or []
+        shape: Sequence[int] | None = asked.shapes.get(item.name)
         if item.name in given:
-            feed[item.name] = _read(item.name, given[item.name])
-        else:
-            feed[item.name] = _made(item, model, dims, random)
-    return feed
+            shape = given[item.name].shape
+        if shape is not None and item.name in asked.shapes and dims and len(shape) != len(dims):
+            raise ValueError(
+                f"the shape of {item.name!r}: got {len(shape)} lengths, expected {len(dims)}"
+            )
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, int):
+                continue
+            length = shape[axis] if shape is not None and len(shape) == len(dims) else None
+            names[_demands.symbol(item.name, axis)] = length
+            if dim is not None:
+                names[dim] = names.get(dim) or length
+    for name in asked.dims:
+        choose(name, names, "the model has as name of a length")
+    known = {name: length for name, length in names.items() if length is not None}
+    return {**known, **asked.dims}
+
+
+def _shape(
+    item: onnx.ValueInfoProto, asked: Sequence[int] | None, solved: Mapping[str, int], length: int
+) -> tuple[list[int], list[str]]:
+    """The shape of an input, and the axes of it that are made up."""
+    if item.type.WhichOneof("value") != "tensor_type":
+        raise CannotMakeError(
+            f"input {item.name!r} is a {graph.type_text(item.type)}, which cannot be made up"
+        )
+    if asked is not None:
+        return list(asked), []
+    dims = dims_of(item.type.tensor_type)
+    if dims is None:
+        raise CannotMakeError(f"input {item.name!r} states no shape")
+    shape: list[int] = []
+    made_up = []
+    for axis, dim in enumerate(dims):
+        title = _demands.symbol(item.name, axis)
+        name = dim if isinstance(dim, str) else title
+        if isinstance(dim, int):
+            shape.append(dim)
+            continue
+        known = solved.get(title)
+        if known is None:
+            known = _demands.evaluated(name, solved)
+        if known is None:
+            made_up.append(name)
+            image = len(dims) == 4 and axis == 1
+            known = 3 if image and length != DEFAULT_LENGTH else length
+        shape.append(known)
+    return shape, made_up
+
+
+def _invented(array: np.ndarray, open_axes: list[str]) -> str:
+    """What of an input is made up that could be its fault when the model fails."""
+    parts = []
+    if open_axes:
+        words = "the lengths" if len(open_axes) > 1 else "the length"
+        parts.append(f"{words} {', '.join(map(repr, open_axes))}")
+    if array.dtype.kind in "iuOSU":
+        parts.append("the integers" if array.dtype.kind in "iu" else "the texts")
+    return " and ".join(parts)
 
 
 def _read(name: str, value: Any) -> np.ndarray:
@@ -69,12 +203,8 @@ def _read(name: str, value: Any) -> np.ndarray:
 
 
 def _made(
-    item: onnx.ValueInfoProto, model: onnx.ModelProto, dims: Mapping[str, int], random: Any
+    item: onnx.ValueInfoProto, shape: list[int], model: onnx.ModelProto, random: Any
 ) -> np.ndarray:
-    if item.type.WhichOneof("value") != "tensor_type":
-        raise CannotMakeError(
-            f"input {item.name!r} is a {graph.type_text(item.type)}, which cannot be made up"
-        )
     tensor = item.type.tensor_type
     try:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
@@ -83,12 +213,6 @@ def _made(
     if dtype.kind not in "biufOSU" or dtype.isbuiltin == 2:
         shown = graph.dtype_name(tensor.elem_type)
         raise CannotMakeError(f"input {item.name!r} is {shown}, which NumPy does not have")
-    if not tensor.HasField("shape"):
-        raise CannotMakeError(f"input {item.name!r} states no shape")
-    shape = [
-        dim.dim_value if dim.HasField("dim_value") else dims.get(dim.dim_param, DEFAULT_LENGTH)
-        for dim in tensor.shape.dim
-    ]
     count = float(np.prod(np.array(shape, np.float64)))
     if any(length < 0 for length in shape) or count > _MOST_ELEMENTS:
         raise CannotMakeError(f"input {item.name!r} would have the shape {shape}")
@@ -96,7 +220,7 @@ def _made(
         return np.full(shape, "a")
     if dtype.kind != "f" or _is_list(item.name, model):
         return np.ones(shape, dtype)
-    return random.uniform(0.5, 1.5, shape).astype(dtype)
+    return np.asarray(random.uniform(0.5, 1.5, shape)).astype(dtype)
 
 
 def _is_list(name: str, model: onnx.ModelProto) -> bool:
@@ -139,3 +263,18 @@ def arriving(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.ModelProto | 
     del part.graph.output[:]
     part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     return part
+
+
+def depends(model: onnx.ModelProto, node: onnx.NodeProto, names: Mapping[str, str]) -> bool:
+    """Whether a node of the main graph gets anything that follows from these inputs."""
+    makers = {name: item for item in model.graph.node for name in item.output}
+    seen: set[str] = set()
+    stack = [*node.input, *module_paths.reads(node)]
+    while stack:
+        name = stack.pop()
+        if name in names:
+            return True
+        if name in makers and name not in seen:
+            seen.add(name)
+            stack += [*makers[name].input, *module_paths.reads(makers[name])]
+    return False

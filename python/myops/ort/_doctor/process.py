@@ -36,6 +36,10 @@ class Outcome:
     death: str = ""
     stderr: str = ""
 
+    def first(self, stage: str) -> dict[str, Any] | None:
+        """The oldest event of a stage."""
+        return next((event for event in self.events if event["stage"] == stage), None)
+
     def last(self, stage: str) -> dict[str, Any] | None:
         """The newest event of a stage."""
         found = [event for event in self.events if event["stage"] == stage]

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from myops._text import printable
+
 ERROR, WARNING = "error", "warning"
 
 # The verdicts, and the exit status of the command line for each.
@@ -79,6 +81,7 @@ class Report:
     model: What the file says of itself; None without a model.
     nodes: What runs in place of each node of a custom domain or with a function body.
     providers: How many nodes each execution provider got.
+    inputs: What the model ran with, by name: dtype, shape, and what of it was invented.
     """
 
     verdict: str = "not examined"
@@ -89,6 +92,12 @@ class Report:
     model: dict[str, Any] | None = None
     nodes: list[NodeFacts] = field(default_factory=list)
     providers: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def inputs_are_invented(self) -> bool:
+        """Whether it ran with lengths or integers that nobody gave."""
+        return any(item["invented"] for item in self.inputs.values())
 
     @property
     def exit_status(self) -> int:
@@ -134,9 +143,9 @@ class Report:
     def __str__(self) -> str:
         lines = [self.summary]
         for finding in self.findings:
-            lines.append(f"\n{finding.severity} [{finding.code}]: {finding.what}")
+            lines += ["", f"{finding.severity} [{finding.code}]: {finding.what}"]
             lines += [f"  why: {finding.why}"] if finding.why else []
             lines += [f"  do:  {finding.fix}"] if finding.fix else []
             lines += [f"  node: {node}" for node in finding.nodes]
             lines += [f"  ONNX Runtime: {finding.message}"] if finding.message else []
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))

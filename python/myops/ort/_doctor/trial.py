@@ -13,8 +13,9 @@ import onnx
 from myops.ort._doctor import feeds, graph, nodes, process
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import Context, explain
-from myops.ort._doctor.report import ERROR, Finding, Report
+from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
 
+_SECONDS = 60.0  # of trying inputs
 _DUMP_LIMIT = 1 << 30  # bytes; what ONNX Runtime made of a larger model is not written to disk
 
 
@@ -40,27 +41,32 @@ class Trial:
         """Loads a model in a process of its own; `more` goes into the request."""
         request = {
             "kind": "session", "model": path, "providers": self.providers, "optimise": True,
-            "libraries": self.libraries, "dump": "", "feed": "",
+            "libraries": self.libraries, "dump": "", "feeds": [], "seconds": _SECONDS,
             "about": "loading the model", **more,
         }  # fmt: skip
         return process.run(request, None, self.advance)
 
     def load(
-        self, proto: onnx.ModelProto, path: str, folder: Path, feed: dict[str, np.ndarray] | None
+        self, proto: onnx.ModelProto, path: str, folder: Path, invention: feeds.Invention | None
     ) -> process.Outcome:
-        """Loads the model, runs it when there is a feed, and adds findings on what happens.
+        """Loads the model, runs it when there are inputs, and adds findings on what happens.
 
         Args:
             folder: A folder for files that are needed on the way.
         """
-        fed = str(folder / "feed.npz") if feed is not None else ""
-        if feed is not None:
-            _save(fed, feed)
+        fed = []
+        for number, feed in enumerate(invention.feeds if invention else []):
+            fed.append(str(folder / f"feed{number}.npz"))
+            _save(fed[-1], feed)
         weights = sum(self.report.model["weights"].values()) if self.report.model else 0
         dump = str(folder / "optimised.onnx")
         small = os.path.getsize(path) + weights < _DUMP_LIMIT
-        outcome = self.session(path, dump=dump if small else "", feed=fed)
-        loaded, failed = outcome.last("loaded"), outcome.last("failed")
+        outcome = self.session(path, dump=dump if small else "", feeds=fed)
+        loaded, ran = outcome.last("loaded"), outcome.last("ran")
+        # Of several, what the first inputs met: the others are further from what is usual.
+        failed = None if ran else outcome.first("failed")
+        if invention and ran:
+            self._fed(invention.feeds[ran["feed"]], invention.invented)
         if loaded:
             with self.report.careful("what runs"):
                 self._what_runs(proto, loaded, dump)
@@ -68,7 +74,7 @@ class Trial:
             self._crashed(outcome)
         elif failed:
             try:
-                self._failed(failed, Context(proto, self.provided), proto, folder, feed)
+                self._failed(failed, Context(proto, self.provided), proto, folder, invention)
             except Exception:  # the model is garbled; the message is not to be lost
                 self.report.add(explain(failed["error"], Context(None, self.provided)))
         return outcome
@@ -103,24 +109,50 @@ class Trial:
         context: Context,
         proto: onnx.ModelProto,
         folder: Path,
-        feed: dict[str, np.ndarray] | None,
+        invention: feeds.Invention | None,
     ) -> None:
         finding = explain(failed["error"], context)
+        feed = invention.feeds[0] if invention else None
         if failed["at"] == "run" and finding.code == "run-failed" and feed is not None:
             # Without optimisations the node has the name that it has in the file.
             path = self.report.model["path"] if self.report.model else ""
             again = self.session(
-                path, optimise=False, feed=str(folder / "feed.npz"),
+                path, optimise=False, feeds=[str(folder / "feed0.npz")],
                 about="running again, to find the node",
             ).last("failed")  # fmt: skip
             if again and again["at"] == "run":
                 finding = explain(again["error"], context)
             self._shapes(finding, proto, folder, feed)
+        if (
+            failed["at"] == "run"
+            and invention
+            and self._may_be_the_inputs(proto, finding, invention)
+        ):
+            finding = _not_the_models(finding, invention)
         same = [old for old in self.report.errors if old.code == finding.code]
         if same:
             same[0].message = same[0].message or finding.message
             return
         self.report.add(finding)
+
+    def _fed(self, feed: dict[str, np.ndarray], invented: dict[str, str]) -> None:
+        """Notes what the model ran with."""
+        self.report.inputs = {
+            name: {"dtype": str(array.dtype), "shape": list(array.shape),
+                   "invented": invented.get(name, "")}
+            for name, array in feed.items()
+        }  # fmt: skip
+
+    def _may_be_the_inputs(
+        self, proto: onnx.ModelProto, finding: Finding, invention: feeds.Invention
+    ) -> bool:
+        """Whether a failure may be the fault of what was made up."""
+        if not invention.invented or finding.code == "input-wrong":  # what is invented fits
+            return False
+        failing = [place for place in graph.places(proto) if place.label in finding.nodes]
+        if len(failing) != 1 or failing[0].inside:
+            return True
+        return feeds.depends(proto, failing[0].node, invention.invented)
 
     def _shapes(
         self, finding: Finding, proto: onnx.ModelProto, folder: Path, feed: dict[str, np.ndarray]
@@ -153,10 +185,25 @@ class Trial:
             return {}
         (folder / "arriving.onnx").write_bytes(part.SerializeToString())
         ran = self.session(
-            str(folder / "arriving.onnx"), optimise=False, feed=str(folder / "feed.npz"),
+            str(folder / "arriving.onnx"), optimise=False, feeds=[str(folder / "feed0.npz")],
             about="finding out what arrives there",
         ).last("ran")  # fmt: skip
         return ran["outputs"] if ran else {}
+
+
+def _not_the_models(finding: Finding, invention: feeds.Invention) -> Finding:
+    """The failure of a run with made-up inputs: it says little about the model."""
+    shapes = "; ".join(f"{name}: {note}" for name, note in invention.invented.items())
+    count = len(invention.feeds)
+    tried = f"{count} sets of inputs were tried" if count > 1 else "One set of inputs was tried"
+    return Finding(
+        "not-run", WARNING, "The model does not run on invented inputs.",
+        f"{tried}; invented were {shapes}. With the first: {finding.what} {finding.why} The model "
+        "may be right and the inputs wrong.",
+        "Say what the inputs are like: --shape NAME:1x3x320x320, --dim NAME=LENGTH, --input "
+        "NAME=FILE.npy; in Python shapes=, dims=, inputs=.",
+        finding.message, finding.nodes,
+    )  # fmt: skip
 
 
 def _save(path: str, feed: dict[str, np.ndarray]) -> None:
