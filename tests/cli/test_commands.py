@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pkgutil
 import subprocess
@@ -51,28 +52,29 @@ def typed(*words: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
-def call(*words: Any) -> tuple[int, str, str]:
+def call(*words: Any, stdin: bytes = b"") -> tuple[int, str, str]:
     """The same in this process: status, stdout, stderr (with the line breaks taken out)."""
-    import contextlib
-    import io
+    status, out, errors = called(*words, stdin=stdin)
+    return status, out.decode(), " ".join(errors.split())
 
-    from rich.console import Console
 
-    from myops.cli import _console
-
-    streams = io.StringIO(), io.StringIO()
-    before = sys.argv, _console.out, _console.errors
+def called(*words: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """Status, the bytes of stdout, and stderr as it is."""
+    streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b"")]
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr
     sys.argv = ["myops", *map(str, words)]
+    sys.stdin, sys.stdout, sys.stderr = streams
     status = 0
-    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
-        _console.out, _console.errors = Console(), Console(stderr=True)
-        try:
-            myops.cli.main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        finally:
-            sys.argv, _console.out, _console.errors = before
-    return status, streams[0].getvalue(), " ".join(streams[1].getvalue().split())
+    try:
+        myops.cli.main()
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    finally:
+        sys.argv, sys.stdin, sys.stdout, sys.stderr = before
+    for stream in streams[1:]:
+        stream.flush()
+    found = [stream.buffer.getvalue() for stream in streams[1:]]  # type: ignore[attr-defined]
+    return status, found[0], found[1].decode()
 
 
 def test_the_list_of_commands(tmp_path: Path) -> None:

@@ -2,24 +2,38 @@
 
 A module of this folder without a leading underscore is a command: its function of the same name
 (a trailing underscore aside) holds the parameters. Modules import what is heavy inside that
-function, so that `myops --help` answers at once.
+function, so that `myops --help` answers at once. Two names of such a module are read here:
 
-Exit status: 0 all is well, 1 what the command looked for is wrong, 2 it could not be done.
+    VERDICT   what exit status 1 means; without it the command has no such status
+    OPTIONS   parameters of the library's function -> options, for its messages
+
+Exit status of every command: 0 all is well, 1 what the command looked for is wrong, 2 wrong usage,
+or it could not be done. (130 after Ctrl-C, 141 when the reader of the output has gone, as usual.)
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pkgutil
 import sys
-from inspect import signature
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from inspect import Parameter, cleandoc, signature
+from types import ModuleType
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
 
 import myops
-from myops.cli import _console
+from myops.cli import _console, _failures
+
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the whole Python traceback of an error.")
+]
 
 
 def app() -> typer.Typer:
@@ -27,21 +41,64 @@ def app() -> typer.Typer:
     found = typer.Typer(
         help="Tools around ONNX models of PyTorch, with custom operators: look into a model, "
         "change it, compare it with PyTorch, find out why it does not load.",
+        epilog="Exit status: 0 all is well; 1 what the command looked for is wrong; 2 wrong usage, "
+        "or it could not be done.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     found.callback()(_common)
-    for item in pkgutil.iter_modules(__path__):
-        if not item.name.startswith("_"):
-            module = importlib.import_module(f"myops.cli.{item.name}")
-            name = item.name.rstrip("_")
-            command = getattr(module, item.name)
-            parameters = signature(command).parameters.values()
-            needs_some = any(item.default is item.empty for item in parameters)
-            found.command(name.replace("_", "-"), no_args_is_help=needs_some)(command)
+    for name, module in commands().items():
+        command = getattr(module, module.__name__.rpartition(".")[2])
+        parameters = signature(command).parameters.values()
+        needs_some = any(item.default is item.empty for item in parameters)
+        found.command(
+            name,
+            help=escape(cleandoc(command.__doc__ or "")),
+            epilog=escape(_exit_status(module)),
+            no_args_is_help=needs_some,
+        )(_with_debug(command))
     return found
+
+
+def commands() -> dict[str, ModuleType]:
+    """The modules of the commands, by the names that are typed."""
+    names = [item.name for item in pkgutil.iter_modules(__path__) if not item.name.startswith("_")]
+    return {
+        name.rstrip("_").replace("_", "-"): importlib.import_module(f"myops.cli.{name}")
+        for name in names
+    }
+
+
+def _exit_status(module: ModuleType) -> str:
+    verdict = getattr(module, "VERDICT", "")
+    middle = f"1 {verdict}; " if verdict else ""
+    return f"Exit status: 0 all is well; {middle}2 wrong usage, or it could not be done."
+
+
+def _with_debug(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the option --debug, which `main` reads."""
+    hints = get_type_hints(command, include_extras=True)
+
+    @functools.wraps(command)
+    def run(*args: Any, debug: bool = False, **kwargs: Any) -> Any:
+        return command(*args, **kwargs)
+
+    given = [item.replace(annotation=_plain_help(hints[item.name]))
+             for item in signature(command).parameters.values()]  # fmt: skip
+    own = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+    setattr(run, "__signature__", signature(command).replace(parameters=[*given, own]))  # noqa: B010
+    run.__annotations__ = {item.name: item.annotation for item in [*given, own]}
+    return run
+
+
+def _plain_help(annotation: Any) -> Any:
+    """The annotation of a parameter whose help text is no markup: [view] in it is meant."""
+    for item in getattr(annotation, "__metadata__", ()):
+        if item.help and not getattr(item, "myops_plain", False):
+            item.help, item.myops_plain = escape(item.help), True
+    return annotation
 
 
 def _version(wanted: bool) -> None:
@@ -61,12 +118,39 @@ def _common(
 def main() -> None:
     """Runs the command of `sys.argv`; what went wrong becomes a sentence and exit status 2.
 
-    MYOPS_DEBUG=1 shows the traceback instead.
+    --debug, or MYOPS_DEBUG=1, shows the traceback too.
     """
+    words = sys.argv[1:]
+    options = words[: words.index("--")] if "--" in words else words
+    for stream in (sys.stdout, sys.stderr):  # a sign that the terminal lacks is no error
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with _console.only_json() if _prints_json(options) else nullcontext():
+        status = _run(words, "--debug" in options or bool(os.environ.get("MYOPS_DEBUG")))
+        if _prints_json(options) and status == 2 and not _console.json_was_printed():
+            _console.print_json({"error": _console.last_error(), "status": status})
+    sys.exit(status)
+
+
+def _prints_json(options: Sequence[str]) -> bool:
+    return "--json" in options and not {"--help", "-h", "--version"} & {*options}
+
+
+def _run(words: Sequence[str], debug: bool) -> int:
+    """Runs a command; its exit status."""
     try:
-        app()()
-    except _console.EXPECTED as error:
-        if os.environ.get("MYOPS_DEBUG"):
-            raise
-        _console.errors.print(f"[bold red]error:[/] {escape(str(error) or type(error).__name__)}")
-        sys.exit(2)
+        # Not in typer's standalone mode, which prints errors in frames and in colours.
+        return int(app()(words, prog_name="myops", standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        return _console.reader_has_gone()
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's: wrong usage
+            return _console.usage(error)
+        if debug:
+            traceback.print_exc()
+        known = commands().get(next((word for word in words if not word.startswith("-")), ""))
+        text = _failures.describe(error, getattr(known, "OPTIONS", {}))
+        _console.message("error", text, "bold red")
+        return 2

@@ -1,27 +1,130 @@
-"""What all commands share: consoles, JSON, progress, which errors are the user's."""
+"""What all commands share: consoles, JSON, progress, messages."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.console import ConsoleDimensions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 
-# Errors that a user can do something about; anything else is a fault of ours, with a traceback.
-EXPECTED = (ValueError, OSError, ImportError, RuntimeError)
+from myops._text import printable, printable_lines
+
+_NO_TERMINAL = ConsoleDimensions(10_000, 25)  # a file has no width: nothing is wrapped
+
+
+class Console(RichConsole):
+    """A console for text that comes from files.
+
+    No control character of a text gets through, whoever printed it; newlines within a name are
+    the affair of `printable` where a line is put together. Without a terminal nothing is wrapped,
+    so that a path stays in one piece for the next program.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(emoji=False, highlight=False, **settings)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        if self._width is None and not self.is_terminal:
+            return _NO_TERMINAL
+        return super().size
+
+    @size.setter
+    def size(self, new: tuple[int, int]) -> None:
+        self._width, self._height = new
+
+    def on_broken_pipe(self) -> None:
+        raise SystemExit(reader_has_gone())
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable_lines(segment.text), segment.style)
+
 
 out = Console()
 errors = Console(stderr=True)  # also progress: what goes to stdout can be piped on
+_json_stream: Any = None  # stdout, while everything else that is printed goes to stderr
+_said: dict[str, Any] = {"json": False, "error": ""}  # of this run
+
+
+def message(kind: str, text: str, style: str) -> None:
+    """A message on stderr: "kind: text", in as many lines as the text has."""
+    from rich.text import Text
+
+    if kind == "error":
+        _said["error"] = text
+    lines = printable_lines(text).split("\n")
+    errors.print(Text.assemble((f"{kind}:", style), " ", "\n  ".join(lines)), soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A line of text as it is, without colours by guess."""
+    out.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def say_aside(text: str) -> None:
+    """The same on stderr, when stdout holds something else."""
+    errors.print(printable(text), markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def only_json() -> Iterator[None]:
+    """Sends everything but `print_json` to stderr: models and tools of others print, too."""
+    global _json_stream
+    before, _json_stream = _json_stream, sys.stdout
+    _said.update(json=False, error="")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _json_stream = before
 
 
 def print_json(data: Any) -> None:
     """Writes data to stdout as JSON; numbers that JSON does not know become strings."""
-    json.dump(_plain(data), sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    stream = _json_stream or sys.stdout
+    _said["json"] = True
+    json.dump(_plain(data), stream, indent=2, allow_nan=False)
+    stream.write("\n")
+
+
+def json_was_printed() -> bool:
+    """Whether the command printed its result, in this `only_json`."""
+    return bool(_said["json"])
+
+
+def last_error() -> str:
+    """The text of the newest error message."""
+    return str(_said["error"])
+
+
+def usage(error: Any) -> int:
+    """Says what is wrong with what was typed; the exit status."""
+    context = getattr(error, "ctx", None)
+    if not error.format_message() or type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the command without a word: its help
+        return 2
+    message("error", error.format_message(), "bold red")
+    if context is not None:
+        errors.print(context.get_usage(), markup=False, soft_wrap=True)
+        errors.print(f"Help: {context.command_path} --help", markup=False, soft_wrap=True)
+    return 2
+
+
+def reader_has_gone() -> int:
+    """What is left to write goes nowhere; the exit status, as of other programs in a pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _plain(item: Any) -> Any:
@@ -44,13 +147,14 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[..., None
         advance(text="", steps=1, total=None): moves the bar and says what comes now.
     """
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(what, total=total)
 
         def advance(text: str = "", steps: int = 1, total: int | None = None) -> None:
-            shown = f"{what}: {text}" if text else what
+            shown = f"{what}: {printable(text)}" if text else what
             bar.update(task, advance=steps, description=shown, total=total)
 
         yield advance

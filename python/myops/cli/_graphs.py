@@ -1,20 +1,25 @@
-"""What the commands on graphs share: arguments, warnings, names with any sign."""
+"""What the commands on graphs share: arguments, files in and out, warnings, names with any sign."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from myops.cli import _console
 
-Model = Annotated[Path, typer.Argument(help="The ONNX model.", metavar="MODEL.onnx")]
-Output = Annotated[Path, typer.Argument(help="The file to write.", metavar="OUT.onnx")]
+Model = Annotated[
+    Path, typer.Argument(help="The ONNX model; - reads it from stdin.", metavar="MODEL.onnx")
+]
+Output = Annotated[
+    Path, typer.Argument(help="The file to write; - writes it to stdout.", metavar="OUT.onnx")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Module = Annotated[
     str | None,
@@ -23,6 +28,58 @@ Module = Annotated[
 Call = Annotated[
     int | None, typer.Option(help="Which call of the module, if there are several; from 0.")
 ]
+
+
+_STREAM = Path("-")
+
+
+def source(model: Path) -> Path | bytes:
+    """What the library reads: the path, or the bytes from stdin for "-"."""
+    if model != _STREAM:
+        return model
+    if sys.stdin.isatty():
+        raise ValueError("MODEL: got -, expected a model piped into stdin")
+    return sys.stdin.buffer.read()
+
+
+class Writing:
+    """A command that reads a model and writes another: where from, where to, and what it says.
+
+    The model goes to stdout for OUT "-"; what the command says goes to stderr then.
+
+    Raises:
+        ValueError: OUT is MODEL, or stdout is to hold the model and JSON.
+        FileNotFoundError: The folder of OUT does not exist.
+    """
+
+    def __init__(self, model: Path, output: Path, json: bool) -> None:
+        to_stdout = output == _STREAM
+        if to_stdout and json:
+            raise ValueError("--json: got OUT - as well, expected one of them: both are for stdout")
+        if not to_stdout:
+            refuse_same(output, model, "OUT")
+            if output.is_dir():
+                raise IsADirectoryError(f"OUT: {output}: got a folder, expected a file")
+            if not output.absolute().parent.is_dir():
+                raise FileNotFoundError(f"OUT: {output}: no such folder: {output.parent}")
+        self.source = source(model)
+        self.file: Any = sys.stdout.buffer if to_stdout else output
+        self.name = "stdout" if to_stdout else str(output)
+        self._to_stdout = to_stdout
+
+    def say(self, text: str) -> None:
+        """A line about the result."""
+        (_console.say_aside if self._to_stdout else _console.say)(text)
+
+
+def refuse_same(output: Path, model: Path, what: str) -> None:
+    """Raises ValueError when a file to write is the one that is read."""
+    with contextlib.suppress(OSError):  # one of them does not exist
+        if os.path.samefile(output, model):
+            raise ValueError(
+                f"{what}: got {output}, which is the model that is read; expected another file, so "
+                "that nothing is lost"
+            )
 
 
 @contextlib.contextmanager
@@ -36,12 +93,7 @@ def warned() -> Iterator[list[str]]:
         text = str(item.message)
         if text not in texts and not issubclass(item.category, DeprecationWarning):
             texts.append(text)
-            _console.errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
-
-
-def say(text: str) -> None:
-    """A line of text as it is, without colours by guess."""
-    _console.out.print(text, markup=False, highlight=False, soft_wrap=True)
+            _console.message("warning", text, "bold yellow")
 
 
 def names(text: str, known: Collection[str]) -> list[str]:
@@ -76,3 +128,14 @@ def known_names(model: Any) -> set[str]:
     found = {item.name for item in [*graph.input, *graph.initializer, *graph.node]}
     found.update(name for node in graph.node for name in node.output)
     return found - {""}
+
+
+def size(count: float) -> str:
+    """ "3 bytes", "1.2 MiB"."""
+    if count < 1024:
+        return f"{count} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024 or unit == "GiB":
+            break
+    return f"{count:.1f} {unit}"

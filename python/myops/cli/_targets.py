@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from myops._names import choose
+from myops.cli._failures import UserCodeError, watch
 
 HELP = (
     "Where the PyTorch model is: file.py:name or package.module:name. The name stands for "
@@ -24,11 +26,14 @@ def load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         ValueError: The target has no such form, or the name stands for something else.
         FileNotFoundError: No such file.
         ValueError: The module has no such name.
+        UserCodeError: The file ends the program.
+
+    What the file itself raises comes through.
     """
     found = attribute(target)
-    if callable(found) and not _is_module(found):
-        found = found()
-    if isinstance(found, (tuple, list)) and len(found) in (2, 3) and _is_module(found[0]):
+    if callable(found) and not is_module(found):
+        found = called(target, found)
+    if isinstance(found, (tuple, list)) and len(found) in (2, 3) and is_module(found[0]):
         model, args = found[0], found[1]
         kwargs = found[2] if len(found) == 3 else {}
         if not isinstance(kwargs, Mapping):
@@ -45,16 +50,52 @@ def attribute(target: str) -> Any:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise ValueError(f"got {target!r}, expected file.py:name or package.module:name")
-    module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    with _not_ending(target):
+        module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
     for part in name.split("."):
         choose(part, [item for item in vars(module) if not item.startswith("_")], f"{place} has")
         module = getattr(module, part)
     return module
 
 
+def called(target: str, function: Any) -> Any:
+    """What the function that a target stands for returns."""
+    with _not_ending(target):
+        return function()
+
+
+@contextlib.contextmanager
+def _not_ending(target: str) -> Iterator[None]:
+    """A script that ends the program, as one that reads its arguments does, must not look like a
+    verdict of the command."""
+    try:
+        yield
+    except SystemExit as stop:
+        raise UserCodeError(
+            f"{target}: the file ends the program (SystemExit: {stop.code}). What is to run only "
+            "as a script belongs under: if __name__ == '__main__':"
+        ) from stop
+
+
+def _imported(name: str) -> Any:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name and not name.startswith(f"{error.name}."):
+            raise  # something that the module itself imports
+        raise ValueError(
+            f"there is no module {error.name!r}; expected file.py:name or package.module:name, "
+            "with a package that Python finds"
+        ) from None
+    if module.__file__:
+        watch(Path(module.__file__))
+    return module
+
+
 def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
+    watch(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -68,6 +109,6 @@ def _from_file(path: Path) -> Any:
     return module
 
 
-def _is_module(item: Any) -> bool:
+def is_module(item: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(item, (torch.nn.Module, torch.export.ExportedProgram))

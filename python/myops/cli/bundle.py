@@ -10,6 +10,7 @@ import typer
 
 from myops.cli import _console, _graphs
 
+OPTIONS = {"check": "--no-check", "libraries": "--library"}
 _LIBRARY = re.compile(r"([^=@]+)(?:@([^=]+))?=(.+)")
 
 
@@ -53,11 +54,11 @@ def bundle(
             "files": made.files,
         })  # fmt: skip
         return
-    _graphs.say(f"{made.folder}: {', '.join(made.files)}")
+    _console.say(f"{made.folder}: {', '.join(made.files)}")
     for item in made.libraries:
-        _graphs.say(f"library  {item} on {item.platform}")
+        _console.say(f"library  {item} on {item.platform}")
     if not made.libraries:
-        _graphs.say("The model needs no library.")
+        _console.say("The model needs no library.")
 
 
 def _libraries(texts: list[str] | None) -> dict[str, tuple[str, str]]:

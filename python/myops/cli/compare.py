@@ -7,7 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from myops.cli import _console, _targets
+from myops.cli import _console, _graphs, _targets
+
+VERDICT = "they differ"
+OPTIONS = {
+    "exporter": "--exporter", "opset_version": "--opset", "libraries": "--library",
+    "rtol": "--rtol", "atol": "--atol", "optimization": "--optimization",
+}  # fmt: skip
 
 
 def compare(
@@ -25,11 +31,12 @@ def compare(
         typer.Option(help="A custom-op library that the file needs; may be given several times."),
     ] = None,
     rtol: Annotated[
-        float | None, typer.Option(help="Relative tolerance. Default: by dtype, 1e-4 for float32.")
+        float | None,
+        typer.Option(min=0, help="Relative tolerance. Default: by dtype, 1e-4 for float32."),
     ] = None,
     atol: Annotated[
         float | None,
-        typer.Option(help="Absolute tolerance. Default: rtol times the scale of a value."),
+        typer.Option(min=0, help="Absolute tolerance. Default: rtol times the scale of a value."),
     ] = None,
     optimization: Annotated[
         str, typer.Option(help="For inner values: disable, basic, extended or all.")
@@ -52,8 +59,6 @@ def compare(
     Example: myops compare net.py:example net.onnx --html report.html
 
     where net.py holds: example = (Net(), (torch.rand(1, 3, 32, 32),))
-
-    Exit status: 0 they agree, 1 they differ, 2 they could not be compared.
     """
     import myops.onnx
     from myops.onnx.comparison import compare as run
@@ -63,7 +68,7 @@ def compare(
         raise ValueError("--exporter and --opset: got an ONNX file as well, expected one of both")
     module, args, kwargs = _targets.load(target)
     with _console.progress("compare", 5 if model else 6) as advance:
-        proto: Any = model
+        proto: Any = None if model is None else _graphs.source(model)
         if model is None:
             advance("export", 0)
             proto = myops.onnx.export(
@@ -96,6 +101,6 @@ def compare(
     else:
         report.print(_console.out, all_values=all)
         if html is not None:
-            _console.out.print(f"report: {html}", markup=False)
+            _console.say(f"report: {html}")
     if not report.passed:
         raise typer.Exit(1)

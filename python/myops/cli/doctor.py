@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
+from myops._text import for_markup, printable
 from myops.cli import _console, _graphs
 
 if TYPE_CHECKING:
     from myops.ort._doctor import Finding, Report
 
+VERDICT = "a problem was found"
 _COLOURS = {"error": "red", "warning": "yellow"}
 _MOST_NODES = 8  # of one finding, and of the table, in the terminal; JSON has all
 
@@ -29,17 +30,22 @@ def doctor(
                      "given several times.", metavar="FILE"),
     ] = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Also run the model once, with made-up inputs.")
+        bool, typer.Option("--run", help="Also run the model, with invented inputs.")
     ] = False,
     input: Annotated[
         list[str] | None,
-        typer.Option(help="An input to run with instead of a made-up one.",
+        typer.Option(help="An input to run with instead of an invented one.",
                      metavar="NAME=FILE.npy"),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="Shape of an invented input.", metavar="NAME:1x3x320x320"),
     ] = None,
     dim: Annotated[
         list[str] | None,
-        typer.Option(help="Length of an axis that the model leaves open, by its name. Default: "
-                     "16.", metavar="NAME=LENGTH"),
+        typer.Option(help="Length of an axis that the model leaves open, by its name, or as "
+                     "INPUT:AXIS=LENGTH. Default: what the model demands, else several are tried.",
+                     metavar="NAME=LENGTH"),
     ] = None,
     provider: Annotated[
         list[str] | None,
@@ -61,8 +67,6 @@ def doctor(
 
     Without a model it reports what is installed here and whether it works together.
 
-    Exit status: 0 it works, 1 a problem was found, 2 it could not be examined.
-
     Example: myops doctor model.onnx --library build/libmy_ops.so --run
     """
     from myops.ort._doctor import doctor as examine
@@ -70,13 +74,14 @@ def doctor(
     lengths = {name: _length(name, value) for name, value in _pairs(dim, "--dim", "NAME=LENGTH")}
     with _console.progress("doctor") as advance:
         report = examine(
-            model,
+            None if model is None else _graphs.source(model),
             [str(path) for path in library or ()],
             myops_library=not no_myops,
             providers=provider or ["CPUExecutionProvider"],
-            run=run or bool(input) or bool(dim),
+            run=run,
             inputs=dict(_pairs(input, "--input", "NAME=FILE.npy")),
             dims=lengths,
+            shapes=dict(map(_shape, shape or ())),
             advance=advance,
         )
     if json:
@@ -97,6 +102,17 @@ def _pairs(given: list[str] | None, option: str, form: str) -> list[tuple[str, s
     return pairs
 
 
+def _shape(text: str) -> tuple[str, list[int]]:
+    """ "x:1x3x320x320" as ("x", [1, 3, 320, 320]); commas do as well."""
+    name, sign, lengths = text.rpartition(":")
+    if not sign and "=" in text:
+        name, sign, lengths = text.rpartition("=")
+    parts = lengths.replace(",", "x").split("x") if lengths else []
+    if not sign or not name or not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"--shape: got {text!r}, expected NAME:1x3x320x320")
+    return name, [int(part) for part in parts]
+
+
 def _length(name: str, value: str) -> int:
     if not value.isdigit():
         raise ValueError(f"--dim: {name}: got {value!r}, expected a number")
@@ -105,7 +121,7 @@ def _length(name: str, value: str) -> int:
 
 def _show(report: Report) -> None:
     colour = "red" if report.exit_status else "yellow" if report.warnings else "green"
-    _line(f"[bold {colour}]{escape(report.summary)}[/]")
+    _line(f"[bold {colour}]{for_markup(report.summary)}[/]")
     for finding in report.findings:
         _show_finding(finding)
     _console.out.print()
@@ -128,22 +144,22 @@ def _show_finding(finding: Finding) -> None:
 
     _console.out.print()
     colour = _COLOURS[finding.severity]
-    _line(f"[bold {colour}]{finding.severity}[/] [bold]{escape(finding.what)}[/]")
+    _line(f"[bold {colour}]{finding.severity}[/] [bold]{for_markup(finding.what)}[/]")
     rows = Table.grid(padding=(0, 1))
     rows.add_column(no_wrap=True, style="dim")
     rows.add_column(overflow="fold")
     if finding.why:
-        rows.add_row("why", Text(finding.why))
+        rows.add_row("why", Text(printable(finding.why)))
     if finding.fix:
-        rows.add_row("do", Text(finding.fix))
+        rows.add_row("do", Text(printable(finding.fix)))
     for number, node in enumerate(finding.nodes[:_MOST_NODES]):
-        rows.add_row("node" if not number else "", Text(node))
+        rows.add_row("node" if not number else "", Text(printable(node)))
     if len(finding.nodes) > _MOST_NODES:
         rows.add_row("", f"and {len(finding.nodes) - _MOST_NODES} more (--json has them)")
     if finding.message:
-        rows.add_row("says", Text(finding.message, style="dim"))
+        rows.add_row("says", Text(printable(finding.message), style="dim"))
     rows.add_row("code", Text(finding.code, style="dim"))
-    _console.out.print(Padding(rows, (0, 0, 0, 2)))
+    _console.out.print(Padding(rows, (0, 0, 0, 2), expand=False))
 
 
 def _facts(rows: list[tuple[str, Any]]) -> None:
@@ -155,7 +171,7 @@ def _facts(rows: list[tuple[str, Any]]) -> None:
     table.add_column(overflow="fold")
     for name, value in rows:
         if value:
-            table.add_row(name, Text(str(value)))
+            table.add_row(name, Text(printable(value)))
     _console.out.print(table)
 
 
@@ -192,10 +208,20 @@ def _show_model(report: Report) -> None:
         ("versions", f"IR {facts['ir_version']}, {opsets}"),
         ("nodes", f"{facts['nodes']}" + (f", of them {custom}" if custom else "")),
         ("they run", placed),
+        *(("ran with" if not number else "", text) for number, text in enumerate(_inputs(report))),
         ("functions", ", ".join(facts["functions"])),
         ("weights in", ", ".join(facts["weights"])),
         ("with", f"myops {report.environment['myops']}, {_versions(report.environment)}"),
     ])  # fmt: skip
+
+
+def _inputs(report: Report) -> list[str]:
+    """What the model ran with, and what of it was invented."""
+    return [
+        f"{name} {item['dtype']}{item['shape']}"
+        + (f"; invented: {item['invented']}" if item["invented"] else "")
+        for name, item in report.inputs.items()
+    ]
 
 
 def _show_libraries(report: Report) -> None:
@@ -225,7 +251,7 @@ def _show_nodes(report: Report) -> None:
         colour = "green" if node.runs == "kernel" else "yellow"
         provider = node.provider.removesuffix("ExecutionProvider")
         table.add_row(
-            escape(node.name), escape(node.op), escape(node.module),
+            for_markup(node.name), for_markup(node.op), for_markup(node.module),
             f"[{colour}]{node.runs}[/]", provider,
         )  # fmt: skip
     _console.out.print()

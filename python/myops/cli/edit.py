@@ -9,6 +9,10 @@ import typer
 
 from myops.cli import _console, _graphs
 
+OPTIONS = {
+    "check": "--no-check", "rename": "--rename", "rename_nodes": "--rename-node",
+    "attributes": "--attribute", "op_types": "--op-type", "dims": "--dim",
+}  # fmt: skip
 Texts = list[str] | None
 
 
@@ -54,7 +58,8 @@ def edit(
     from myops.onnx import files
     from myops.onnx.surgery.editing import edit as edit_
 
-    known = _graphs.known_names(files.load(model, weights=False))
+    writing = _graphs.Writing(model, output, json)
+    known = _graphs.known_names(files.load(writing.source, weights=False))
     attributes: dict[tuple[str, str], str | None] = {}
     for text in attribute or ():
         node, name, value = _attribute(text, known)
@@ -82,13 +87,18 @@ def edit(
         raise ValueError("no edit was given; see myops edit --help")
     with _console.progress("editing"), _graphs.warned() as warnings:
         changed = edit_(
-            model, output, **pairs, attributes=attributes, dims=dims, check=not no_check
+            writing.source,
+            writing.file,
+            **pairs,
+            attributes=attributes,
+            dims=dims,
+            check=not no_check,
         )
     if json:
         _console.print_json({"output": str(output), "edits": count, "warnings": warnings,
                              "nodes": len(changed.graph.node)})  # fmt: skip
         return
-    _graphs.say(f"{output}: {count} edit{'s' * (count > 1)}")
+    writing.say(f"{writing.name}: {count} edit{'s' * (count > 1)}")
 
 
 def _attribute(text: str, known: Collection[str]) -> tuple[str, str, str]:

@@ -9,14 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from myops.cli import _console, _targets
+from myops.cli import _console, _failures, _graphs, _targets
+
+VERDICT = "the exporter wrote something else than the model, and no file was written"
+OPTIONS = {
+    "exporter": "--exporter", "opset_version": "--opset", "skip_checks": "--skip-check",
+    "constants": "--constant", "dynamic_axes": "--dynamic", "libraries": "--library",
+    "external_data": "--external-data", "register_torchvision": "--keep-torchvision",
+    "f": "OUTPUT",
+}  # fmt: skip
 
 
 def export(
     target: Annotated[str, typer.Argument(help=_targets.HELP)],
     output: Annotated[Path, typer.Argument(help="The file to write.")],
     exporter: Annotated[
-        str, typer.Option(help='"dynamo" (on top of torch.export) or "torchscript".')
+        str,
+        typer.Option(
+            help='"dynamo" (on top of torch.export), "torchscript", or "auto": the first whose '
+            "file passes all checks."
+        ),
     ] = "dynamo",
     opset: Annotated[int | None, typer.Option(help="Opset of the file. Default: 20.")] = None,
     lower: Annotated[
@@ -26,7 +38,7 @@ def export(
         list[str] | None,
         typer.Option(
             help="An input with axes whose length may change, e.g. image:0,2,3 or "
-            "image:0=batch,2=height. May be repeated.",
+            "image:0=batch,2=height; multiples as image:2=32*h. May be repeated.",
             metavar="INPUT:AXES",
         ),
     ] = None,
@@ -48,6 +60,12 @@ def export(
         list[Path] | None,
         typer.Option(help="A custom-op library that the model needs. May be repeated."),
     ] = None,
+    keep_torchvision: Annotated[
+        bool,
+        typer.Option(
+            "--keep-torchvision", help="Do not write torchvision's deform_conv2d as our node."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Export a PyTorch model to ONNX and check that the file computes what the model computes.
@@ -59,9 +77,8 @@ def export(
 
     \b
     myops export model.py:small small.onnx --dynamic x:0,2,3
-
-    Exit status 1: the exporter wrote something else than the model; no file is written.
     """
+    _graphs.refuse_same(output, Path(target.rpartition(":")[0]), "OUTPUT")
     model, args, kwargs = _targets.load(target)
     import myops.onnx
 
@@ -81,12 +98,14 @@ def export(
                 external_data=external_data,
                 skip_checks=skip_check or (),
                 libraries=library or (),
+                register_torchvision=not keep_torchvision,
             )
         except myops.onnx.ExportCheckError as error:
             if json:
                 _console.print_json({"output": None, "check": error.check, "error": str(error)})
             else:
-                _console.errors.print(f"error: {error}", style="red", markup=False)
+                text = _failures.in_options(_failures.without_colours(str(error)), OPTIONS)
+                _console.message("error", text, "bold red")
             raise typer.Exit(1) from None
     notes = [str(w.message) for w in caught if issubclass(w.category, _told(myops.onnx))]
     _report(proto, output, notes, json)
@@ -123,13 +142,13 @@ def _report(proto: Any, output: Path, notes: list[str], json: bool) -> None:
         )  # fmt: skip
         return
     for note in notes:
-        _console.errors.print(f"note: {note}", style="yellow", markup=False)
+        _console.message("note", _failures.in_options(note, OPTIONS), "yellow")
     sides = (", ".join(f"{name} {shape}" for name, shape in side.items())
              for side in (inputs, outputs))  # fmt: skip
-    _console.out.print(f"{output}: {' -> '.join(sides)}", markup=False)
+    _console.say(f"{output}: {' -> '.join(sides)}")
     custom = [f"{count} {name}" for name, count in types.items() if "::" in name]
     text = f"opset {opset}, {sum(types.values())} nodes" + "".join(f", {item}" for item in custom)
-    _console.out.print(text, markup=False)
+    _console.say(text)
 
 
 def _shape(item: Any) -> list[Any]:

@@ -34,13 +34,14 @@ def extract(
     from myops.onnx import files
     from myops.onnx.surgery.extraction import extract as extract_
 
-    known = _graphs.known_names(files.load(model, weights=False))
+    writing = _graphs.Writing(model, output, json)
+    known = _graphs.known_names(files.load(writing.source, weights=False))
     with _console.progress("extracting"), _graphs.warned() as warnings:
         part = extract_(
-            model,
+            writing.source,
             _graphs.names(inputs, known),
             _graphs.names(outputs, known),
-            output,
+            writing.file,
             module=module,
             call=call,
         )
@@ -53,6 +54,6 @@ def extract(
             "nodes": len(part.graph.node), "warnings": warnings,
         })  # fmt: skip
         return
-    _graphs.say(f"{output}: {len(part.graph.node)} nodes")
-    _graphs.say(f"inputs   {', '.join(taken) or 'none'}")
-    _graphs.say(f"outputs  {', '.join(given)}")
+    writing.say(f"{writing.name}: {len(part.graph.node)} nodes")
+    writing.say(f"inputs   {', '.join(taken) or 'none'}")
+    writing.say(f"outputs  {', '.join(given)}")

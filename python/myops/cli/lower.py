@@ -28,10 +28,10 @@ def lower(
     from myops.onnx.lowering import lower as lower_
     from myops.onnx.surgery import _storage
 
-    loaded = _storage.load(model)
+    writing = _graphs.Writing(model, output, json)
+    loaded = _storage.load(writing.source)
     with _console.progress("lowering"), _graphs.warned() as warnings:
-        lowered = lower_(loaded, opset)
-        _storage.finish(lowered, model, output)
+        lowered = lower_(writing.source, opset, writing.file)
     inlined = _scopes.inline_callers(loaded)
     nodes = _scopes.all_nodes(inlined.graph.node)
     replaced = Counter(node.op_type for node in nodes if _scopes.is_ours(node))
@@ -41,4 +41,4 @@ def lower(
                              "warnings": warnings})  # fmt: skip
         return
     what = ", ".join(f"{number} {name}" for name, number in sorted(replaced.items())) or "no node"
-    _graphs.say(f"{output}: {what} replaced, {count} nodes")
+    writing.say(f"{writing.name}: {what} replaced, {count} nodes")

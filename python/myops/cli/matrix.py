@@ -12,12 +12,21 @@ import typer
 from myops._names import choose
 from myops.cli import _console, _targets
 
+VERDICT = "cells that --fail-on asks for"
+OPTIONS = {
+    "opset_matrix": "matrix",
+    "tolerance": "--tolerance",
+    "opsets": "--opsets",
+    "exporters": "--exporter",
+}
+
 # Names on the command line -> verdicts
 _FAILURES = {
     "wrong": ("silently wrong", "wrong, with a warning"),
     "load": ("load error",),
     "refused": ("refused",),
     "changed": ("opset changed",),
+    "lost": ("node lost",),
 }
 
 
@@ -43,7 +52,9 @@ def matrix(
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Largest difference for values up to 1. Default: 1e-4 for float32."),
+        typer.Option(
+            min=0, help="Largest difference for values up to 1. Default: 1e-4 for float32."
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -59,7 +70,7 @@ def matrix(
     fail_on: Annotated[
         str,
         typer.Option(
-            help="Exit with status 1 for such cells: wrong, load, refused, changed, any; "
+            help="Exit with status 1 for such cells: wrong, load, refused, changed, lost, any; "
             "several with commas."
         ),
     ] = "",
@@ -67,15 +78,18 @@ def matrix(
 ) -> None:
     """Export a model with each exporter and opset, run each file, and say which are right.
 
-    A cell is ok, opset changed, refused, load error, wrong with a warning, or silently wrong:
-    the export succeeds, the numbers are not PyTorch's, and nobody said so.
+    A cell is ok, opset changed, node lost, refused, load error, wrong with a warning, or silently
+    wrong: the export succeeds, the numbers are not PyTorch's, and nobody said so.
 
     \b
     Examples:
       myops matrix interpolate --opsets 9-20 --case 'bilinear*'
       myops matrix model.py:cases --exporter dynamo --output report.html --fail-on wrong
     with, in model.py,
-      cases = {"my model": (model, (torch.rand(1, 3, 32, 32),))}
+      cases = {"my model": (model, (torch.rand(1, 3, 32, 32),)),
+               "any size": Case(model, (torch.rand(1, 3, 32, 32),),
+                                run_at=[(torch.rand(1, 3, 48, 40),)])}
+    Case is myops.onnx.matrix.Case. run_at has inputs of other lengths, which become dynamic.
     """
     from myops.onnx import matrix as library
     from myops.onnx.matrix import parallel, report, selection
@@ -115,7 +129,7 @@ def matrix(
         if details:
             _console.out.print(report.Details(found))
         for path in output or []:
-            _console.out.print(f"{path} written", soft_wrap=True)
+            _console.say(f"{path} written")
     if any(item.verdict in verdicts for item in found.cells):
         raise typer.Exit(1)
 
@@ -129,8 +143,8 @@ def load_rows(target: str) -> dict[str, Any]:
         what = "no such file as in file.py:name, and of what is built in, there is"
         return dict(BUILT_IN[choose(target, BUILT_IN, f"matrix: {what}")]())
     found = _targets.attribute(target)
-    if callable(found) and not _targets._is_module(found) and not isinstance(found, Case):
-        found = found()
+    if callable(found) and not _targets.is_module(found) and not isinstance(found, Case):
+        found = _targets.called(target, found)
     return dict(found) if isinstance(found, Mapping) else {target.rpartition(":")[2]: found}
 
 

@@ -27,8 +27,9 @@ def new(
     if json:
         _console.print_json({"folder": str(folder), "files": files})
         return
-    _graphs.say(f"{folder}: {', '.join(files)}")
-    _graphs.say("Build it, test it:")
-    _graphs.say(f"  cd {folder}")
-    _graphs.say("  pip install --no-build-isolation '.[test]'  # needs setuptools, ninja, pybind11")
-    _graphs.say("  pytest")
+    _console.say(f"{folder}: {', '.join(files)}")
+    _console.say("Build it, test it:")
+    _console.say(f"  cd {folder}")
+    _console.say("  pip install 'myops[build]'  # setuptools, ninja, pybind11; once")
+    _console.say("  pip install --no-build-isolation '.[test]'")
+    _console.say("  pytest")

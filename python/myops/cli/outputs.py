@@ -30,9 +30,15 @@ def outputs(
     """
     from myops.onnx.surgery.outputs import add_outputs
 
+    writing = _graphs.Writing(model, output, json)
     with _console.progress("adding outputs"), _graphs.warned() as warnings:
         changed = add_outputs(
-            model, names or [], output, module=module, call=call, everything=everything
+            writing.source,
+            names or [],
+            writing.file,
+            module=module,
+            call=call,
+            everything=everything,
         )
     given = [item.name for item in changed.graph.output]
     untyped = [i.name for i in changed.graph.output if not i.type.WhichOneof("value")]
@@ -40,6 +46,6 @@ def outputs(
         data = {"output": str(output), "outputs": given, "untyped": untyped, "warnings": warnings}
         _console.print_json(data)
         return
-    _graphs.say(f"{output}: {len(given)} outputs")
+    writing.say(f"{writing.name}: {len(given)} outputs")
     for name in given:
-        _graphs.say(f"  {name}{'  (type unknown)' if name in untyped else ''}")
+        writing.say(f"  {name}{'  (type unknown)' if name in untyped else ''}")

@@ -29,14 +29,15 @@ def raise_(
     """
     from myops.onnx.surgery.raising import raise_ops
 
+    writing = _graphs.Writing(model, output, json)
     with _console.progress("raising"), _graphs.warned() as warnings:
-        result = raise_ops(model, output, function_bodies=not no_function_bodies)
+        result = raise_ops(writing.source, writing.file, function_bodies=not no_function_bodies)
     if json:
         _console.print_json({"output": str(output), "raised": result.raised, "kept": result.kept,
                              "warnings": warnings})  # fmt: skip
         return
-    _graphs.say(f"{output}: {len(result.raised)} raised, {len(result.kept)} kept")
+    writing.say(f"{writing.name}: {len(result.raised)} raised, {len(result.kept)} kept")
     for name in result.raised:
-        _graphs.say(f"  raised  {name}")
+        writing.say(f"  raised  {name}")
     for name, reason in result.kept.items():
-        _graphs.say(f"  kept    {name}: {reason}")
+        writing.say(f"  kept    {name}: {reason}")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from myops.cli import _console, _graphs
+
+OPTIONS = {
+    "check": "--no-check",
+    "shapes": "--shape",
+    "inputs": "--data",
+    "tolerance": "--tolerance",
+    "fixed": "--fix",
+    "largest_constant": "--largest-constant",
+}
 
 
 def simplify(
@@ -21,8 +31,20 @@ def simplify(
         Path | None, typer.Option(help="Inputs for the comparison by name.", metavar="FILE.npz")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="What an output may differ, relative to its largest element.")
+        float,
+        typer.Option(min=0, help="What an output may differ, relative to its largest element."),
     ] = 1e-4,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Shape of an input that becomes part of the model; ? leaves a length open.",
+            metavar="INPUT=1,3,?,?",
+        ),
+    ] = None,
+    largest_constant: Annotated[
+        int | None,
+        typer.Option(min=0, help="Fold nothing into a constant of more bytes.", metavar="BYTES"),
+    ] = None,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not compare the numbers.")
     ] = False,
@@ -40,34 +62,55 @@ def simplify(
     from myops.onnx import files
     from myops.onnx.surgery.slimming import simplify as simplify_
 
-    known = _graphs.known_names(files.load(model, weights=False))
-    shapes = {}
-    for text in shape or ():
-        name, lengths = _graphs.split(text, "=", known, "INPUT=1,3,32,32")
-        try:
-            shapes[name] = [int(length) for length in lengths.strip("[]()").split(",") if length]
-        except ValueError as error:
-            raise ValueError(f"got {text!r}, expected INPUT=1,3,32,32") from error
+    writing = _graphs.Writing(model, output, json)
+    known = _graphs.known_names(files.load(writing.source, weights=False))
+    shapes = _shapes(shape, known, "--shape: got {!r}, expected INPUT=1,3,32,32")
+    fixed = _shapes(fix, known, "--fix: got {!r}, expected INPUT=1,3,32,32; ? leaves a length open")
     inputs = {}
     if data is not None:
         with np.load(data, allow_pickle=False) as arrays:
             inputs = dict(arrays)
     with _console.progress("simplifying"), _graphs.warned() as warnings:
         result = simplify_(
-            model, output, check=not no_check, inputs=inputs, shapes=shapes, tolerance=tolerance
-        )
+            writing.source,
+            writing.file,
+            check=not no_check,
+            inputs=inputs,
+            shapes=shapes,  # type: ignore[arg-type]
+            tolerance=tolerance, fixed=fixed, largest_constant=largest_constant,
+        )  # fmt: skip
     if json:
         _console.print_json({
             "output": str(output), "before": result.before, "after": result.after,
-            "difference": result.difference, "warnings": warnings,
+            "difference": result.difference, "bytes_before": result.bytes_before,
+            "bytes_after": result.bytes_after, "notes": result.notes, "warnings": warnings,
         })  # fmt: skip
         return
     before, after = sum(result.before.values()), sum(result.after.values())
     said = "numbers not compared"
     if result.difference is not None:
         said = f"largest difference {result.difference:.2g}"
-    _graphs.say(f"{output}: {before} nodes became {after}; {said}")
+    writing.say(f"{writing.name}: {before} nodes became {after}; {said}")
+    sizes = _graphs.size(result.bytes_before), _graphs.size(result.bytes_after)
+    grows = result.bytes_after > 1.1 * result.bytes_before + 1024
+    hint = " (folded constants take more space; --largest-constant bounds them)" if grows else ""
+    writing.say(f"size {sizes[0]} -> {sizes[1]}{hint}")
+    for note in result.notes:
+        writing.say(f"note: {note}")
     for name in sorted({*result.before, *result.after}):
         counts = result.before.get(name, 0), result.after.get(name, 0)
         if counts[0] != counts[1]:
-            _graphs.say(f"  {name:<24} {counts[0]:>5} -> {counts[1]}")
+            writing.say(f"  {name:<24} {counts[0]:>5} -> {counts[1]}")
+
+
+def _shapes(
+    texts: list[str] | None, known: Collection[str], form: str
+) -> dict[str, list[int | None]]:
+    found: dict[str, list[int | None]] = {}
+    for text in texts or ():
+        name, lengths = _graphs.split(text, "=", known, "INPUT=1,3,32,32")
+        parts = [part.strip() for part in lengths.strip("[]()").split(",") if part.strip()]
+        if not all(part.isdigit() or (part == "?" and "open" in form) for part in parts):
+            raise ValueError(form.format(text))
+        found[name] = [None if part == "?" else int(part) for part in parts]
+    return found

@@ -35,12 +35,17 @@ def view(
     from myops.onnx.surgery.viewer import view as view_
 
     with _graphs.warned():
-        viewer = view_(model, port=port, browser=not no_browser, function_bodies=function_bodies)
+        viewer = view_(
+            _graphs.source(model),
+            port=port,
+            browser=not no_browser,
+            function_bodies=function_bodies,
+        )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that its files are removed too
     with viewer:
         if json:
             _console.print_json({"url": viewer.url})
         else:
-            _graphs.say(f"{viewer.url} shows {model}; Ctrl-C ends it")
+            _console.say(f"{viewer.url} shows {model}; Ctrl-C ends it")
         sys.stdout.flush()
         viewer.wait()
