@@ -13,6 +13,7 @@
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
+#   make docs          make the pictures of terminals in docs/ from the commands, and the type stub
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -20,6 +21,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Runs a command of minutes and says how far it is.
+STEP := $(PYTHON) scripts/step.py
 PYTEST_FLAGS ?=
 # Two processes, as most tests use one core; a file's tests stay in one, as they share exports. The
 # order is that of tests/conftest.py: what compiles first, or one process would end alone with it.
@@ -28,7 +31,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint format build test-native test-cmake test-hosts bench fuzz load compat wheel clean
+.PHONY: demo test lint format build test-native test-cmake test-hosts bench fuzz load compat docs wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -36,8 +39,10 @@ LOAD_SECONDS ?= 60
 
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools wheel ninja pybind11 numpy
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[test,lint]"
+	@$(STEP) "get torch and what compiles our libraries (a minute; more where torch comes with CUDA)" \
+	  $(BIN)/pip install --constraint constraints.txt torch setuptools wheel ninja pybind11 numpy
+	@$(STEP) "get the packages of tests and tools, compile the libraries (5 minutes on 2 cores)" \
+	  $(BIN)/pip install --verbose --constraint constraints.txt --no-build-isolation --editable ".[test,lint]"
 	touch $@
 	touch $(LIBRARY)
 
@@ -47,10 +52,11 @@ build: $(READY)
 	@$(MAKE) --silent $(LIBRARY) # a make of its own: the install above may have built it already
 
 $(LIBRARY): $(READY) $(shell find csrc -name '*.cpp' -o -name '*.h')
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	@$(STEP) "compile what changed in csrc/ (4 minutes for all of it)" $(BIN)/python setup.py build_ext --inplace
 	touch $@
 
 demo: build
+	@echo "myops: export the model, enlarge a photograph by four factors (half a minute)"
 	$(BIN)/python examples/super_resolution/demo.py
 
 # ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
@@ -61,7 +67,8 @@ test: build test-native
 	MYOPS_ISA=portable $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
 # build/native is what ships; the others are built again with AddressSanitizer and
-# UndefinedBehaviorSanitizer, and with ThreadSanitizer.
+# UndefinedBehaviorSanitizer, and with ThreadSanitizer. The kernels alone are built at -O2 too: there
+# GCC 12 once dropped stores that it kept at -O3.
 CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 test-native: $(READY)
 	$(CONFIGURE) -B build/native
@@ -71,22 +78,28 @@ test-native: $(READY)
 	  $(BIN)/cmake --build build/$$tree && \
 	  $(BIN)/ctest --test-dir build/$$tree --parallel 2 --output-on-failure || exit 1; \
 	done
+	$(CONFIGURE) -B build/native-O2 -DMYOPS_OPTIMIZATION=-O2
+	$(BIN)/cmake --build build/native-O2 --target myops_kernel_tests
+	$(BIN)/ctest --test-dir build/native-O2 --tests-regex kernel_tests --output-on-failure
 
 # Each run begins with the inputs that earlier ones found, in build/fuzz-corpus.
-FUZZ = build/native-address/tests/native/fuzz/myops_fuzz_ops
+FUZZ = build/native-address/tests/native/fuzz
 fuzz: build
 	$(CONFIGURE) -B build/native-address -DMYOPS_SANITIZE=address,undefined
-	$(BIN)/cmake --build build/native-address --target myops_fuzz_ops
+	$(BIN)/cmake --build build/native-address --target myops_fuzz_ops myops_each_isa
 	mkdir -p build/fuzz-corpus
-	$(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
-	MYOPS_ISA=portable $(FUZZ) -max_total_time=$(FUZZ_SECONDS) -seed=$$(date +%s) build/fuzz-corpus
-	MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
+	$(FUZZ)/myops_each_isa $(FUZZ)/myops_fuzz_ops -max_total_time=$(FUZZ_SECONDS) build/fuzz-corpus
+	MYOPS_FUZZ_SECONDS=$(FUZZ_SECONDS) MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
 
 load: build
 	MYOPS_LOAD_SECONDS=$(LOAD_SECONDS) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/ort/test_load.py
 
 compat: build
 	$(BIN)/python scripts/compat.py
+
+docs: build
+	$(BIN)/python scripts/record_casts.py
+	$(BIN)/python scripts/make_stubs.py
 
 test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake

@@ -21,7 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-VERSIONS = ("1.17", "1.18", "1.20", "1.22", "1.23", "1.25", "1.27", "1.29", "1.31")
+VERSIONS = ("1.17", "1.18", "1.20", "1.22", "1.23", "1.25", "1.27", "1.29", "1.31", "1.32")
 BEFORE_NUMPY_2 = ("1.17", "1.18")  # their binaries were built for NumPy 1
 WAYS = {"library": "our kernels", "body": "function bodies, without our library"}
 

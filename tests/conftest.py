@@ -20,6 +20,7 @@ LONGEST = [
     "test_your_own_op.py",
     "test_gallery.py",
     "test_faults.py",
+    "test_faulty_descriptions.py",
 ]
 
 

@@ -63,6 +63,19 @@ for runner in (myops.ort.session(model), myops.ort.pyop_session(model), evaluato
 assert "my_kernels" not in sys.modules
 """
 
+# Beside torch.add, in all states of the tensors.
+GIVEN_OUT = """
+import my_kernels
+import torch
+from out_cases import differences
+
+x = torch.linspace(-3, 3, 12).reshape(3, 4)
+call = torch.ops.my_kernels.soft_clip.out
+want = my_kernels.soft_clip(x)
+found = [*differences(lambda x, out: call(x, out=out), x.clone, want, returns=False)]
+assert not found, "\\n".join(found[:20])
+"""
+
 
 @pytest.fixture(scope="module")
 def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -100,6 +113,10 @@ def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> Non
     assert {node.domain for node in onnx.load(tmp_path / "lowered.onnx").graph.node} == {""}
     assert "runs" in run(program, "doctor", "both.onnx", "--run", cwd=tmp_path)
     assert "my_kernels" in run(program, "inspect", "both.onnx", cwd=tmp_path)
+
+
+def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path) -> None:
+    run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
 
 
 def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:

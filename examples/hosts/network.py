@@ -51,7 +51,7 @@ def write(folder: Path, *, package: bool = True) -> None:
     with warnings.catch_warnings():
         # torch recommends torch.export instead; programs that load TorchScript still exist.
         warnings.filterwarnings("ignore", ".*torch.jit", DeprecationWarning)
-        torch.jit.trace(net, exported).save(folder / "net.ts")
+        torch.jit.script(net).save(folder / "net.ts")
     lengths = {"n": torch.export.Dim("n"), "h": torch.export.Dim("h"), "w": torch.export.Dim("w")}
     dynamic = {"x": {0: lengths["n"], 2: lengths["h"], 3: lengths["w"]}, "factor": None}
     myops.onnx.export(
