@@ -52,6 +52,7 @@ struct Axis {
   int64_t input, output;
   Real scale = 0;  // as given; 0: none, it is the ratio of the lengths
   Real start = 0, end = 1;
+  bool small_picture = false;
 };
 
 struct Tap {
@@ -108,7 +109,11 @@ class MakeTable {
         const bool exact = exact_ && product_fits(static_cast<Real>(o));
         const bool exactly = exact && (x == 0 || x == last_);
         unsure = settings_.crops() && !inside_by_far && x > -near && x < last_ + near && !exactly;
-        if (settings_.mode == "nearest") {
+        if (!(std::fabs(x) < 1e15L)) {  // a roi of any numbers; no window is looked for there
+          unsure |= !outside;
+        } else if (settings_.mode == "nearest" && is_small_special_case()) {
+          add(axis_.input == axis_.output ? o : o / 2, 1);
+        } else if (settings_.mode == "nearest") {
           unsure |= nearest(x, near, exact);
         } else if (settings_.antialias) {
           unsure |= !window(static_cast<Real>(o), x);
@@ -139,6 +144,14 @@ class MakeTable {
     if (settings_.torch && (settings_.mode == "linear" || settings_.antialias)) return true;
     const bool by_corners = settings_.crops() || settings_.coordinates == "align_corners";
     return by_corners && !(settings_.antialias && axis_.scale < 1);
+  }
+
+  // torch has a second kernel for pictures of at most 128 rows and columns together. It takes the
+  // scales 1 and 2 from the lengths, whatever scale led to them.
+  bool is_small_special_case() const {
+    return settings_.torch && axis_.small_picture && settings_.coordinates == "asymmetric" &&
+           settings_.rounding == "floor" &&
+           (axis_.output == axis_.input || axis_.output == 2 * axis_.input);
   }
 
   Real coordinate(Real x) const {
@@ -368,6 +381,10 @@ std::vector<Axis> axes_of(const Settings& settings, const Tensors& inputs, size_
     if (!settings.crops()) continue;
     axis.start = roi[i];
     axis.end = roi[listed.size() + i];
+  }
+  if (rank == 4) {
+    const bool small = axes[2].output <= 128 && axes[2].output + axes[3].output <= 128;
+    axes[2].small_picture = axes[3].small_picture = small;
   }
   return axes;
 }
