@@ -1,11 +1,11 @@
-// The one road into a kernel: check, infer, allocate, compute.
+// The only way into a kernel: check, infer, allocate, compute.
 #include <algorithm>
 #include <optional>
 
 #include "call_inputs.h"
 #include "checks.h"
-#include "last_answer.h"
 #include "myops/op.h"
+#include "shape_cache.h"
 
 namespace myops {
 namespace {
@@ -187,7 +187,7 @@ Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attri
 }
 
 void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Runtime& runtime,
-            const void* prepared, LastAnswer* last) {
+            const void* prepared, ShapeCache* last) {
   const CallInputs call(op, given, runtime.budget());
   const TensorPointers& inputs = call.tensors();
   Answer answer;

@@ -29,7 +29,7 @@ struct Block {
 // Blocks that calls have given back, for the next calls. With malloc() alone, what a call frees at
 // once can be more than glibc leaves at the top of its heap: then each call gets its pages anew,
 // which took half as long again as the call (deform_conv2d of 1x64x64x64).
-class GivenBack {
+class ScratchPool {
  public:
   // A block of at least `bytes` and little more, or none.
   Block take(size_t bytes) {
@@ -59,7 +59,7 @@ class GivenBack {
     std::free(block.start);
   }
 
-  ~GivenBack() {
+  ~ScratchPool() {
     while (count_ > 0) {
       std::free(blocks_[0].start);
       remove(0);
@@ -85,8 +85,8 @@ class GivenBack {
   size_t count_ = 0, held_ = 0;
 };
 
-GivenBack& given_back() {
-  static GivenBack blocks;
+ScratchPool& scratch_pool() {
+  static ScratchPool blocks;
   return blocks;
 }
 
@@ -97,7 +97,7 @@ Block& block_of(void* memory) { return static_cast<Block*>(memory)[-1]; }
 void* allocate(size_t bytes) {
   constexpr size_t more = kAlignment + sizeof(Block);
   if (bytes > SIZE_MAX - more) throw std::bad_alloc();
-  Block block = given_back().take(bytes + more);
+  Block block = scratch_pool().take(bytes + more);
   if (block.start == nullptr) block = {std::malloc(bytes + more), bytes + more};
   if (block.start == nullptr) throw std::bad_alloc();
   const uintptr_t first = reinterpret_cast<uintptr_t>(block.start) + sizeof(Block);
@@ -134,7 +134,7 @@ Scratch::Scratch(size_t bytes, const std::string& op, Budget& budget)
 }
 
 void Scratch::Free::operator()(void* memory) const {
-  if (memory != nullptr) given_back().put(block_of(memory));
+  if (memory != nullptr) scratch_pool().put(block_of(memory));
   if (budget != nullptr) budget->give_back(bytes);
 }
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "../../csrc/core/last_answer.h"
+#include "../../csrc/core/shape_cache.h"
 #include "checking.h"
 
 namespace {
@@ -139,7 +139,7 @@ void test_numbers_are_read_once() {
       first.write(counting(before[0].size(), 100));
       second.write(counting(before[1].size(), 90));
     };
-    LastAnswer last;
+    ShapeCache last;
     const std::string which = str("round ", round, ": ");
     // Remembered, then written while the remembered answer is used, then asked again.
     for (const Moment now : {Moment::Never, static_cast<Moment>(draw(4)), Moment::Never}) {
@@ -172,7 +172,7 @@ void test_the_answer_belongs_to_the_numbers_of_the_rule() {
   float x = 0;
   List list(DType::Int64, {2, 3}, 1);
   const Tensors inputs{Tensor(&x, DType::Float32, {}), list.tensor, Tensor()};
-  LastAnswer last;
+  ShapeCache last;
   TestRuntime runtime;
   const auto call = [&](Moment now) {
     moment = now;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "../../csrc/core/last_answer.h"
+#include "../../csrc/core/shape_cache.h"
 #include "checking.h"
 #include "counting_malloc.h"
 #include "fake_ort.h"
@@ -176,7 +176,7 @@ void test_calls_without_memory() {
   int64_t requests = 0;
   std::vector<Call> all = calls();
   for (Call& call : all) {
-    const auto run = [&](LastAnswer* last) {
+    const auto run = [&](ShapeCache* last) {
       TestRuntime runtime;
       invoke(*call.op, call.inputs, call.attributes, runtime, nullptr, last);
       return runtime.results();
@@ -186,7 +186,7 @@ void test_calls_without_memory() {
     for (int64_t& after : live) {  // what is kept for later calls is kept after the first round
       for (const bool for_good : {false, true}) {
         for (const bool remembers : {false, true}) {
-          LastAnswer last;
+          ShapeCache last;
           requests += fail_each([&] { run(remembers ? &last : nullptr); }, for_good, call.text);
           expect(run(remembers ? &last : nullptr) == expected, call.text + ": the next call");
         }

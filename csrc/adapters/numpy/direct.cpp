@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "../../core/given_output.h"
-#include "../../core/last_answer.h"
+#include "../../core/shape_cache.h"
 #include "others_run.h"
 #include "plain.h"
 
@@ -29,7 +29,7 @@ struct Torch {
   py::object forward_ad;             // module
   std::vector<py::object> watchers;  // functions: whether somebody watches
   py::str level;
-  mutable LastAnswer last = {};
+  mutable ShapeCache last = {};
   py::object is_inference = {};  // method; asked of `out` only
 
   // It shares `tensor`, which is not taken over.

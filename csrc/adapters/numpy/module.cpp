@@ -62,7 +62,8 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   return runtime.outputs;
 }
 
-// For the copy of an input that the kernel cannot walk, which Python makes before call().
+// For the copy of an input whose layout the kernel does not accept, which Python makes before
+// call().
 void check_copy(const Op& op, const std::string& input, const std::vector<int64_t>& shape,
                 size_t bytes) {
   Budget().take(op.name, input, str("a copy of shape ", shape), bytes);

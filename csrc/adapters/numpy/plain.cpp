@@ -142,7 +142,7 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
       }
     } else {
       tensors.push_back(reader.read(item, differentiable));
-      expect(input.walks(tensors.back()));
+      expect(input.accepts_layout(tensors.back()));
       values = values || input.has_values;
     }
   }

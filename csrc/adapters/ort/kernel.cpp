@@ -2,7 +2,7 @@
 // invoke() and back. A session may run it from several threads at once.
 #include <memory>
 
-#include "../../core/last_answer.h"
+#include "../../core/shape_cache.h"
 #include "status.h"
 #include "typed_op.h"
 
@@ -14,7 +14,7 @@ struct Kernel {
   const Attributes attributes;
   const Tensors constants;  // inputs that no call changes; not `present` where the graph decides
   const Prepared prepared;  // from the constants
-  mutable LastAnswer last;  // any thread may use it
+  mutable ShapeCache last;  // any thread may use it
 };
 
 struct Description {

@@ -80,7 +80,7 @@ class TorchRuntime final : public Runtime {
   TorchTensor* out_;
 };
 
-// Replaces a tensor that the kernel cannot walk by a copy that it can.
+// Replaces a tensor whose layout the kernel does not accept by a copy.
 Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budget) {
   if (!tensor.is_cpu()) {
     fail(op.name, input.name, "a tensor on another device", "a tensor on the CPU");
@@ -92,7 +92,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
                   Shape(value.strides().begin(), value.strides().end()));
   };
   const Tensor seen = describe(tensor);
-  if (input.walks(seen)) return seen;
+  if (input.accepts_layout(seen)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));
   tensor = torch::stable::contiguous(tensor);

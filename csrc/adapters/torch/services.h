@@ -1,4 +1,4 @@
-// What torch lends to a kernel: memory for results, and threads.
+// What torch provides to a kernel: memory for results, and threads.
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>

@@ -69,7 +69,7 @@ class ShapeContext {
   const Attributes& attributes_;
 };
 
-// What a runtime lends to a kernel. Implemented once per adapter.
+// What a runtime provides to a kernel. Implemented once per adapter.
 class Runtime {
  public:
   using Task = void (*)(void* argument, int64_t index);  // never throws

@@ -2,7 +2,7 @@
 //
 //   resize: scales: got length 3, expected length 4 (the rank of X)
 //
-// The check stands in the op's room, so every runtime shows the same text. Adapters turn the
+// The check stands in the op's directory, so every runtime shows the same text. Adapters turn the
 // exception into what their runtime knows (RuntimeError, OrtStatus, ValueError).
 #pragma once
 

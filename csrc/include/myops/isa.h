@@ -1,6 +1,6 @@
 // Kernels compiled once for each instruction set, and the choice between them at run time.
 //
-// A room that wants this keeps its arithmetic in headers, in the namespace MYOPS_ISA, and has a
+// An op that wants this keeps its arithmetic in headers, in the namespace MYOPS_ISA, and has a
 // file a set in its folder isa/: `#include "myops/isa/avx2.h"`, then those headers. What is shared
 // (descriptions, shape rules, the standard library) is included before the set is switched on, so
 // that nothing of it is compiled for a CPU that the user may not have.
@@ -27,13 +27,13 @@ enum class Stores : uint8_t {
   PastCaches,  // around the caches
 };
 
-// Stores past the caches save the read of every line that is written, but a core has few of them
-// in flight. Measured on one core in GB/s, plain and past the caches: AMD Zen 3 16 and 25, Zen 5 27
+// Non-temporal stores save the read of every line that is written, but a core has few of them
+// in flight. Measured on one core in GB/s, plain and non-temporal: AMD Zen 3 16 and 25, Zen 5 27
 // and 71, Intel Cascade Lake 8 (10 where asked ahead) and 7. So they pay on CPUs of AMD, unless the
 // environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
 bool streaming_stores_pay();
 // The bytes of a result that the last cache, which others use too, no longer keeps. (16 MiB on Zen
-// 5: past the caches linear and cubic take 0.7 to 0.8 of the time, nearest 1.2 times as long.)
+// 5: with them linear and cubic take 0.7 to 0.8 of the time, nearest 1.2 times as long.)
 int64_t cached_bytes();
 // For a result of so many bytes.
 Stores stores_for(int64_t bytes);

@@ -48,8 +48,8 @@ struct Input {
   Input values() && { return has_values = true, std::move(*this); }
   Input access(Access mode) && { return access_mode = mode, std::move(*this); }
 
-  // Whether the kernel can walk a tensor as it lies in memory; else it gets a contiguous copy.
-  bool walks(const Tensor& tensor) const {
+  // Whether the kernel takes a tensor of this layout; otherwise it gets a contiguous copy.
+  bool accepts_layout(const Tensor& tensor) const {
     return access_mode == Access::Strided || access_mode == Access::ShapeOnly ||
            tensor.is(Layout::Contiguous) ||
            (access_mode == Access::ChannelsLast && tensor.is(Layout::ChannelsLast));
@@ -173,12 +173,12 @@ void refuse_faults();
 // Throws what is wrong with a description.
 void check_description(const Op& op);
 
-class LastAnswer;
+class ShapeCache;
 
 // Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
-// The only way into a kernel. Callers that repeat themselves may own a LastAnswer (core/).
+// The only way into a kernel. Callers that repeat themselves may own a ShapeCache (core/).
 void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
-            const void* prepared = nullptr, LastAnswer* last = nullptr);
+            const void* prepared = nullptr, ShapeCache* last = nullptr);
 
 // Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
 // do it too; runtimes that know the attributes earlier refuse them earlier.

@@ -139,7 +139,7 @@ MYOPS_INLINE V shuffle(V a, V b) {
 #endif
 }
 
-// Squares of kSide x kSide, side by side in kSide rows, are turned over; inside them those of 1, 2,
+// Squares of kSide x kSide, side by side in kSide rows, are transposed; inside them those of 1, 2,
 // 4, ... lanes first.
 template <int kStep, int kSide, class V, int... kLane>
 MYOPS_INLINE void transpose_squares(V* rows, std::integer_sequence<int, kLane...> lanes) {

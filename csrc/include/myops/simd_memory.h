@@ -1,4 +1,4 @@
-// Large results: memory asked for ahead, and stores past the caches; part of simd.h.
+// Large results: memory asked for ahead, and non-temporal stores; part of simd.h.
 #pragma once
 
 #include "myops/simd.h"
@@ -25,7 +25,7 @@ MYOPS_INLINE void expect_load(const A* from) {
   __builtin_prefetch(from + 1024 / sizeof(A));
 }
 
-// Stores past the caches, for results that do not fit into them; `to` is aligned to a vector.
+// Non-temporal stores, for results that do not fit into them; `to` is aligned to a vector.
 // stream_end() comes before anybody else reads.
 template <class A>
 inline void stream(A* to, const Vector<A>& vector) {

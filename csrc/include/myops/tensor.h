@@ -51,7 +51,7 @@ bool walk(const Shape& shape, Layout layout, const Visit& visit) {
   return !last || next(0);
 }
 
-// Those of an empty tensor may wrap around; nobody walks them.
+// Those of an empty tensor may wrap around; nobody uses them.
 inline Shape strides_for(const Shape& shape, Layout layout) {
   Shape strides(shape.size());
   walk(shape, layout, [&](size_t axis, uint64_t step) {

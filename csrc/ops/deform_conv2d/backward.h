@@ -12,18 +12,18 @@ void backward_typed(KernelContext& context) {
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
   const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
   const Tensor& mask = context.input(4);
-  const Problem problem(context.attributes(), X, W, gradient);
+  const ConvShape conv(context.attributes(), X, W, gradient);
   Inputs<T> inputs;
-  inputs.X = Field<const T>(X);
-  inputs.positions.offset = Field<const T>(context.input(3));
-  inputs.positions.mask = Field<const T>(mask);
-  const Filters<T> filters(problem, W), none;
+  inputs.X = StridedView<const T>(X);
+  inputs.positions.offset = StridedView<const T>(context.input(3));
+  inputs.positions.mask = StridedView<const T>(mask);
+  const Filters<T> filters(conv, W), none;
   const typename DataGradient<T>::Outputs outputs{
       needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),
       needs[3] && mask.present ? context.output(3) : Tensor()};
-  const DataGradient<T> data(context, problem, inputs, gradient, filters, none, outputs);
+  const DataGradient<T> data(context, conv, inputs, gradient, filters, none, outputs);
   if (!needs[1]) return data.run();
-  WeightGradient<T> weights(context, problem, inputs, gradient, Column::Value, context.output(1));
+  WeightGradient<T> weights(context, conv, inputs, gradient, Column::Value, context.output(1));
   if (data.gives_samples() && weights.takes_samples()) return data.run(&weights);
   data.run();
   weights.run();

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "problem.h"
+#include "conv_shape.h"
 #include "product.h"
 
 namespace myops::deform::MYOPS_ISA {
@@ -57,17 +57,17 @@ inline int64_t row_of(int64_t taps, int64_t channels) {
 struct Blocking {
   int64_t taps, channels;  // of a full block; channels share their offsets
 
-  explicit Blocking(const Problem& problem)
-      : taps(std::min(problem.taps, kTaps)),
-        channels(std::min<int64_t>(problem.field_channels(), problem.depthwise() ? 2 * kChannels
-                                                             : taps <= 9 ? kChannels
-                                                                         : kChannels / 2)) {}
+  explicit Blocking(const ConvShape& conv)
+      : taps(std::min(conv.taps, kTaps)),
+        channels(std::min<int64_t>(conv.field_channels(), conv.depthwise() ? 2 * kChannels
+                                                          : taps <= 9      ? kChannels
+                                                                           : kChannels / 2)) {}
 
   // For gradients: more and smaller blocks, whose W fits a task for all outputs of a group.
   template <class A>
-  static Blocking of_gradients(const Problem& problem) {
-    Blocking blocking(problem);
-    const int64_t most = kPacked<A> / (blocking.taps * problem.group_outputs()) / 4 * 4;
+  static Blocking of_gradients(const ConvShape& conv) {
+    Blocking blocking(conv);
+    const int64_t most = kPacked<A> / (blocking.taps * conv.group_outputs()) / 4 * 4;
     blocking.channels = std::min(blocking.channels, std::clamp<int64_t>(most, 4, kChannels / 2));
     return blocking;
   }
@@ -75,11 +75,10 @@ struct Blocking {
   // Pixels of a tile, for `outputs` sums each: at least `least` where memory allows, and no more
   // than leave work for several threads.
   template <class A>
-  int64_t tile_pixels(const Problem& problem, int64_t outputs, int64_t least) const {
+  int64_t tile_pixels(const ConvShape& conv, int64_t outputs, int64_t least) const {
     const int64_t most = std::min({kPixels<A>, kEntries<A> / taps, kSums<A> / outputs});
-    const double share = static_cast<double>(problem.batch) *
-                         static_cast<double>(problem.out_height) *
-                         static_cast<double>(problem.out_width) / 4;
+    const double share = static_cast<double>(conv.batch) * static_cast<double>(conv.out_height) *
+                         static_cast<double>(conv.out_width) / 4;
     return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min(most, least), most);
   }
   // Pixels that are sampled at a time into `size` elements: whole blocks of the product.
@@ -143,8 +142,7 @@ struct Tile {
 // stay whole: the pixels of a tile are then one run of memory.
 class Tiling {
  public:
-  Tiling(const Problem& problem, int64_t pixels)
-      : height_(problem.out_height), width_(problem.out_width) {
+  Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
@@ -189,13 +187,13 @@ MYOPS_INLINE void expect(const T* pixel, int64_t channels) {
 
 // A tensor of rank 4 read or written by its strides; false when it was left out.
 template <class T>
-struct Field {
+struct StridedView {
   T *data = nullptr, *end = nullptr;  // end: behind the last element
   int64_t step[4] = {0, 0, 0, 0};
   bool present = false;
 
-  Field() = default;
-  explicit Field(const Tensor& tensor) : present(tensor.present) {
+  StridedView() = default;
+  explicit StridedView(const Tensor& tensor) : present(tensor.present) {
     if (!present) return;
     end = data = static_cast<T*>(tensor.data);
     std::copy_n(tensor.strides.begin(), 4, step);

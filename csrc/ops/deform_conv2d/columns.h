@@ -12,7 +12,7 @@ enum class Column : uint8_t { Value, Change };  // A, A'
 // All that samples depend on; the directions are absent outside the double backward.
 template <class T>
 struct Inputs {
-  Field<const T> X, X_direction;
+  StridedView<const T> X, X_direction;
   Positions<T> positions;
 
   // Whether A' is anything but 0.
@@ -96,13 +96,13 @@ class Columns {
   using A = Accumulate<T>;
 
   // `size`: elements of a strip.
-  Columns(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+  Columns(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
           const Blocking& blocking, int64_t pixels, int64_t size)
       : blocking_(blocking),
-        capacity_(window_size<A>(problem, kWindow<A> / inputs.windows())),
-        taps_(context, problem, inputs.positions, blocking_.taps, pixels, false),
-        X_(context, problem, inputs.X, capacity_),
-        direction_(context, problem, inputs.X_direction, capacity_),
+        capacity_(window_size<A>(conv, kWindow<A> / inputs.windows())),
+        taps_(context, conv, inputs.positions, blocking_.taps, pixels, false),
+        X_(context, conv, inputs.X, capacity_),
+        direction_(context, conv, inputs.X_direction, capacity_),
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<A>),
         buffer_(context, size_) {
@@ -111,10 +111,10 @@ class Columns {
 
   int64_t strip() const { return strip_; }  // pixels that are sampled at a time
 
-  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps) {
+  void place(const ConvShape& conv, const Tile& tile, int64_t offset_group, const Range& taps) {
     image_ = tile.image;
     all_ = {0, taps.count(), 0, tile.pixels()};
-    taps_.place(problem, tile, offset_group, taps);
+    taps_.place(conv, tile, offset_group, taps);
     box_ = taps_.reach();
     held_ = {0, 0};
   }

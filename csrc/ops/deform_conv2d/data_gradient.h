@@ -22,11 +22,11 @@ class DataGradient {
     Tensor X, offset, mask;
   };
 
-  DataGradient(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+  DataGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
                const Outputs& outputs)
       : context_(context),
-        problem_(problem),
+        conv_(conv),
         inputs_(inputs),
         gradient_(gradient),
         direct_(direct),
@@ -34,18 +34,18 @@ class DataGradient {
         X_(outputs.X),
         offset_(outputs.offset),
         mask_(outputs.mask),
-        blocking_(Blocking::of_gradients<A>(problem)),
-        blocks_(panels(problem.field_channels(), blocking_.channels)),
+        blocking_(Blocking::of_gradients<A>(conv)),
+        blocks_(panels(conv.field_channels(), blocking_.channels)),
         parts_(offset_ || mask_ ? panels(blocks_, panels(blocks_, kParts)) : blocks_),
         width_(std::clamp<int64_t>(kParts / parts_, 1, std::max<int64_t>(units(), 1))),
-        tiling_(problem, tile_pixels()) {}
+        tiling_(conv, tile_pixels()) {}
 
   // Whether run() can give samples to the gradient of W.
   bool gives_samples() const {
     return side_by_side() && (X_ || offset_ || mask_) && std::is_same_v<T, A>;
   }
   void run(WeightGradient<T>* weights = nullptr) const {
-    if (problem_.batch == 0) return;
+    if (conv_.batch == 0) return;
     if (X_) clear();
     const bool positions = offset_ || mask_;
     if (X_ && !std::is_same_v<T, A>) run_image_in_bands();
@@ -70,17 +70,17 @@ class DataGradient {
 
   // Task `index` of [image][offset group][part].
   Task task(int64_t index, int64_t parts) const {
-    const int64_t unit = index / parts, part = index % parts, length = problem_.field_channels();
-    const int64_t group = unit % problem_.offset_groups, each = panels(blocks_, parts);
+    const int64_t unit = index / parts, part = index % parts, length = conv_.field_channels();
+    const int64_t group = unit % conv_.offset_groups, each = panels(blocks_, parts);
     const int64_t first = std::min(part * each * blocking_.channels, length);
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
-    return {unit / problem_.offset_groups, group, {group * length + first, group * length + last}};
+    return {unit / conv_.offset_groups, group, {group * length + first, group * length + last}};
   }
   bool side_by_side() const {
-    return blocks_ == 1 && !problem_.depthwise() && problem_.offset_groups >= kParts &&
-           GradientTile<T>::fits(problem_.outputs, tiling_.pixels());
+    return blocks_ == 1 && !conv_.depthwise() && conv_.offset_groups >= kParts &&
+           GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
   }
-  int64_t units() const { return problem_.batch * problem_.offset_groups; }
+  int64_t units() const { return conv_.batch * conv_.offset_groups; }
 
   int64_t tile_pixels() const {
     // The double backward keeps more about each entry.
@@ -92,16 +92,15 @@ class DataGradient {
 
   TileGradient<T> worker(bool positions, bool samples = false,
                          const GradientTile<T>* tile = nullptr) const {
-    return TileGradient<T>(context_, problem_, inputs_, gradient_, direct_, cross_,
-                           tiling_.pixels(), positions, samples, tile);
+    return TileGradient<T>(context_, conv_, inputs_, gradient_, direct_, cross_, tiling_.pixels(),
+                           positions, samples, tile);
   }
 
   // The gradient of X itself, from channel `first` on, where sums can be made in place.
   Target<A> target(int64_t image, int64_t first) const {
     if constexpr (std::is_same_v<T, A>) {
       if (X_) {
-        return {X_.at(image, first, 0, 0), X_.step[1], X_.step[3], 0,
-                problem_.height * problem_.width};
+        return {X_.at(image, first, 0, 0), X_.step[1], X_.step[3], 0, conv_.height * conv_.width};
       }
     }
     return {};
@@ -109,8 +108,8 @@ class DataGradient {
 
   template <class Body>
   void for_each_taps(const Body& body) const {
-    for (int64_t k = 0; k < problem_.taps; k += blocking_.taps) {
-      body(Range{k, std::min(k + blocking_.taps, problem_.taps)});
+    for (int64_t k = 0; k < conv_.taps; k += blocking_.taps) {
+      body(Range{k, std::min(k + blocking_.taps, conv_.taps)});
     }
   }
   template <class Body>
@@ -137,11 +136,11 @@ class DataGradient {
                        const A* sums) const;
 
   const KernelContext& context_;
-  const Problem& problem_;
+  const ConvShape& conv_;
   const Inputs<T>& inputs_;
   const Tensor& gradient_;
   const Filters<T>&direct_, &cross_;
-  Field<T> X_, offset_, mask_;
+  StridedView<T> X_, offset_, mask_;
   Blocking blocking_;
   int64_t blocks_;  // of one offset group
   int64_t parts_;   // of them, tasks
@@ -151,14 +150,14 @@ class DataGradient {
 
 template <class T>
 void DataGradient<T>::clear() const {
-  const int64_t plane = problem_.channels * problem_.height * problem_.width;
-  context_.parallel_for(problem_.batch * plane, 1 << 18, [&](int64_t begin, int64_t end) {
+  const int64_t plane = conv_.channels * conv_.height * conv_.width;
+  context_.parallel_for(conv_.batch * plane, 1 << 18, [&](int64_t begin, int64_t end) {
     std::fill(X_.data + begin, X_.data + end, T{});  // outputs are dense in either layout
   });
 }
 
-// Every task does one tile for one offset group. Workers are lent to tasks, so that there are as
-// many as threads.
+// Every task does one tile for one offset group. Tasks borrow workers from a pool, so that there
+// are as many as threads.
 template <class T>
 void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weights) const {
   struct Worker {
@@ -166,15 +165,15 @@ void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weight
     Buffer<A> sums;
   };
   constexpr int64_t kOutputsEach = 16;
-  const int64_t size = 3 * blocking_.taps * tiling_.pixels(), groups = problem_.offset_groups;
-  const GradientTile<T> gradient(context_, gradient_, problem_.outputs, tiling_.pixels());
+  const int64_t size = 3 * blocking_.taps * tiling_.pixels(), groups = conv_.offset_groups;
+  const GradientTile<T> gradient(context_, gradient_, conv_.outputs, tiling_.pixels());
   Pool<Worker> workers;
   if (weights) weights->start();
   for_each_taps([&](const Range& taps) {
-    for (int64_t item = 0; item < problem_.batch * tiling_.count(); ++item) {
+    for (int64_t item = 0; item < conv_.batch * tiling_.count(); ++item) {
       const int64_t image = item / tiling_.count(), index = item % tiling_.count();
       const Tile tile = tiling_.at(image, index);
-      context_.parallel_for(problem_.outputs, kOutputsEach, [&](int64_t begin, int64_t end) {
+      context_.parallel_for(conv_.outputs, kOutputsEach, [&](int64_t begin, int64_t end) {
         gradient.read(tile, {begin, end}, begin);
       });
       context_.parallel_for(groups, 1, [&](int64_t group, int64_t) {
@@ -259,7 +258,7 @@ void DataGradient<T>::run_in_bands() const {
 // For 16-bit types: sums of a band of pixels in float, rounded once.
 template <class T>
 void DataGradient<T>::run_image_in_bands() const {
-  const int64_t channels = blocking_.channels, size = problem_.height * problem_.width;
+  const int64_t channels = blocking_.channels, size = conv_.height * conv_.width;
   const int64_t band = std::min<int64_t>(kImageBandBytes / sizeof(A) / channels, size);
   context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, blocks_);
@@ -288,9 +287,10 @@ void DataGradient<T>::run_image_in_bands() const {
 template <class T>
 void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                                       const A* sums) const {
-  const int64_t first = offset_group * problem_.taps + taps.first, count = taps.count();
+  const int64_t first = offset_group * conv_.taps + taps.first, count = taps.count();
   const int64_t plane = tile.pixels();
-  const auto write = [&](const Field<T>& out, int64_t channel, int64_t channels, const A* from) {
+  const auto write = [&](const StridedView<T>& out, int64_t channel, int64_t channels,
+                         const A* from) {
     for (int64_t row = 0; row < tile.rows; ++row, from += tile.columns) {
       T* to = out.at(tile.image, channel, tile.top + row, tile.left);
       if (out.step[1] == 1) {

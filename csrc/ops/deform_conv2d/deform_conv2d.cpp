@@ -1,6 +1,6 @@
 // deform_conv2d: convolution at learned positions. The mathematics stand in taps.h.
+#include "conv_shape.h"
 #include "kernels.h"
-#include "problem.h"
 
 namespace myops::deform {
 namespace {

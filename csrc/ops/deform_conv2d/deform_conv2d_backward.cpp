@@ -1,6 +1,6 @@
 // deform_conv2d_backward: the gradients of deform_conv2d. The mathematics stand in taps.h.
+#include "conv_shape.h"
 #include "kernels.h"
-#include "problem.h"
 
 namespace myops::deform {
 namespace {

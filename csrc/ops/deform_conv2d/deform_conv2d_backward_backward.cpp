@@ -1,7 +1,7 @@
 // deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. With (X', W', y', x',
 // m') the gradients that arrive at its outputs, the mathematics stand in taps.h.
+#include "conv_shape.h"
 #include "kernels.h"
-#include "problem.h"
 
 namespace myops::deform {
 namespace {

@@ -14,31 +14,31 @@ void double_backward_typed(KernelContext& context) {
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 5);
   const Tensor &gradient = context.input(0), &X = context.input(1), &W = context.input(2);
   const Tensor& mask = context.input(4);
-  const Problem problem(context.attributes(), X, W, gradient);
+  const ConvShape conv(context.attributes(), X, W, gradient);
   Inputs<T> inputs;
-  inputs.X = Field<const T>(X);
-  inputs.X_direction = Field<const T>(context.input(5));
-  inputs.positions.offset = Field<const T>(context.input(3));
-  inputs.positions.mask = Field<const T>(mask);
-  inputs.positions.shift = Field<const T>(context.input(7));
-  inputs.positions.mask_shift = Field<const T>(context.input(8));
-  const Filters<T> filters(problem, W), none;
-  const Filters<T> direction(problem, context.input(6));
+  inputs.X = StridedView<const T>(X);
+  inputs.X_direction = StridedView<const T>(context.input(5));
+  inputs.positions.offset = StridedView<const T>(context.input(3));
+  inputs.positions.mask = StridedView<const T>(mask);
+  inputs.positions.shift = StridedView<const T>(context.input(7));
+  inputs.positions.mask_shift = StridedView<const T>(context.input(8));
+  const Filters<T> filters(conv, W), none;
+  const Filters<T> direction(conv, context.input(6));
   if (needs[0]) {
     std::vector<Term<T>> terms;
     if (direction) terms.push_back({direction, Column::Value});
     if (inputs.changes()) terms.push_back({filters, Column::Change});
-    Projection<T>(context, problem, inputs, terms, Tensor(), context.output(0)).run();
+    Projection<T>(context, conv, inputs, terms, Tensor(), context.output(0)).run();
   }
   const typename DataGradient<T>::Outputs outputs{
       needs[1] ? context.output(1) : Tensor(), needs[3] ? context.output(3) : Tensor(),
       needs[4] && mask.present ? context.output(4) : Tensor()};
-  DataGradient<T>(context, problem, inputs, gradient, direction, inputs.changes() ? filters : none,
+  DataGradient<T>(context, conv, inputs, gradient, direction, inputs.changes() ? filters : none,
                   outputs)
       .run();
   if (!needs[2]) return;
   if (inputs.changes()) {
-    WeightGradient<T>(context, problem, inputs, gradient, Column::Change, context.output(2)).run();
+    WeightGradient<T>(context, conv, inputs, gradient, Column::Change, context.output(2)).run();
   } else {
     std::fill_n(context.output(2).as<T>(), context.output(2).elements(), T{});
   }

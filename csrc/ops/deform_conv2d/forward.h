@@ -7,8 +7,8 @@
 namespace myops::deform::MYOPS_ISA {
 
 template <class T>
-std::vector<Term<T>> terms_of(const Problem& problem, const Tensor& W) {
-  return {{Filters<T>(problem, W), Column::Value}};
+std::vector<Term<T>> terms_of(const ConvShape& conv, const Tensor& W) {
+  return {{Filters<T>(conv, W), Column::Value}};
 }
 
 // Weights that never change are packed once. Nothing has been checked yet, so weights that do not
@@ -25,9 +25,9 @@ Prepared prepare(const PrepareContext& context) {
   dispatch<Half, BFloat16, float, double>(W.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulate<T>;
-    const Problem problem(attributes, W);
-    const std::vector<Term<T>> terms = terms_of<T>(problem, W);
-    const PackedWeights<T> weights(problem, terms);
+    const ConvShape conv(attributes, W);
+    const std::vector<Term<T>> terms = terms_of<T>(conv, W);
+    const PackedWeights<T> weights(conv, terms);
     const auto memory = std::make_shared<Scratch>(static_cast<size_t>(weights.size()) * sizeof(A));
     weights.pack(memory->template as<A>());
     prepared = memory;
@@ -38,14 +38,14 @@ Prepared prepare(const PrepareContext& context) {
 template <class T>
 void forward_typed(KernelContext& context) {
   const Tensor &X = context.input(0), &W = context.input(1);
-  const Problem problem(context.attributes(), X, W, context.output(0));
+  const ConvShape conv(context.attributes(), X, W, context.output(0));
   Inputs<T> inputs;
-  inputs.X = Field<const T>(X);
-  inputs.positions.offset = Field<const T>(context.input(2));
-  inputs.positions.mask = Field<const T>(context.input(4));
-  const std::vector<Term<T>> terms = terms_of<T>(problem, W);
+  inputs.X = StridedView<const T>(X);
+  inputs.positions.offset = StridedView<const T>(context.input(2));
+  inputs.positions.mask = StridedView<const T>(context.input(4));
+  const std::vector<Term<T>> terms = terms_of<T>(conv, W);
   const Scratch* prepared = context.prepared<Scratch>();
-  Projection<T>(context, problem, inputs, terms, context.input(3), context.output(0))
+  Projection<T>(context, conv, inputs, terms, context.input(3), context.output(0))
       .run(prepared ? prepared->as<Accumulate<T>>() : nullptr);
 }
 

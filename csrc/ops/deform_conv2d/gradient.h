@@ -7,7 +7,7 @@ namespace myops::deform::MYOPS_ISA {
 
 // Row o - outputs.first of `to` holds pixels of output o, rows `to_row` elements apart.
 template <class T, class A>
-void read_by_output(const Field<const T>& gradient, const Tile& tile, const Range& pixels,
+void read_by_output(const StridedView<const T>& gradient, const Tile& tile, const Range& pixels,
                     const Range& outputs, A* to, int64_t to_row) {
   for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
     const T* from = gradient.at(tile.image, outputs.first, row, column);
@@ -43,7 +43,7 @@ class GradientTile {
  private:
   static int64_t row_of(int64_t pixels) { return round_up(pixels, kLanes<A>) + kLanes<A>; }
 
-  Field<const T> gradient_;
+  StridedView<const T> gradient_;
   int64_t row_;
   Buffer<A> buffer_;
 };
@@ -94,7 +94,7 @@ class GradientStrip {
   }
 
  private:
-  Field<const T> gradient_;
+  StridedView<const T> gradient_;
   int64_t strip_;
   Buffer<A> buffer_;
   const GradientTile<T>* tile_;

@@ -2,7 +2,7 @@
 //
 // The box of pixels that samples reach is copied into a window of bounded size. One more pixel on
 // each side of X may belong to it and holds zeros, so that samplers need no tests at the border.
-// The gradient of X takes the same road backwards.
+// The gradient of X takes the same steps in reverse order.
 #pragma once
 
 #include "taps.h"
@@ -29,11 +29,10 @@ struct Corners {
 // Elements that a window needs at most: all that there is, if `most` are not exceeded, or half of
 // them where pixels have few channels.
 template <class A>
-inline int64_t window_size(const Problem& problem, int64_t most) {
-  const double all = static_cast<double>(problem.height + 2) *
-                     static_cast<double>(problem.width + 2) *
-                     static_cast<double>(pixel_of<A>(problem.field_channels()));
-  const bool few = problem.field_channels() <= kFewChannels;
+inline int64_t window_size(const ConvShape& conv, int64_t most) {
+  const double all = static_cast<double>(conv.height + 2) * static_cast<double>(conv.width + 2) *
+                     static_cast<double>(pixel_of<A>(conv.field_channels()));
+  const bool few = conv.field_channels() <= kFewChannels;
   return static_cast<int64_t>(std::min(all, static_cast<double>(few ? most / 2 : most)));
 }
 
@@ -43,13 +42,13 @@ class Source {
  public:
   using A = Accumulate<T>;
 
-  Source(const KernelContext& context, const Problem& problem, const Field<const T>& field,
+  Source(const KernelContext& context, const ConvShape& conv, const StridedView<const T>& field,
          int64_t capacity)
-      : field_(field),
-        height_(problem.height),
-        width_(problem.width),
-        window_(context, field_ ? capacity : 0) {}
-  explicit operator bool() const { return static_cast<bool>(field_); }
+      : view_(field),
+        height_(conv.height),
+        width_(conv.width),
+        window_(context, view_ ? capacity : 0) {}
+  explicit operator bool() const { return static_cast<bool>(view_); }
 
   // Channels of the pixels of `box`, which fit. Valid until the next call.
   View<const A> read(int64_t image, const Range& channels, const Box& box) const {
@@ -61,15 +60,15 @@ class Source {
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
     A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
     // In NCHW a few channels for all lines before the next ones: memory is then read in order.
-    const bool planes = field_.step[3] == 1 && field_.step[1] != 1;
+    const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
     const int64_t each = planes ? kLanes<A> : channels.count();
     for (int64_t c = 0; c < channels.count(); c += each) {
       const int64_t count = std::min(each, channels.count() - c);
       for (int64_t y = inside.top; y < inside.bottom; ++y) {
-        const T* from = field_.at(image, channels.first + c, y, inside.left);
+        const T* from = view_.at(image, channels.first + c, y, inside.left);
         A* line = to + (y - inside.top) * view.row + c;
         if (planes) {
-          transpose_copy(from, field_.step[1], line, pixel, count, inside.columns());
+          transpose_copy(from, view_.step[1], line, pixel, count, inside.columns());
         } else {
           copy_pixels(from, count, inside.columns(), pixel, line);
         }
@@ -95,14 +94,14 @@ class Source {
   }
 
   void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
-    const bool apart = field_.step[3] != channels;
-    for (int64_t x = 0; x < columns; ++x, from += field_.step[3], to += pixel) {
-      if (apart) expect(from + kSoon * field_.step[3], channels);
-      widen(from, field_.step[1], channels, to);
+    const bool apart = view_.step[3] != channels;
+    for (int64_t x = 0; x < columns; ++x, from += view_.step[3], to += pixel) {
+      if (apart) expect(from + kSoon * view_.step[3], channels);
+      widen(from, view_.step[1], channels, to);
     }
   }
 
-  Field<const T> field_;
+  StridedView<const T> view_;
   int64_t height_, width_;
   Buffer<A> window_;
 };

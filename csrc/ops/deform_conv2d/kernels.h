@@ -1,4 +1,4 @@
-// The entries into the arithmetic of this room; see myops/isa.h.
+// The entries into the arithmetic of this directory; see myops/isa.h.
 #pragma once
 
 #include "myops/context.h"

@@ -52,19 +52,20 @@ class Lines {
   using V = Vector<A>;
 
   // For tiles of up to `pixels` and up to `channels` of them at a time.
-  Lines(const KernelContext& context, const Field<const T>& field, int64_t channels, int64_t pixels)
-      : field_(field),
+  Lines(const KernelContext& context, const StridedView<const T>& field, int64_t channels,
+        int64_t pixels)
+      : view_(field),
         plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
         turned_(context, field.channels_last() ? channels * plane_ : 0) {}
 
   // `channels` of a tile, until the next call; those up to `last` come next. Where channels are
-  // side by side all of these are turned over: those of one offset group are but a part of each
+  // side by side all of these are transposed: those of one offset group are but a part of each
   // cache line.
   LineView<T> place(const Tile& tile, const Range& channels, int64_t last) {
-    if (!field_) return {};
-    if (!field_.channels_last()) {
-      return {field_.at(tile.image, channels.first, tile.top, tile.left), field_.end,
-              field_.step[1], field_.step[2], field_.step[3]};
+    if (!view_) return {};
+    if (!view_.channels_last()) {
+      return {view_.at(tile.image, channels.first, tile.top, tile.left), view_.end, view_.step[1],
+              view_.step[2], view_.step[3]};
     }
     if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
       tile_ = tile;
@@ -77,15 +78,15 @@ class Lines {
 
  private:
   void turn() const {
-    const bool apart = field_.step[3] != held_.count();
-    const bool whole = field_.step[2] == tile_.columns * field_.step[3];
+    const bool apart = view_.step[3] != held_.count();
+    const bool whole = view_.step[2] == tile_.columns * view_.step[3];
     const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
     for (int64_t row = 0; row < rows; ++row) {
-      const T* from = field_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
-      for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * field_.step[3]) {
+      const T* from = view_.at(tile_.image, held_.first, tile_.top + row, tile_.left);
+      for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * view_.step[3]) {
         const int64_t left = pixels - p;
         for (int64_t i = kLanes<A>; apart && i < std::min(left, 2 * kLanes<A>); ++i) {
-          expect(from + i * field_.step[3], held_.count());
+          expect(from + i * view_.step[3], held_.count());
         }
         turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
       }
@@ -93,11 +94,11 @@ class Lines {
   }
   // kLanes pixels, or `count` of them.
   void turn(const T* from, int64_t count, T* to) const {
-    const int64_t step = field_.step[3], channels = held_.count();
+    const int64_t step = view_.step[3], channels = held_.count();
     for (int64_t c = 0; c < channels; c += kLanes<A>) {
       const T* first = from + c;
       V square[kLanes<A>];
-      if (count == kLanes<A> && field_.end - first - (count - 1) * step >= kLanes<A>) {
+      if (count == kLanes<A> && view_.end - first - (count - 1) * step >= kLanes<A>) {
         // More channels than are wanted are read where memory has them.
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kLanes<A>; ++i) square[i] = load_wide<A>(first + i * step);
@@ -107,7 +108,7 @@ class Lines {
           const T* pixel = first + i * step;
           if (i >= count) {
             square[i] = V{};
-          } else if (field_.end - pixel >= kLanes<A>) {
+          } else if (view_.end - pixel >= kLanes<A>) {
             square[i] = load_wide<A>(pixel);
           } else {
             A parts[kLanes<A>] = {};
@@ -125,10 +126,10 @@ class Lines {
     }
   }
 
-  Field<const T> field_;
+  StridedView<const T> view_;
   int64_t plane_;  // from a channel to the next in `turned_`
   Buffer<T> turned_;
-  Tile tile_{-1, 0, 0, 0, 0};  // what is turned over: of it the channels `held_`
+  Tile tile_{-1, 0, 0, 0, 0};  // what is transposed: of it the channels `held_`
   Range held_{0, 0};
 };
 

@@ -1,4 +1,4 @@
-// The one matrix product of this room. Every sum has an order that shapes alone decide.
+// The one matrix product of this directory. Every sum has an order that shapes alone decide.
 #pragma once
 
 #include "myops/simd.h"

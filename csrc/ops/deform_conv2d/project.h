@@ -13,8 +13,8 @@ namespace myops::deform::MYOPS_ISA {
 // The output channels, cut into chunks that a task can hold: whole weight groups if possible.
 class OutputChunks {
  public:
-  OutputChunks(const Problem& problem, int64_t limit)
-      : outputs_(problem.outputs), group_(problem.group_outputs()) {
+  OutputChunks(const ConvShape& conv, int64_t limit)
+      : outputs_(conv.outputs), group_(conv.group_outputs()) {
     length_ = group_ > limit ? limit : limit / group_ * group_;
     per_group_ = group_ > limit ? panels(group_, limit) : 0;
   }
@@ -33,21 +33,21 @@ class OutputChunks {
 };
 
 // The input channels that a range of outputs sums over.
-inline Range channels_for(const Problem& problem, const Range& outputs) {
-  const int64_t C = problem.group_channels(), O = problem.group_outputs();
+inline Range channels_for(const ConvShape& conv, const Range& outputs) {
+  const int64_t C = conv.group_channels(), O = conv.group_outputs();
   return {outputs.first / O * C, ((outputs.last - 1) / O + 1) * C};
 }
 
 // Walks blocks of `channels` that share offsets: on_taps(offset_group, taps), then on_block(taps,
 // channels) for each of its blocks. This order is that of the sums and of the packed weights.
 template <class OnTaps, class OnBlock>
-void for_each_block(const Problem& problem, const Range& channels, const OnTaps& on_taps,
+void for_each_block(const ConvShape& conv, const Range& channels, const OnTaps& on_taps,
                     const OnBlock& on_block) {
-  const Blocking blocking(problem);
-  const int64_t length = problem.field_channels();
+  const Blocking blocking(conv);
+  const int64_t length = conv.field_channels();
   for (int64_t d = channels.first / length; d * length < channels.last; ++d) {
-    for (int64_t k = 0; k < problem.taps; k += blocking.taps) {
-      const Range taps{k, std::min(k + blocking.taps, problem.taps)};
+    for (int64_t k = 0; k < conv.taps; k += blocking.taps) {
+      const Range taps{k, std::min(k + blocking.taps, conv.taps)};
       on_taps(d, taps);
       for (int64_t c = d * length; c < (d + 1) * length; c += blocking.channels) {
         const Range block{std::max(c, channels.first),
@@ -71,12 +71,12 @@ class PackedWeights {
  public:
   using A = Accumulate<T>;
 
-  PackedWeights(const Problem& problem, const std::vector<Term<T>>& terms)
-      : problem_(problem), terms_(terms), chunks_(problem, kOutputs<A>) {
+  PackedWeights(const ConvShape& conv, const std::vector<Term<T>>& terms)
+      : conv_(conv), terms_(terms), chunks_(conv, kOutputs<A>) {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
       begins_.push_back(size_);
       walk(chunk, [&](const Term<T>&, const Share& share, const Range& taps) {
-        size_ += packed_forward<A>(problem_, share, taps.count());
+        size_ += packed_forward<A>(conv_, share, taps.count());
       });
     }
   }
@@ -88,7 +88,7 @@ class PackedWeights {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
       walk(chunk, [&](const Term<T>& term, const Share& share, const Range& taps) {
         term.filters.pack_forward(share, taps, out);
-        out += packed_forward<A>(problem_, share, taps.count());
+        out += packed_forward<A>(conv_, share, taps.count());
       });
     }
   }
@@ -98,16 +98,16 @@ class PackedWeights {
   void walk(int64_t chunk, const Body& body) const {
     const Range outputs = chunks_.at(chunk);
     for_each_block(
-        problem_, channels_for(problem_, outputs), [](int64_t, const Range&) {},
+        conv_, channels_for(conv_, outputs), [](int64_t, const Range&) {},
         [&](const Range& taps, const Range& channels) {
           for (const Term<T>& term : terms_) {
-            for_each_share(problem_, channels, outputs,
+            for_each_share(conv_, channels, outputs,
                            [&](const Share& share) { body(term, share, taps); });
           }
         });
   }
 
-  const Problem& problem_;
+  const ConvShape& conv_;
   const std::vector<Term<T>>& terms_;
   OutputChunks chunks_;
   std::vector<int64_t> begins_;
@@ -119,18 +119,18 @@ class Projection {
  public:
   using A = Accumulate<T>;
 
-  Projection(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+  Projection(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
              const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
       : context_(context),
-        problem_(problem),
+        conv_(conv),
         inputs_(inputs),
         terms_(terms),
         bias_(bias),
         out_(out),
-        weights_(problem, terms),
+        weights_(conv, terms),
         shared_(static_cast<size_t>(weights_.size()) * sizeof(A) <= kSharedBytes),
-        tiling_(problem, Blocking(problem).tile_pixels<A>(problem, weights_.chunks().longest(),
-                                                          shared_ ? 256 : 512)) {}
+        tiling_(conv, Blocking(conv).tile_pixels<A>(conv, weights_.chunks().longest(),
+                                                    shared_ ? 256 : 512)) {}
 
   // `prepared`: the packed weights, or null. Without them weights that fit are packed here, and
   // large ones by every task for itself, which therefore has more to do.
@@ -141,7 +141,7 @@ class Projection {
     const A* weights = own ? packed.get() : prepared;
     const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
     Pool<Worker> workers;
-    context_.parallel_for(problem_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
+    context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
       std::unique_ptr<Worker> worker =
           workers.take([&] { return this->worker(weights == nullptr); });
       const Tile tile = tiling_.at(piece / chunks / tiles, piece / chunks % tiles);
@@ -159,17 +159,17 @@ class Projection {
   };
   // `packs`: weights, for itself.
   Worker worker(bool packs) const {
-    const Blocking blocking(problem_);
+    const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
-    const int64_t widest = round_up(std::min(outputs, problem_.group_outputs()), kPanel<A>);
+    const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
     return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs})),
             Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
-            Columns<T>(context_, problem_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
+            Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
   }
   // From the sums of one pixel to those of the next. Where no other group follows, there is room
   // for whole vectors, so that products have no edge.
   int64_t sums_row(const Range& outputs) const {
-    const bool alone = problem_.groups == 1 && !problem_.depthwise();
+    const bool alone = conv_.groups == 1 && !conv_.depthwise();
     return alone ? round_up(outputs.count(), kLanes<A>) : outputs.count();
   }
   void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const A* packed) const;
@@ -179,11 +179,11 @@ class Projection {
   void write(const Tile& tile, const Range& outputs, const A* sums) const;
 
   const KernelContext& context_;
-  const Problem& problem_;
+  const ConvShape& conv_;
   const Inputs<T>& inputs_;
   const std::vector<Term<T>>& terms_;
   const Tensor& bias_;
-  Field<T> out_;
+  StridedView<T> out_;
   PackedWeights<T> weights_;
   bool shared_;
   Tiling tiling_;
@@ -196,19 +196,19 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
   A *const sums = worker.sums.get(), *const own = worker.packed.get();
   const int64_t sums_row = this->sums_row(outputs);
   start(outputs, tile.pixels(), sums);
-  const Range all = channels_for(problem_, outputs);
+  const Range all = channels_for(conv_, outputs);
   int64_t end = 0;  // of the channels that share offsets
   const auto on_taps = [&](int64_t offset_group, const Range& taps) {
-    columns.place(problem_, tile, offset_group, taps);
-    end = std::min((offset_group + 1) * problem_.field_channels(), all.last);
+    columns.place(conv_, tile, offset_group, taps);
+    end = std::min((offset_group + 1) * conv_.field_channels(), all.last);
   };
-  for_each_block(problem_, all, on_taps, [&](const Range& taps, const Range& block) {
+  for_each_block(conv_, all, on_taps, [&](const Range& taps, const Range& block) {
     for (const Term<T>& term : terms_) {
       const A* weights = packed;
       int64_t size = 0;
-      for_each_share(problem_, block, outputs, [&](const Share& share) {
+      for_each_share(conv_, block, outputs, [&](const Share& share) {
         if (!packed) term.filters.pack_forward(share, taps, own + size);
-        size += packed_forward<A>(problem_, share, taps.count());
+        size += packed_forward<A>(conv_, share, taps.count());
       });
       if (packed) {
         packed += size;
@@ -216,7 +216,7 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
         weights = own;
       }
       columns.in_parts(block, end, [&](const Range& part) {
-        if (problem_.depthwise() && term.column == Column::Value && columns.held()) {
+        if (conv_.depthwise() && term.column == Column::Value && columns.held()) {
           const Taps<T>& at = columns.taps();
           A* to = sums + part.first * sums_row + block.first - outputs.first;
           add_depthwise(Strip<A>{columns.window(block.first), at.index(), at.values(), at.plane(),
@@ -256,26 +256,26 @@ void Projection<T>::multiply_block(const Range& taps, const Range& block, const 
                                    A* sums) const {
   const int64_t pixel = pixel_of<A>(block.count()), row = row_of<A>(taps.count(), pixel);
   const int64_t sums_row = this->sums_row(outputs);
-  for_each_share(problem_, block, outputs, [&](const Share& share) {
+  for_each_share(conv_, block, outputs, [&](const Share& share) {
     const A* from = sampled + share.channels.first - block.first;
     A* to = sums + share.outputs.first - outputs.first;
-    if (problem_.depthwise()) {
+    if (conv_.depthwise()) {
       multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, row, weights,
                          to, sums_row);
     } else {
       const int64_t depth = taps.count() * share.channels.count();
-      const int64_t columns = problem_.groups == 1 ? sums_row : share.outputs.count();
+      const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
       multiply(pixels, columns, columns_of(share, taps.count(), pixel), Rows<A>{from, row}, weights,
                kPanel<A>, depth * kPanel<A>, to, sums_row);
     }
-    weights += packed_forward<A>(problem_, share, taps.count());
+    weights += packed_forward<A>(conv_, share, taps.count());
   });
 }
 
 template <class T>
 void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
   const int64_t width = outputs.count(), sums_row = this->sums_row(outputs);
-  const bool whole = tile.columns == problem_.out_width && out_.step[2] == tile.columns;
+  const bool whole = tile.columns == conv_.out_width && out_.step[2] == tile.columns;
   const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row, sums += columns * sums_row) {
     T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);

@@ -23,20 +23,21 @@ class TileGradient {
 
   // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h).
   // `samples`: run() may be asked for them. `tile`: the gradient of Y, if somebody keeps it.
-  TileGradient(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+  TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
                int64_t pixels, bool positions, bool samples = false,
                const GradientTile<T>* tile = nullptr)
-      : problem_(problem),
-        blocking_(Blocking::of_gradients<A>(problem)),
-        strip_(std::min(strip_pixels(problem, blocking_), pixels)),
-        capacity_(window_size<A>(problem, 2 * kWindow<A> / (inputs.windows() + 1))),
-        taps_(context, problem, inputs.positions, blocking_.taps, pixels, true),
-        gradient_(context, gradient, gradient_outputs(problem, blocking_), strip_, tile),
-        direct_(context, problem, blocking_, direct, strip_),
-        cross_(context, problem, blocking_, cross, strip_),
-        X_(context, problem, positions || samples ? inputs.X : Field<const T>(), capacity_),
-        direction_(context, problem, positions ? inputs.X_direction : Field<const T>(), capacity_),
+      : conv_(conv),
+        blocking_(Blocking::of_gradients<A>(conv)),
+        strip_(std::min(strip_pixels(conv, blocking_), pixels)),
+        capacity_(window_size<A>(conv, 2 * kWindow<A> / (inputs.windows() + 1))),
+        taps_(context, conv, inputs.positions, blocking_.taps, pixels, true),
+        gradient_(context, gradient, gradient_outputs(conv, blocking_), strip_, tile),
+        direct_(context, conv, blocking_, direct, strip_),
+        cross_(context, conv, blocking_, cross, strip_),
+        X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_),
+        direction_(context, conv, positions ? inputs.X_direction : StridedView<const T>(),
+                   capacity_),
         window_(context, capacity_),
         sums_(context, 8 * (strip_ + kLanes<A>)),
         sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
@@ -47,14 +48,14 @@ class TileGradient {
   void place(const Tile& tile, int64_t offset_group, const Range& range) {
     tile_ = tile;
     range_ = range;
-    taps_.place(problem_, tile, offset_group, range);
+    taps_.place(conv_, tile, offset_group, range);
   }
 
   // Whether a sample of the tile has a corner in the target.
   bool reaches(const Target<A>& target) const {
     const Box box = inside(taps_.reach());
-    return box.pixels() > 0 && box.top * problem_.width + box.left < target.last &&
-           (box.bottom - 1) * problem_.width + box.right > target.first;
+    return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
+           (box.bottom - 1) * conv_.width + box.right > target.first;
   }
 
   // Adds the share of channels `block`. `sums` holds a plane of pixels for y and x of every tap,
@@ -80,17 +81,17 @@ class TileGradient {
     View<A> out;
   };
 
-  static int64_t strip_pixels(const Problem& problem, const Blocking& blocking) {
-    const int64_t outputs = gradient_outputs(problem, blocking);
+  static int64_t strip_pixels(const ConvShape& conv, const Blocking& blocking) {
+    const int64_t outputs = gradient_outputs(conv, blocking);
     const int64_t most = std::max(2 * kColumns<A> / outputs / kBlockRows * kBlockRows, kBlockRows);
     return std::min(blocking.strip_pixels<A>(kColumns<A>), most);
   }
-  static int64_t gradient_outputs(const Problem& problem, const Blocking& blocking) {
-    return problem.depthwise() ? blocking.channels : problem.group_outputs();
+  static int64_t gradient_outputs(const ConvShape& conv, const Blocking& blocking) {
+    return conv.depthwise() ? blocking.channels : conv.group_outputs();
   }
   Box inside(const Box& box) const {
-    return {std::max<int64_t>(box.top, 0), std::min(box.bottom, problem_.height),
-            std::max<int64_t>(box.left, 0), std::min(box.right, problem_.width)};
+    return {std::max<int64_t>(box.top, 0), std::min(box.bottom, conv_.height),
+            std::max<int64_t>(box.left, 0), std::min(box.right, conv_.width)};
   }
 
   // One window for as many pixels as possible: of the whole tile, or else of halves of it.
@@ -155,7 +156,7 @@ class TileGradient {
   void add_positions(const Entries& entries, int64_t k);
   void flush(const Box& box, const View<A>& window) const;
 
-  const Problem& problem_;
+  const ConvShape& conv_;
   Blocking blocking_;
   int64_t strip_, capacity_;
   Tile tile_{};
@@ -251,7 +252,7 @@ void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
   const Box clipped = inside(box);
   const int64_t count = block_.count();
   for (int64_t y = clipped.top; y < clipped.bottom; ++y) {
-    const int64_t line = y * problem_.width;
+    const int64_t line = y * conv_.width;
     const int64_t begin = std::max(line + clipped.left, target_.first);
     const int64_t end = std::min(line + clipped.right, target_.last);
     if (begin >= end) continue;

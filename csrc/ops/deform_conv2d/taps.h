@@ -37,7 +37,7 @@ namespace myops::deform::MYOPS_ISA {
 // What the positions depend on; `shift` and `mask_shift` are y', x' and m'.
 template <class T>
 struct Positions {
-  Field<const T> offset, mask, shift, mask_shift;
+  StridedView<const T> offset, mask, shift, mask_shift;
   bool shifted() const { return shift || mask_shift; }
 };
 
@@ -68,33 +68,33 @@ struct PositionView {
 template <class T>
 class PositionLines {
  public:
-  PositionLines(const KernelContext& context, const Problem& problem, const Positions<T>& of,
+  PositionLines(const KernelContext& context, const ConvShape& conv, const Positions<T>& of,
                 int64_t taps, int64_t pixels)
-      : groups_(groups_at_a_time(problem, of, taps, pixels)),
+      : groups_(groups_at_a_time(conv, of, taps, pixels)),
         offset_(context, of.offset, 2 * groups_ * taps, pixels),
         mask_(context, of.mask, groups_ * taps, pixels),
         shift_(context, of.shift, 2 * groups_ * taps, pixels),
         mask_shift_(context, of.mask_shift, groups_ * taps, pixels) {}
 
-  PositionView<T> place(const Problem& problem, const Tile& tile, int64_t offset_group,
+  PositionView<T> place(const ConvShape& conv, const Tile& tile, int64_t offset_group,
                         const Range& taps) {
-    const int64_t first = offset_group * problem.taps + taps.first, end = first + taps.count();
-    const int64_t groups = std::min(groups_, problem.offset_groups - offset_group);
-    const int64_t last = groups_ == 1 ? end : first + groups * problem.taps;
+    const int64_t first = offset_group * conv.taps + taps.first, end = first + taps.count();
+    const int64_t groups = std::min(groups_, conv.offset_groups - offset_group);
+    const int64_t last = groups_ == 1 ? end : first + groups * conv.taps;
     const Range twice{2 * first, 2 * end}, once{first, end};
     return {offset_.place(tile, twice, 2 * last), mask_.place(tile, once, last),
             shift_.place(tile, twice, 2 * last), mask_shift_.place(tile, once, last)};
   }
 
  private:
-  static int64_t groups_at_a_time(const Problem& problem, const Positions<T>& of, int64_t taps,
+  static int64_t groups_at_a_time(const ConvShape& conv, const Positions<T>& of, int64_t taps,
                                   int64_t pixels) {
-    if (taps < problem.taps || problem.field_channels() > kFewChannels) return 1;
+    if (taps < conv.taps || conv.field_channels() > kFewChannels) return 1;
     const int64_t each = (of.shifted() ? 6 : 3) * taps * std::max<int64_t>(pixels, 1);
-    return std::clamp<int64_t>(kTurned<Accumulate<T>> / each, 1, problem.offset_groups);
+    return std::clamp<int64_t>(kTurned<Accumulate<T>> / each, 1, conv.offset_groups);
   }
 
-  int64_t groups_;  // whose channels are turned over at a time
+  int64_t groups_;  // whose channels are transposed at a time
   Lines<T> offset_, mask_, shift_, mask_shift_;
 };
 
@@ -106,9 +106,9 @@ class Taps {
   using A = Accumulate<T>;
 
   // `gradient`: point() is wanted too.
-  Taps(const KernelContext& context, const Problem& problem, const Positions<T>& positions,
+  Taps(const KernelContext& context, const ConvShape& conv, const Positions<T>& positions,
        int64_t taps, int64_t pixels, bool gradient)
-      : lines_(context, problem, positions, taps, pixels),
+      : lines_(context, conv, positions, taps, pixels),
         shifted_(positions.shifted()),
         stride_(panels(pixels, kLanes<A>) * kLanes<A> + kLanes<A>),
         plane_(taps * stride_),
@@ -120,7 +120,7 @@ class Taps {
         changes_(context, positions.shifted() ? 4 * plane_ : 0),
         gradient_(gradient || positions.shifted()) {}
 
-  void place(const Problem& problem, const Tile& tile, int64_t offset_group, const Range& taps);
+  void place(const ConvShape& conv, const Tile& tile, int64_t offset_group, const Range& taps);
 
   int64_t stride() const { return stride_; }
   int64_t plane() const { return plane_; }  // from a_j or b_j to the next
@@ -153,7 +153,7 @@ class Taps {
   Point<P> read_point(const A* from) const {
     return {load_as<P>(from), load_as<P>(from + plane_), load_as<P>(from + 2 * plane_)};
   }
-  void place_bases(const Problem& problem, const Tile& tile);
+  void place_bases(const ConvShape& conv, const Tile& tile);
   void place_entries(int64_t entry, const Point<V>& position, const Point<V>& size);
   void shift_entries(int64_t entry, const Point<V>& move);
 
@@ -168,33 +168,33 @@ class Taps {
 };
 
 template <class T>
-void Taps<T>::place_bases(const Problem& problem, const Tile& tile) {
+void Taps<T>::place_bases(const ConvShape& conv, const Tile& tile) {
   A* base = bases_.get();
   for (int64_t row = 0; row < tile.rows; ++row) {
-    const A y = static_cast<A>((tile.top + row) * problem.stride_y - problem.pad_top);
+    const A y = static_cast<A>((tile.top + row) * conv.stride_y - conv.pad_top);
     for (int64_t c = 0; c < tile.columns; ++c, ++base) {
       base[0] = y;
-      base[stride_] = static_cast<A>((tile.left + c) * problem.stride_x - problem.pad_left);
+      base[stride_] = static_cast<A>((tile.left + c) * conv.stride_x - conv.pad_left);
     }
   }
 }
 
 template <class T>
-void Taps<T>::place(const Problem& problem, const Tile& tile, int64_t offset_group,
+void Taps<T>::place(const ConvShape& conv, const Tile& tile, int64_t offset_group,
                     const Range& taps) {
-  place_bases(problem, tile);
+  place_bases(conv, tile);
   extent_ = {};
   A tap_y[kTaps], tap_x[kTaps];
   for (int64_t k = 0; k < taps.count(); ++k) {
     const int64_t tap = taps.first + k;
-    tap_y[k] = static_cast<A>(tap / problem.kernel_width * problem.dilation_y);
-    tap_x[k] = static_cast<A>(tap % problem.kernel_width * problem.dilation_x);
+    tap_y[k] = static_cast<A>(tap / conv.kernel_width * conv.dilation_y);
+    tap_x[k] = static_cast<A>(tap % conv.kernel_width * conv.dilation_x);
   }
-  const Point<V> size{broadcast(static_cast<A>(problem.height)),
-                      broadcast(static_cast<A>(problem.width)), V{}};
+  const Point<V> size{broadcast(static_cast<A>(conv.height)), broadcast(static_cast<A>(conv.width)),
+                      V{}};
   // A tile may be one line of memory; others are a line for each row. Lanes behind the end of a
   // line are overwritten by the next line or lie behind the last.
-  const PositionView<T> lines = lines_.place(problem, tile, offset_group, taps);
+  const PositionView<T> lines = lines_.place(conv, tile, offset_group, taps);
   const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < taps.count(); ++k) {

@@ -11,19 +11,19 @@ class Transport {
  public:
   using A = Accumulate<T>;
 
-  Transport(const KernelContext& context, const Problem& problem, const Blocking& blocking,
+  Transport(const KernelContext& context, const ConvShape& conv, const Blocking& blocking,
             const Filters<T>& filters, int64_t strip)
-      : problem_(problem), filters_(filters) {
+      : conv_(conv), filters_(filters) {
     if (!filters) return;
     // What all shares of a block need if they are few, or else one share and kOutputs at a time.
-    const int64_t O = problem.group_outputs(), C = problem.group_channels();
+    const int64_t O = conv.group_outputs(), C = conv.group_channels();
     const int64_t lanes = round_up(std::min(C, blocking.channels), kPanel<A>);
     const int64_t columns =
         std::max(round_up(blocking.taps * blocking.channels, kPanel<A>), blocking.taps * lanes);
     // Whether every block lies in one weight group. Blocks begin anew in each offset group.
-    const int64_t field = problem.field_channels();
+    const int64_t field = conv.field_channels();
     const bool whole =
-        problem.groups == 1 || C % field == 0 || (field % C == 0 && C % blocking.channels == 0);
+        conv.groups == 1 || C % field == 0 || (field % C == 0 && C % blocking.channels == 0);
     const int64_t all = columns * O * (whole ? 1 : panels(blocking.channels, C) + 1);
     const bool once = all <= 2 * kPacked<A>;
     packed_ = std::make_unique<Buffer<A>>(context, once ? all : columns * std::min(O, kOutputs<A>));
@@ -39,7 +39,7 @@ class Transport {
     block_ = block;
     if (!filters_ || !once_) return;
     A* to = packed_->get();
-    for_each_share(problem_, block, {0, problem_.outputs}, [&](const Share& share) {
+    for_each_share(conv_, block, {0, conv_.outputs}, [&](const Share& share) {
       filters_.pack_backward(share, taps, columns_of(share), to);
       to += packed(share);
     });
@@ -48,10 +48,10 @@ class Transport {
   // Row p, row() elements behind the one before, holds T of the channels of the block tap by tap,
   // pixel_of() of them. Valid until the next call.
   const A* run(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
-    if (problem_.depthwise()) return run_depthwise(gradient, tile, pixels);
+    if (conv_.depthwise()) return run_depthwise(gradient, tile, pixels);
     if (!whole_rows()) std::fill_n(result_->get(), pixels.count() * row(), A{});
     const A* weights = packed_->get();
-    for_each_share(problem_, block_, {0, problem_.outputs}, [&](const Share& whole) {
+    for_each_share(conv_, block_, {0, conv_.outputs}, [&](const Share& whole) {
       const int64_t most = once_ ? whole.outputs.count() : kOutputs<A>;
       for (int64_t o = whole.outputs.first; o < whole.outputs.last; o += most) {
         const Share share{whole.channels, {o, std::min(o + most, whole.outputs.last)}};
@@ -69,16 +69,16 @@ class Transport {
  private:
   // Whether one product writes all of a row: the block is one share without padding.
   bool whole_rows() const {
-    const int64_t C = problem_.group_channels();
+    const int64_t C = conv_.group_channels();
     return block_.count() == pixel_of<A>(block_.count()) &&
            block_.first / C == (block_.last - 1) / C;
   }
   Runs columns_of(const Share& share) const {
-    if (problem_.depthwise()) return Runs{};
+    if (conv_.depthwise()) return Runs{};
     return deform::MYOPS_ISA::columns_of(share, taps_.count(), pixel_of<A>(block_.count()));
   }
   int64_t packed(const Share& share) const {  // elements that pack_backward writes
-    if (problem_.depthwise()) return taps_.count() * share.channels.count();
+    if (conv_.depthwise()) return taps_.count() * share.channels.count();
     const Runs columns = columns_of(share);
     return columns.count * round_up(columns.length, kPanel<A>) * share.outputs.count();
   }
@@ -114,7 +114,7 @@ class Transport {
     return result_->get();
   }
 
-  const Problem& problem_;
+  const ConvShape& conv_;
   Filters<T> filters_;
   bool once_ = false;
   Range taps_{0, 0}, block_{0, 0};

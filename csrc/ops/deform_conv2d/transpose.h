@@ -1,4 +1,4 @@
-// Matrices turned over while they are copied: between NCHW and channels side by side.
+// Matrices transposed while they are copied: between NCHW and channels side by side.
 #pragma once
 
 #include "blocking.h"

@@ -26,24 +26,23 @@ class WeightGradient {
  public:
   using A = Accumulate<T>;
 
-  WeightGradient(const KernelContext& context, const Problem& problem, const Inputs<T>& inputs,
+  WeightGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                  const Tensor& gradient, Column column, const Tensor& out)
       : context_(context),
-        problem_(problem),
+        conv_(conv),
         inputs_(inputs),
         gradient_(gradient),
         column_(column),
         out_(out),
         size_(out.elements()),
-        blocking_(Blocking::of_gradients<A>(problem)),
-        tiling_(problem, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
-        items_(problem.batch * tiling_.count()),
-        blocks_(panels(problem.field_channels(), blocking_.channels)),
-        tap_blocks_(panels(problem.taps, blocking_.taps)) {
+        blocking_(Blocking::of_gradients<A>(conv)),
+        tiling_(conv, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
+        items_(conv.batch * tiling_.count()),
+        blocks_(panels(conv.field_channels(), blocking_.channels)),
+        tap_blocks_(panels(conv.taps, blocking_.taps)) {
     const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
-    shared_ = !problem.depthwise() && problem.offset_groups >= kSharing &&
-              blocks_ * tap_blocks_ == 1 && room > 1 && items_ > 1 &&
-              GradientTile<T>::fits(problem.outputs, tiling_.pixels());
+    shared_ = !conv.depthwise() && conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 &&
+              room > 1 && items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, room, items_}), 1, kJobs);
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
@@ -65,7 +64,7 @@ class WeightGradient {
 
   // Instead of run(), for a pass over the same tiles that samples X anyway: start(), then for every
   // tile of every image add() of all strips of all offset groups, and end_tile().
-  bool takes_samples() const { return shared_ && problem_.group_outputs() <= kOutputs<A>; }
+  bool takes_samples() const { return shared_ && conv_.group_outputs() <= kOutputs<A>; }
   void start() {
     sums_.emplace(context_, jobs() * sums_size());
     totals_.emplace(context_, jobs() * sums_size());
@@ -104,24 +103,24 @@ class WeightGradient {
   };
   Job job(int64_t index) const {
     const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
-    const int64_t group = unit / blocks_, length = problem_.field_channels();
+    const int64_t group = unit / blocks_, length = conv_.field_channels();
     const int64_t c = unit % blocks_ * blocking_.channels;
     return {group,
-            {k, std::min(k + blocking_.taps, problem_.taps)},
+            {k, std::min(k + blocking_.taps, conv_.taps)},
             {group * length + c, group * length + std::min(c + blocking_.channels, length)}};
   }
-  int64_t jobs() const { return problem_.offset_groups * blocks_ * tap_blocks_; }
+  int64_t jobs() const { return conv_.offset_groups * blocks_ * tap_blocks_; }
   int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
   // Of one job, for as many outputs as are done in one pass.
-  int64_t outputs() const { return std::min(problem_.group_outputs(), kOutputs<A>); }
+  int64_t outputs() const { return std::min(conv_.group_outputs(), kOutputs<A>); }
   int64_t sums_size() const { return outputs() * row_of<A>(blocking_.taps, blocking_.channels); }
   // Calls body(job, share, sums) for each share of a job, outputs from `first` of a weight group
   // on.
   template <class Body>
   void for_each_part(const Job& own, int64_t first, A* sums, const Body& body) const {
-    for_each_share(problem_, own.channels, {0, problem_.outputs}, [&](const Share& all) {
+    for_each_share(conv_, own.channels, {0, conv_.outputs}, [&](const Share& all) {
       Share share = all;
-      if (!problem_.depthwise()) {
+      if (!conv_.depthwise()) {
         share.outputs.first += first;
         share.outputs.last = std::min(share.outputs.first + outputs(), all.outputs.last);
       }
@@ -133,27 +132,27 @@ class WeightGradient {
   // what lies behind its columns is nobody's.
   int64_t sums_row(const Job& job, const Share& share) const {
     const int64_t taps = job.taps.count(), count = share.channels.count();
-    if (problem_.depthwise() || count != pixel_of<A>(job.channels.count())) return taps * count;
+    if (conv_.depthwise() || count != pixel_of<A>(job.channels.count())) return taps * count;
     return row_of<A>(taps, count);
   }
 
   // W in row-major order.
-  Field<A> copy(A* data) const {
-    Field<A> field;
+  StridedView<A> copy(A* data) const {
+    StridedView<A> field;
     field.data = data;
     field.present = true;
-    const int64_t steps[] = {problem_.group_channels() * problem_.taps, problem_.taps,
-                             problem_.kernel_width, 1};
+    const int64_t steps[] = {conv_.group_channels() * conv_.taps, conv_.taps, conv_.kernel_width,
+                             1};
     std::copy_n(steps, 4, field.step);
     return field;
   }
 
   void add_copies(const A* copies) const {
-    const int64_t C = problem_.group_channels(), width = problem_.kernel_width;
-    context_.parallel_for(size_ / problem_.taps, 1024, [&](int64_t begin, int64_t end) {
+    const int64_t C = conv_.group_channels(), width = conv_.kernel_width;
+    context_.parallel_for(size_ / conv_.taps, 1024, [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line) {
-        for (int64_t k = 0; k < problem_.taps; ++k) {
-          const A* from = copies + line * problem_.taps + k;
+        for (int64_t k = 0; k < conv_.taps; ++k) {
+          const A* from = copies + line * conv_.taps + k;
           A sum = from[0];
           for (int64_t slab = 1; slab < slabs_; ++slab) sum += from[slab * size_];
           *out_.at(line / C, line % C, k / width, k % width) = static_cast<T>(sum);
@@ -163,24 +162,24 @@ class WeightGradient {
   }
 
   template <class To>
-  void run_jobs(const Range& jobs, const Range& items, const Field<To>& out) const;
+  void run_jobs(const Range& jobs, const Range& items, const StridedView<To>& out) const;
   void add_strip(const Job& job, const Share& share, const Tile& tile, const Range& pixels,
                  const A* sampled, const GradientStrip<T>& gradient, A* sums) const;
   template <class To>
-  void write(const Job& job, const Share& share, const A* sums, const Field<To>& out) const;
+  void write(const Job& job, const Share& share, const A* sums, const StridedView<To>& out) const;
 
   const KernelContext& context_;
-  const Problem& problem_;
+  const ConvShape& conv_;
   const Inputs<T>& inputs_;
   const Tensor& gradient_;
   Column column_;
-  Field<T> out_;
+  StridedView<T> out_;
   int64_t size_;
   Blocking blocking_;
   Tiling tiling_;
   int64_t items_;                // tiles of all images
   int64_t blocks_, tap_blocks_;  // of one offset group; of the kernel
-  // Jobs that are done together share the gradient of Y. Those of a depthwise problem read
+  // Jobs that are done together share the gradient of Y. Those of a depthwise conv read
   // different channels of it, so there is nothing to share.
   bool shared_;
   int64_t slabs_, each_;  // each_: jobs that are done together
@@ -191,25 +190,25 @@ class WeightGradient {
 template <class T>
 template <class To>
 void WeightGradient<T>::run_jobs(const Range& jobs, const Range& items,
-                                 const Field<To>& out) const {
+                                 const StridedView<To>& out) const {
   const Buffer<A> sums(context_, jobs.count() * sums_size());
-  Columns<T> columns(context_, problem_, inputs_, blocking_, tiling_.pixels(), 2 * kColumns<A>);
+  Columns<T> columns(context_, conv_, inputs_, blocking_, tiling_.pixels(), 2 * kColumns<A>);
   std::optional<GradientTile<T>> whole;
-  if (shared_) whole.emplace(context_, gradient_, problem_.outputs, tiling_.pixels());
+  if (shared_) whole.emplace(context_, gradient_, conv_.outputs, tiling_.pixels());
   const GradientStrip<T> gradient(context_, gradient_,
-                                  problem_.depthwise() ? blocking_.channels : outputs(),
+                                  conv_.depthwise() ? blocking_.channels : outputs(),
                                   columns.strip(), shared_ ? &*whole : nullptr);
-  for (int64_t first = 0; first < problem_.group_outputs(); first += outputs()) {
+  for (int64_t first = 0; first < conv_.group_outputs(); first += outputs()) {
     const auto sums_of = [&](int64_t index) {
       return sums.get() + (index - jobs.first) * sums_size();
     };
     sums.zero(jobs.count() * sums_size());
     for (int64_t item = items.first; item < items.last; ++item) {
       const Tile tile = tiling_.at(item / tiling_.count(), item % tiling_.count());
-      if (shared_) whole->read(tile, {0, problem_.outputs}, 0);
+      if (shared_) whole->read(tile, {0, conv_.outputs}, 0);
       for (int64_t index = jobs.first; index < jobs.last; ++index) {
         const Job own = job(index);
-        columns.place(problem_, tile, own.offset_group, own.taps);
+        columns.place(conv_, tile, own.offset_group, own.taps);
         columns.in_parts(own.channels, own.channels.last, [&](const Range& pixels) {
           for (int64_t p = pixels.first; p < pixels.last; p += columns.strip()) {
             const Range strip{p, std::min(p + columns.strip(), pixels.last)};
@@ -236,7 +235,7 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
                                   const GradientStrip<T>& gradient, A* sums) const {
   const int64_t taps = job.taps.count(), count = share.channels.count();
   const int64_t pixel = pixel_of<A>(job.channels.count()), row = row_of<A>(taps, pixel);
-  if (problem_.depthwise()) {
+  if (conv_.depthwise()) {
     const Rows<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
     for (int64_t p = 0; p < pixels.count(); ++p, sampled += row) {
       const A* const from = rows.data + p * rows.row;
@@ -260,12 +259,12 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
 template <class T>
 template <class To>
 void WeightGradient<T>::write(const Job& job, const Share& share, const A* sums,
-                              const Field<To>& out) const {
-  const int64_t count = share.channels.count(), width = problem_.kernel_width;
-  const bool depthwise = problem_.depthwise();  // output c has channel c alone
+                              const StridedView<To>& out) const {
+  const int64_t count = share.channels.count(), width = conv_.kernel_width;
+  const bool depthwise = conv_.depthwise();  // output c has channel c alone
   const int64_t step = depthwise ? out.step[0] : out.step[1];
   const int64_t last = depthwise ? share.outputs.first + 1 : share.outputs.last;
-  const int64_t taps = job.taps.count(), first = share.channels.first % problem_.group_channels();
+  const int64_t taps = job.taps.count(), first = share.channels.first % conv_.group_channels();
   const int64_t row = sums_row(job, share);
   for (int64_t o = share.outputs.first; o < last; ++o, sums += row) {
     if (out.step[3] == 1 && out.step[2] == width) {

@@ -1,7 +1,7 @@
 // W in the order in which the products read it.
 //
 // Channels that share offsets may belong to several weight groups, so a block of channels falls
-// into shares: channels of one group with outputs of the same group. In a depthwise problem there
+// into shares: channels of one group with outputs of the same group. In a depthwise conv there
 // is no sum over channels, and a block is one share.
 #pragma once
 
@@ -15,15 +15,15 @@ struct Share {
 
 // Calls body(share) for each weight group that owns some of `channels` and some of `outputs`.
 template <class Body>
-void for_each_share(const Problem& problem, const Range& channels, const Range& outputs,
+void for_each_share(const ConvShape& conv, const Range& channels, const Range& outputs,
                     const Body& body) {
-  if (problem.depthwise()) {
+  if (conv.depthwise()) {
     const Range both{std::max(channels.first, outputs.first),
                      std::min(channels.last, outputs.last)};
     if (both.first < both.last) body(Share{both, both});
     return;
   }
-  const int64_t C = problem.group_channels(), O = problem.group_outputs();
+  const int64_t C = conv.group_channels(), O = conv.group_outputs();
   for (int64_t group = channels.first / C; group * C < channels.last; ++group) {
     const Share share{
         {std::max(channels.first, group * C), std::min(channels.last, (group + 1) * C)},
@@ -45,13 +45,13 @@ class Filters {
   using A = Accumulate<T>;
 
   Filters() = default;
-  Filters(const Problem& problem, const Tensor& tensor)
-      : field_(tensor),
-        group_channels_(problem.group_channels()),
-        taps_(problem.taps),
-        kernel_width_(problem.kernel_width),
-        depthwise_(problem.depthwise()) {}
-  explicit operator bool() const { return static_cast<bool>(field_); }
+  Filters(const ConvShape& conv, const Tensor& tensor)
+      : view_(tensor),
+        group_channels_(conv.group_channels()),
+        taps_(conv.taps),
+        kernel_width_(conv.kernel_width),
+        depthwise_(conv.depthwise()) {}
+  explicit operator bool() const { return static_cast<bool>(view_); }
 
   // For the forward product, sum over (tap, channel): panels of outputs, each
   // [tap][channel][kPanel]. Depthwise: [tap][channel].
@@ -60,8 +60,8 @@ class Filters {
     const int64_t depth = taps.count() * share.channels.count();
     for (int64_t o = share.outputs.first; o < share.outputs.last; o += kPanel<A>) {
       const int64_t lanes = std::min(kPanel<A>, share.outputs.last - o);
-      const bool vectors = lanes == kPanel<A> && taps.count() == taps_ && field_.step[3] == 1 &&
-                           field_.step[2] == kernel_width_ && field_.step[1] == taps_;
+      const bool vectors = lanes == kPanel<A> && taps.count() == taps_ && view_.step[3] == 1 &&
+                           view_.step[2] == kernel_width_ && view_.step[1] == taps_;
       if (vectors) {
         pack_lines(at(o, share.channels.first, 0), share.channels.count(), out);
         pack_lines(at(o + kLanes<A>, share.channels.first, 0), share.channels.count(),
@@ -74,9 +74,9 @@ class Filters {
       for (int64_t k = taps.first; k < taps.last; ++k) {
         const T* from = at(o, share.channels.first, k);
         for (int64_t c = 0; c < share.channels.count(); ++c, to += kPanel<A>) {
-          const T* column = from + c * field_.step[1];
+          const T* column = from + c * view_.step[1];
           for (int64_t lane = 0; lane < lanes; ++lane) {
-            to[lane] = static_cast<A>(column[lane * field_.step[0]]);
+            to[lane] = static_cast<A>(column[lane * view_.step[0]]);
           }
         }
       }
@@ -90,20 +90,20 @@ class Filters {
     if (depthwise_) return pack_depthwise(share, taps, out);
     const int64_t count = share.channels.count(), rows = share.outputs.count();
     const int64_t run_taps = columns.length / count, panel = rows * kPanel<A>;
-    const bool even = field_.step[2] == kernel_width_ * field_.step[3];  // taps: one step each
-    A line[kTaps * 2 * kChannels];  // the columns of one output
+    const bool even = view_.step[2] == kernel_width_ * view_.step[3];  // taps: one step each
+    A line[kTaps * 2 * kChannels];                                     // the columns of one output
     for (int64_t k = taps.first; k < taps.last; k += run_taps) {
       const int64_t size = panels(columns.length, kPanel<A>) * panel;
       if (columns.length % kPanel<A> != 0) std::fill_n(out, size, A{});
       for (int64_t o = 0; o < rows; ++o) {
         const int64_t output = share.outputs.first + o;
         const T* const from = at(output, share.channels.first, k);
-        if (even && field_.step[3] == 1) {
-          transpose_copy(from, field_.step[1], line, count, count, run_taps);
+        if (even && view_.step[3] == 1) {
+          transpose_copy(from, view_.step[1], line, count, count, run_taps);
         } else {
           for (int64_t tap = 0; tap < run_taps; ++tap) {
-            widen(even ? from + tap * field_.step[3] : at(output, share.channels.first, k + tap),
-                  field_.step[1], count, line + tap * count);
+            widen(even ? from + tap * view_.step[3] : at(output, share.channels.first, k + tap),
+                  view_.step[1], count, line + tap * count);
           }
         }
         for (int64_t first = 0; first < columns.length; first += kPanel<A>) {
@@ -117,9 +117,9 @@ class Filters {
 
  private:
   const T* at(int64_t output, int64_t channel, int64_t tap) const {
-    return field_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
+    return view_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
   }
-  // kLanes outputs whose filters are lines of memory, [channel][tap], turned over.
+  // kLanes outputs whose filters are lines of memory, [channel][tap], transposed.
   void pack_lines(const T* from, int64_t channels, A* out) const {
     constexpr int64_t L = kLanes<A>;
     int64_t c = 0, k = 0;  // of the next column of the line
@@ -135,7 +135,7 @@ class Filters {
     for (; column + L <= channels * taps_; column += L) {
       Vector<A> square[L];
       for (int64_t lane = 0; lane < L; ++lane) {
-        square[lane] = load_wide<A>(from + lane * field_.step[0] + column);
+        square[lane] = load_wide<A>(from + lane * view_.step[0] + column);
       }
       transpose<A, L>(square);
       for (int64_t lane = 0; lane < L; ++lane) store(next(), square[lane]);
@@ -143,7 +143,7 @@ class Filters {
     for (; column < channels * taps_; ++column) {
       A* to = next();
       for (int64_t lane = 0; lane < L; ++lane) {
-        to[lane] = static_cast<A>(from[lane * field_.step[0] + column]);
+        to[lane] = static_cast<A>(from[lane * view_.step[0] + column]);
       }
     }
   }
@@ -156,15 +156,15 @@ class Filters {
     }
   }
 
-  Field<const T> field_;
+  StridedView<const T> view_;
   int64_t group_channels_ = 1, taps_ = 1, kernel_width_ = 1;
   bool depthwise_ = false;
 };
 
 // Elements that pack_forward writes.
 template <class A>
-int64_t packed_forward(const Problem& problem, const Share& share, int64_t taps) {
-  if (problem.depthwise()) return taps * share.channels.count();
+int64_t packed_forward(const ConvShape& conv, const Share& share, int64_t taps) {
+  if (conv.depthwise()) return taps * share.channels.count();
   return panels(share.outputs.count(), kPanel<A>) * kPanel<A> * taps * share.channels.count();
 }
 

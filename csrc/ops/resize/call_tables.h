@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "kept.h"
 #include "layout.h"
 #include "plan.h"
 #include "shuffles.h"
+#include "table_cache.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -67,21 +67,21 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
 // Of the call before, if that was alike; of another of the last calls; or new ones.
 template <class T, bool kBackward>
 auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Accumulate<T>>> {
-  using Kept = std::shared_ptr<const Tables<Accumulate<T>>>;
+  using CallTables = std::shared_ptr<const Tables<Accumulate<T>>>;
   constexpr int64_t kMost = 128 << 10;  // bytes that a caller keeps, a node of a model say
   static const char maker = 0;
   // Whether a call may take so much must not depend on the calls before.
-  const auto take_again = [&](const Kept& tables) {
+  const auto take_again = [&](const CallTables& tables) {
     for (const Take& part : tables->takes) take(context, part);
     return tables;
   };
   const bool channels_last = context.input(0).channels_last();
-  const Kept last = context.work<Tables<Accumulate<T>>>();
+  const CallTables last = context.work<Tables<Accumulate<T>>>();
   if (last && last->channels_last == channels_last) return take_again(last);
 
   const Request request(context, kBackward ? 1 : 0);
   const Key key(request, channels_last, &maker);
-  Kept tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
+  CallTables tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
   if (tables) {
     take_again(tables);
   } else {

@@ -39,8 +39,8 @@ inline int64_t chain_of(const int64_t* index, int64_t rows) {
   return count < kFew ? 0 : count;
 }
 
-// The whole blocks on one road that follow one another from `first` on; returns their end.
-template <GatherRoad kRoad, class Wide>
+// The whole blocks of one strategy that follow one another from `first` on; returns their end.
+template <GatherStrategy kStrategy, class Wide>
 MYOPS_NOINLINE int64_t run_chain(const GatherTable<Wide>& table, int64_t first,
                                  const Chain<Wide>& given) {
   using V = Vector<Wide>;
@@ -55,7 +55,7 @@ MYOPS_NOINLINE int64_t run_chain(const GatherTable<Wide>& table, int64_t first,
   return for_blocks<0>(
       table, first, size,
       [&](const auto& block) MYOPS_INLINED {
-        return BlockSum<Wide, 2, kRoad>(index + block.index, weight + block.weight, step);
+        return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
       },
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide* from = opaque(chain.source + low);
@@ -89,9 +89,9 @@ void sum_chain(const Gather<Wide>& gather, const Chain<Wide>& chain) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.road <= GatherRoad::Farther) {
-        first = with_road<false>(
-            block, [&](auto road, auto) { return run_chain<road>(table, first, chain); });
+      if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
+        first = with_strategy<false>(
+            block, [&](auto strategy, auto) { return run_chain<strategy>(table, first, chain); });
         continue;
       }
     }

@@ -32,10 +32,10 @@ class Nearest {
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
     if (gathers_rows(depth)) {
-      const bool past_caches = row != nullptr;
+      const bool non_temporal = row != nullptr;
       const bool aligned = level.out_volume % kRun == 0 && can_stream(target);
-      if (!past_caches || (gather_ != nullptr && aligned)) {
-        return fill_rows(begin, end, source, target, past_caches);
+      if (!non_temporal || (gather_ != nullptr && aligned)) {
+        return fill_rows(begin, end, source, target, non_temporal);
       }
     }
     if (last && copy_runs(begin, end, source, target)) return;
@@ -74,7 +74,7 @@ class Nearest {
   }
 
   // Rows of the level before the last.
-  void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool past_caches) const {
+  void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool non_temporal) const {
     const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
@@ -84,10 +84,10 @@ class Nearest {
     const int64_t gap = level.taps.input / level.taps.output;
     [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
       if (gap <= 1) return copy(0, size, Upcoming{});
-      const Reach reach = Reach::of<T>(input, size, gap * input);
+      const PrefetchDistance distance = PrefetchDistance::of<T>(input, size, gap * input);
       const int64_t each = input * kBytes / size;
-      if (reach.split > 0) copy(0, reach.split, Upcoming{row + reach.before, each});
-      copy(reach.split, size, Upcoming{row + reach.after, each});
+      if (distance.split > 0) copy(0, distance.split, Upcoming{row + distance.before, each});
+      copy(distance.split, size, Upcoming{row + distance.after, each});
     };
     if constexpr (std::is_same_v<T, Wide>) {
       // Equal rows are made again: reading them back would cost as much.
@@ -96,7 +96,7 @@ class Nearest {
         const IndexedRows<Wide> rows{source, input, index + o};
         const auto copy = [&](int64_t first, int64_t last, const Upcoming& next) {
           const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last, {rows, count, target, size, ahead_, next, past_caches});
+          gather_->copy(first, last, {rows, count, target, size, ahead_, next, non_temporal});
         };
         if (together > 1) {
           copy(0, size, {});

@@ -1,10 +1,10 @@
 // Weighted sums along the fastest axis in memory, kLanes elements of the result at a time, by the
-// roads of gather_table.h.
+// strategies of gather_table.h.
 #pragma once
 
 #include <cassert>
 
-#include "gather_walk.h"
+#include "gather_loops.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -32,12 +32,12 @@ struct Upcoming {
 // from it on. Of source rows that are not long it is the place in the next row, of long ones what
 // lies farther on in the same row: until its turn came, the first cache would lose what is in the
 // next (1080p by 1/2, channels innermost: a tenth less time, linear; a fifth, nearest).
-struct Reach {
+struct PrefetchDistance {
   int64_t split, before, after;
 
   // For a row of `elements` that is made from one of `size`, whose next one is `next` behind it.
   template <class T>
-  static Reach of(int64_t size, int64_t elements, int64_t next) {
+  static PrefetchDistance of(int64_t size, int64_t elements, int64_t next) {
     constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
     const int64_t reach = std::min(size, kLong);
     // (size - reach) * elements / size, a product that long rows take beyond int64.
@@ -56,16 +56,16 @@ struct Rows {
   int64_t step;     // from one row of the target to the next
   int64_t ahead;    // how far behind each store memory is asked for; 0: there is no need
   Upcoming next;
-  bool past_caches = false;  // each block's place is one that stream() takes
+  bool non_temporal = false;  // each block's place is one that stream() takes
 
   // Whether rows are stored and nothing else.
   bool is_plain() const {
-    return std::is_same_v<T, Wide> && !past_caches && ahead == 0 && next.bytes == 0;
+    return std::is_same_v<T, Wide> && !non_temporal && ahead == 0 && next.bytes == 0;
   }
 
   MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
     if constexpr (std::is_same_v<T, Wide>) {
-      if (past_caches) return stream(to, values);
+      if (non_temporal) return stream(to, values);
     }
     if (ahead > 0) __builtin_prefetch(to + ahead, 1);
     store_narrow<Wide>(to, values);
@@ -106,7 +106,7 @@ class Gather {
   using V = Vector<Wide>;
   using Table = GatherTable<Wide>;
   using Block = typename Table::Block;
-  using Road = GatherRoad;
+  using Strategy = GatherStrategy;
 
   const Table& table() const { return table_; }
   // One element of a row whose elements are value(i).
@@ -116,7 +116,7 @@ class Gather {
         at.count, [&](int64_t k) { return at.weight[k]; },
         [&](int64_t k) { return value(at.source(k)); });
   }
-  // A block of the elements from `first` on, on any road.
+  // A block of the elements from `first` on, of any strategy.
   template <int kTaps>
   MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
 
@@ -125,30 +125,30 @@ class Gather {
 
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
-  template <int kTaps, Road kRoad, int kCycle, class T>
+  template <int kTaps, Strategy kStrategy, int kCycle, class T>
   int64_t run_row(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
-  template <int kTaps, Road kRoad, int kCycle>
+  template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
-  template <int kTaps, Road kRoad, int kCycle>
+  template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
-  template <Road kRoad, int kCycle>
+  template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
   // kAsks: whether put() asks for memory behind what it stores.
-  template <Road kRoad, int kCycle, bool kAsks, class Put>
+  template <Strategy kStrategy, int kCycle, bool kAsks, class Put>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // What loads the tables of a block.
-  template <int kTaps, Road kRoad>
+  template <int kTaps, Strategy kStrategy>
   auto sum_loader() const {
     return [index = table_.all_indices(), weight = table_.all_weights(),
             step = table_.step()](const Block& block) {
-      return BlockSum<Wide, kTaps, kRoad>(index + block.index, weight + block.weight, step);
+      return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
     };
   }
   V chains(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
   template <bool kCopies>
-  V one_by_one(int64_t first, const Wide* source) const;
+  V scalar(int64_t first, const Wide* source) const;
 
   Table table_;
 };
@@ -161,16 +161,16 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
     if constexpr (kPermutes<Wide>) {
-      if (whole && block.road <= Road::Farther) {
-        first = with_road<kTaps == 0>(block, [&](auto road, auto cycle) {
+      if (whole && block.strategy <= Strategy::ThreeLoadsPerTap) {
+        first = with_strategy<kTaps == 0>(block, [&](auto strategy, auto cycle) {
           if constexpr (kTaps == 0) {
-            return copy_rows<road, cycle>(first, end, rows);
+            return copy_rows<strategy, cycle>(first, end, rows);
           } else {
             if constexpr (std::is_same_v<decltype(rows.target), Wide*>) {
-              if (is_plain) return sum_rows<kTaps, road, cycle>(first, end, rows);
+              if (is_plain) return sum_rows<kTaps, strategy, cycle>(first, end, rows);
             }
             assert(rows.count == 1);
-            return run_row<kTaps, road, cycle>(first, end, rows);
+            return run_row<kTaps, strategy, cycle>(first, end, rows);
           }
         });
         continue;
@@ -194,10 +194,10 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
 
 // Whole blocks of a row that is stored and nothing else.
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, int kCycle>
+template <int kTaps, GatherStrategy kStrategy, int kCycle>
 MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const Wide* source,
                                              Wide* target) const {
-  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
+  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
                             [&](const auto& block, int64_t low, int64_t at) {
                               const Wide* from = opaque(source + low);
                               store(target + at,
@@ -207,19 +207,19 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
 
 // The same of several rows: each by itself where the tables stay in registers, else all at once.
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, int kCycle>
+template <int kTaps, GatherStrategy kStrategy, int kCycle>
 int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const {
   if (rows.count == 1 || kCycle > 0) {
     int64_t stop = first;
     for (int64_t row = 0; row < rows.count; ++row) {
-      stop = sum_row<kTaps, kRoad, kCycle>(first, end, rows.sources[row],
-                                           rows.target + row * rows.step);
+      stop = sum_row<kTaps, kStrategy, kCycle>(first, end, rows.sources[row],
+                                               rows.target + row * rows.step);
     }
     return stop;
   }
   const Wide* const* sources = rows.sources;
   const int64_t count = rows.count, step = rows.step;
-  return for_blocks<0>(table_, first, end, sum_loader<kTaps, kRoad>(),
+  return for_blocks<0>(table_, first, end, sum_loader<kTaps, kStrategy>(),
                        [&](const auto& block, int64_t low, int64_t at) {
                          Wide* target = rows.target + at;
                          for (int64_t row = 0; row < count; ++row, target += step) {
@@ -231,11 +231,11 @@ int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide
 
 // Whole blocks of one row.
 template <class Wide>
-template <int kTaps, GatherRoad kRoad, int kCycle, class T>
+template <int kTaps, GatherStrategy kStrategy, int kCycle, class T>
 int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
   const Rows<Wide, T> rows = given;
   const Wide* source = rows.sources[0];
-  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kRoad>(),
+  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
                             [&](const auto& block, int64_t low, int64_t at) {
                               rows.next.ask(at, L);
                               const Wide* from = opaque(source + low);

@@ -1,11 +1,11 @@
-// One block of elements on any road; the second part of gather.h.
+// One block of elements of any strategy; the second part of gather.h.
 #pragma once
 
 #include "gather.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-// kTaps: 0 for a copy, 1 for what has no such roads.
+// kTaps: 0 for a copy, 1 for what has no such strategies.
 template <class Wide>
 template <int kTaps>
 MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block, int64_t first,
@@ -14,18 +14,18 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   const Wide* from = source + block.low;
   const int32_t* index = table_.index(block);
   V x[4] = {};
-  if (block.road == Road::Apart) return one_by_one<kTaps == 0>(first, source);
-  if (kTaps == 1 && block.road == Road::OneByOne) return one_by_one<false>(first, source);
-  if (block.road == Road::Chains) return chains(block, from);
-  if (block.road == Road::Long) return many<2>(block, from);
-  if (block.road == Road::Longer) return many<4>(block, from);
-  if (block.road == Road::OneByOne) {
+  if (block.strategy == Strategy::ScalarWideIndex) return scalar<kTaps == 0>(first, source);
+  if (kTaps == 1 && block.strategy == Strategy::Scalar) return scalar<false>(first, source);
+  if (block.strategy == Strategy::ChainPerElement) return chains(block, from);
+  if (block.strategy == Strategy::ManyTapsTwoLoads) return many<2>(block, from);
+  if (block.strategy == Strategy::ManyTapsFourLoads) return many<4>(block, from);
+  if (block.strategy == Strategy::Scalar) {
     for (int k = 0; k < kValues; ++k) {
       Wide part[L];
       for (int64_t i = 0; i < L; ++i) part[i] = from[index[k * L + i]];
       x[k] = load(part);
     }
-  } else if (block.road == Road::Spread) {
+  } else if (block.strategy == Strategy::FourNeighbours) {
     if constexpr (L >= 4) {
       for (int j = 0; j < 4; ++j) x[j] = load_fours(from, index + j);
       transpose_fours<Wide>(x);
@@ -35,14 +35,14 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
       const auto pick = [&](auto places) {
         places.pick([&](int64_t at) { return load(from + at); }, x);
       };
-      if (block.road == Road::Within) {
-        pick(Places<Wide, kValues, Road::Within>(index, table_.step()));
-      } else if (block.road == Road::Near) {
-        pick(Places<Wide, kValues, Road::Near>(index, table_.step()));
-      } else if (block.road == Road::Far) {
-        pick(Places<Wide, kValues, Road::Far>(index, table_.step()));
-      } else if (block.road == Road::Farther) {
-        pick(Places<Wide, kValues, Road::Farther>(index, table_.step()));
+      if (block.strategy == Strategy::OneLoad) {
+        pick(Places<Wide, kValues, Strategy::OneLoad>(index, table_.step()));
+      } else if (block.strategy == Strategy::LoadPerTap) {
+        pick(Places<Wide, kValues, Strategy::LoadPerTap>(index, table_.step()));
+      } else if (block.strategy == Strategy::TwoLoadsPerTap) {
+        pick(Places<Wide, kValues, Strategy::TwoLoadsPerTap>(index, table_.step()));
+      } else if (block.strategy == Strategy::ThreeLoadsPerTap) {
+        pick(Places<Wide, kValues, Strategy::ThreeLoadsPerTap>(index, table_.step()));
       } else {
         const V low = load(from), high = load(from + block.second);
         for (int k = 0; k < kValues; ++k) {
@@ -117,7 +117,7 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
 
 template <class Wide>
 template <bool kCopies>
-typename Gather<Wide>::V Gather<Wide>::one_by_one(int64_t first, const Wide* source) const {
+typename Gather<Wide>::V Gather<Wide>::scalar(int64_t first, const Wide* source) const {
   Wide parts[L] = {};
   for (int64_t i = 0; i < L && first + i < elements(); ++i) {
     const auto at = table_.element(first + i);

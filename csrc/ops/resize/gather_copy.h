@@ -8,38 +8,38 @@ namespace myops::resize::MYOPS_ISA {
 // Whole blocks of rows that are copied, row by row: memory likes one stream of stores. Returns
 // where the blocks end.
 template <class Wide>
-template <GatherRoad kRoad, int kCycle>
+template <GatherStrategy kStrategy, int kCycle>
 int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
   if (rows.next.bytes > 0) {
     const auto put = [&](Wide* to, int64_t at, const V& values) {
       rows.next.ask(at, L);
       rows.put(to, values);
     };
-    return copy_rows<kRoad, kCycle, false>(first, end, rows, put);
+    return copy_rows<kStrategy, kCycle, false>(first, end, rows, put);
   }
-  if (rows.past_caches) {
+  if (rows.non_temporal) {
     const auto put = [](Wide* to, int64_t, const V& values) { stream(to, values); };
-    return copy_rows<kRoad, kCycle, false>(first, end, rows, put);
+    return copy_rows<kStrategy, kCycle, false>(first, end, rows, put);
   }
   const auto put = [ahead = rows.ahead](Wide* to, int64_t, const V& values) {
     if constexpr (kCopiesAskAhead) __builtin_prefetch(to + ahead, 1);
     store(to, values);
   };
-  return copy_rows<kRoad, kCycle, kCopiesAskAhead>(first, end, rows, put);
+  return copy_rows<kStrategy, kCycle, kCopiesAskAhead>(first, end, rows, put);
 }
 
 template <class Wide>
-template <GatherRoad kRoad, int kCycle, bool kAsks, class Put>
+template <GatherStrategy kStrategy, int kCycle, bool kAsks, class Put>
 MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows,
                                                Put put) const {
   const int64_t step = table_.step(), count = rows.count, row_step = rows.step;
   const auto load_places = [index = table_.all_indices(), step](const Block& block) {
-    return Places<Wide, 1, kRoad>(index + block.index, step);
+    return Places<Wide, 1, kStrategy>(index + block.index, step);
   };
   const BlockRun<kCycle, Wide, decltype(load_places)> blocks(table_, first, end, load_places);
   const IndexedRows<Wide> sources = rows.sources;
   Wide* target = rows.target;
-  if constexpr (kRoad == Road::Within && kCycle == 2) {
+  if constexpr (kStrategy == Strategy::OneLoad && kCycle == 2) {
     const auto rows_of = [&](auto vectors, auto ask) {
       const auto [even, odd] = blocks.tables();
       const int64_t low = blocks.low();

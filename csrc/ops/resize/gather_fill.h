@@ -1,5 +1,5 @@
-// The tables of a block once its road is decided, and which blocks share them; the second part of
-// gather_table.h.
+// The tables of a block once its strategy is decided, and which blocks share them; the second part
+// of gather_table.h.
 #pragma once
 
 #include "gather_table.h"
@@ -13,20 +13,22 @@ template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const Few& few_taps) {
   const int64_t width = taps_.width;
   const bool few = width == 1 || width == 2 || width == 4;
-  if (block.road == Road::Apart || (block.road == Road::OneByOne && !few)) return;
+  if (block.strategy == Strategy::ScalarWideIndex || (block.strategy == Strategy::Scalar && !few))
+    return;
   new_index_.clear();
   new_weight_.clear();
-  if (block.road == Road::Chains) {
+  if (block.strategy == Strategy::ChainPerElement) {
     fill_chains(block, elements);
   } else if (few) {
-    const bool each =
-        block.road == Road::Within || block.road == Road::Any || block.road == Road::OneByOne;
+    const bool each = block.strategy == Strategy::OneLoad ||
+                      block.strategy == Strategy::TwoLoadsAnyOrder ||
+                      block.strategy == Strategy::Scalar;
     const int64_t size = each ? width * L : L;
     new_index_.resize(static_cast<size_t>(size));
     const auto low = block.low, second = block.second;
     int32_t* index = new_index_.data();
     for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_taps.from[i] - low);
-    if (block.road == Road::Any) {
+    if (block.strategy == Strategy::TwoLoadsAnyOrder) {
       for (int64_t i = 0; i < size; ++i) {
         if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
       }
@@ -69,16 +71,16 @@ void GatherTable<Wide>::find_runs() {
   Repeat repeats[] = {{1}, {2}, {3}, {9}};
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
-    const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].road == block.road;
+    const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;
     const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
     block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
       // Farther than Near for halving.h.
       const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
-      const Road farthest = halves ? Road::Farther : Road::Near;
-      repeat.count = follows && block.road <= farthest ? repeat.count + 1 : 1;
+      const Strategy farthest = halves ? Strategy::ThreeLoadsPerTap : Strategy::LoadPerTap;
+      repeat.count = follows && block.strategy <= farthest ? repeat.count + 1 : 1;
       if (repeat.count <= repeat.cycle) continue;
-      if (repeat.cycle == 9 && (width() != 1 || block.road != Road::Within)) continue;
+      if (repeat.cycle == 9 && (width() != 1 || block.strategy != Strategy::OneLoad)) continue;
       const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];
       const int64_t shift = next.low - block.low;
       const bool fits = shift <= kMost && -shift <= kMost;
@@ -126,7 +128,7 @@ int64_t GatherTable<Wide>::share(InLines<T>& all, const Block& block, int64_t Bl
   const auto size = static_cast<int64_t>(table.size());
   const auto made = static_cast<int64_t>(blocks_.size());
   for (const int64_t back : {int64_t{1}, step_, int64_t{2}, int64_t{3}, 3 * step_}) {
-    if (back > made || blocks_[made - back].road != block.road) continue;
+    if (back > made || blocks_[made - back].strategy != block.strategy) continue;
     const int64_t earlier = blocks_[made - back].*place;
     if (earlier + size <= static_cast<int64_t>(all.size()) &&
         std::memcmp(table.data(), all.data() + earlier, table.size() * sizeof(T)) == 0) {

@@ -1,18 +1,21 @@
-// What a row of the result reads: the tables behind gather.h, made once for equal calls (kept.h).
+// What a row of the result reads: the tables behind gather.h, made once for equal calls
+// (table_cache.h).
 //
-// A block of kLanes elements takes one of several roads, decided from its taps:
-//   Within    all that it reads lies in one vector: a load, and a permutation for each tap
-//   Near      all that it reads at tap k lies in one vector: a load and a permutation for each tap
-//   Far       the same with two vectors; for shrinking by up to 2
-//   Farther   the same with three; for shrinking by up to 3, and for channels innermost
-//   Any       taps that are no neighbours, in two vectors: at the edges, where indices repeat
-//   Spread    far apart: four neighbours of each element are loaded and turned over
-//   Long      more than four neighbours each, or up to four where others of the row have fewer;
-//             those of one tap in two vectors
-//   Longer    the same with four vectors
-//   Chains    more than four neighbours each, farther apart: four chains an element
-//   OneByOne  anything else, such as sources shorter than a vector
-//   Apart     farther apart than the int32 of a table reaches: no tables
+// A block of kLanes elements has a strategy, decided from the places of its taps:
+//   OneLoad            all that it reads lies in one vector: a load, and a permutation for each tap
+//   LoadPerTap         what it reads at tap k lies in one vector: a load and a permutation for each
+//   TwoLoadsPerTap     the same with two vectors; for shrinking by up to 2
+//   ThreeLoadsPerTap   the same with three; for shrinking by up to 3, and for channels innermost
+//   TwoLoadsAnyOrder   taps that are no neighbours, in two vectors: at the edges, where indices
+//                      repeat
+//   FourNeighbours     far apart: four neighbours of each element are loaded and transposed
+//   ManyTapsTwoLoads   more than four neighbours each, or up to four where others of the row have
+//                      fewer; those of one tap in two vectors
+//   ManyTapsFourLoads  the same with four vectors
+//   ChainPerElement    more than four neighbours each, farther apart: four chains of sums for each
+//   Scalar             anything else, such as sources shorter than a vector
+//   ScalarWideIndex    farther apart than the int32 of a table reaches: no tables
+// The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
 
@@ -23,18 +26,18 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-enum class GatherRoad : uint8_t {
-  Within,
-  Near,
-  Far,
-  Farther,
-  Any,
-  Spread,
-  Long,
-  Longer,
-  Chains,
-  OneByOne,
-  Apart
+enum class GatherStrategy : uint8_t {
+  OneLoad,
+  LoadPerTap,
+  TwoLoadsPerTap,
+  ThreeLoadsPerTap,
+  TwoLoadsAnyOrder,
+  FourNeighbours,
+  ManyTapsTwoLoads,
+  ManyTapsFourLoads,
+  ChainPerElement,
+  Scalar,
+  ScalarWideIndex
 };
 
 // A vector that begins with a cache line: a table whose parts lie in two lines each takes a third
@@ -58,16 +61,16 @@ using InLines = std::vector<T, LineAllocator<T>>;
 template <class Wide>
 class GatherTable {
  public:
-  using Road = GatherRoad;
+  using Strategy = GatherStrategy;
   struct Block {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
-    int32_t places;         // for taps of each element, on the roads from Long to Chains
+    int32_t places;         // for taps of each element, from ManyTapsTwoLoads to ChainPerElement
     int32_t run;            // blocks from here on, this one included, that one loop makes
     int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     bool full;              // there is a tap in every place
-    Road road;
+    Strategy strategy;
     // After so many blocks the tables of the run come again: 1, 2, 3, 9 (of copies) or 0, never.
     uint8_t cycle;
   };
@@ -202,20 +205,20 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       }
     }
   }
-  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Road::OneByOne, 0};
+  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Strategy::Scalar, 0};
   const int64_t reach = (width - 1) * step_, room = high() - low();
   const bool near = neighbours && most - reach - least < L && reach + L <= room;
-  // Four permutations by tables of their own are slower than four loads by one table. And roads
-  // that take turns are slower than either: then each run has a block or two.
-  const Road before = blocks_.empty() ? Road::OneByOne : blocks_.back().road;
-  const bool stays_near = near && (width == 4 || before == Road::Near);
+  // Four permutations by tables of their own are slower than four loads by one table. And
+  // strategies that take turns are slower than either: then each run has a block or two.
+  const Strategy before = blocks_.empty() ? Strategy::Scalar : blocks_.back().strategy;
+  const bool stays_near = near && (width == 4 || before == Strategy::LoadPerTap);
   const bool farther =
       kPermutes<Wide> && few && neighbours && most - reach - least < 3 * L && reach + 3 * L <= room;
-  const bool stays_farther = farther && before == Road::Farther;
+  const bool stays_farther = farther && before == Strategy::ThreeLoadsPerTap;
   if (most - least > kFarthest) {
-    block.road = Road::Apart;
+    block.strategy = Strategy::ScalarWideIndex;
   } else if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
-    block.road = Road::Within;
+    block.strategy = Strategy::OneLoad;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
     // (Of other factors with three channels the tables would come again later, or not at all.)
@@ -227,29 +230,29 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     }
     block.high = block.low + L;
   } else if (kPermutes<Wide> && few && near) {
-    block.road = Road::Near;
+    block.strategy = Strategy::LoadPerTap;
     block.low = std::min(least, high() - L - reach);
     block.high = block.low + reach + L;
   } else if (kPermutes<Wide> && few && neighbours && most - reach - least < 2 * L &&
              reach + 2 * L <= room && !stays_farther) {
-    block.road = Road::Far;
+    block.strategy = Strategy::TwoLoadsPerTap;
     block.low = std::min(least, high() - 2 * L - reach);
     block.high = block.low + reach + 2 * L;
   } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L && !stays_farther) {
-    block.road = Road::Any;
+    block.strategy = Strategy::TwoLoadsAnyOrder;
     block.low = std::max(low(), std::min(least, high() - 2 * L));
     block.high = std::min(block.low + 2 * L, high());
     block.second = block.high - L - block.low;
   } else if (farther) {
-    block.road = Road::Farther;
+    block.strategy = Strategy::ThreeLoadsPerTap;
     block.low = std::min(least, high() - 3 * L - reach);
     block.high = block.low + reach + 3 * L;
   } else if (L >= 4 && step_ == 1 && neighbours && few && width > 1 &&
              most - (width - 1) + 4 <= high()) {
-    block.road = Road::Spread;
+    block.strategy = Strategy::FourNeighbours;
     block.high = most - (width - 1) + 4;
   } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 && (widest + 3) / 4 * 4 <= room) {
-    block.road = Road::Chains;
+    block.strategy = Strategy::ChainPerElement;
     block.places = static_cast<int32_t>((widest + 3) / 4 * 4);
     block.full = fewest == block.places;
     block.low = chains_begin(block, elements[0]);
@@ -262,12 +265,13 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   // Of one tap in two vectors or, where there are no chains, in four.
   for (const int64_t vectors : {2, 4}) {
     const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
-    const bool taken = block.road != Road::Apart &&
-                       (vectors == 2 ? block.road > Road::Spread : block.road == Road::OneByOne);
+    const bool taken = block.strategy != Strategy::ScalarWideIndex &&
+                       (vectors == 2 ? block.strategy > Strategy::FourNeighbours
+                                     : block.strategy == Strategy::Scalar);
     const bool alike = fewest > 4 || (fewest > 0 && fewest == widest && !few);
     if (kPermutes<Wide> && taken && neighbours && alike && latest - low < vectors * L &&
         many <= room) {
-      block.road = vectors == 2 ? Road::Long : Road::Longer;
+      block.strategy = vectors == 2 ? Strategy::ManyTapsTwoLoads : Strategy::ManyTapsFourLoads;
       block.places = static_cast<int32_t>(widest);
       block.full = fewest == widest;
       block.low = low;

@@ -41,7 +41,7 @@ class LastLevel {
   }
   // The same as fill() for such outputs; value(i) is element i of the row.
   template <class Value, class Out>
-  void fill_one_by_one(int64_t begin, int64_t end, const Value& value, Out* target) const {
+  void fill_scalar(int64_t begin, int64_t end, const Value& value, Out* target) const {
     for (int64_t i = begin * stride_; i < end * stride_; ++i) {
       *target++ = to_element<Out>(Gather<Wide>::sum_of(gather_.table().element(i), value));
     }

@@ -17,7 +17,7 @@ struct Pair {
   int64_t size;         // of a source row
   int64_t next;         // from each source row to one that is read later, for rows first
   int64_t ahead;        // see Rows
-  bool past_caches;     // see Rows
+  bool non_temporal;    // see Rows
   Wide* target;         // the first row; the others follow
 };
 
@@ -29,20 +29,22 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Whole blocks on one road, of those before `stop`; returns their end. Rows first: sum(weights[0] *
-// rows[0] + weights[1] * rows[1]), of one row, and memory is asked for `beyond` each element that
-// is read; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
-template <GatherRoad kRoad, int kCycle, bool kRowsFirst, int kRows, class Wide>
+// Whole blocks of one strategy, of those before `stop`; returns their end. Rows first:
+// sum(weights[0] * rows[0] + weights[1] * rows[1]), of one row, and memory is asked for `beyond`
+// each element that is read; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, int64_t beyond,
                  const Pair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
-  constexpr int kVectors = kRoad == GatherRoad::Farther ? 3 : kRoad == GatherRoad::Far ? 2 : 1;
+  constexpr int kVectors = kStrategy == GatherStrategy::ThreeLoadsPerTap ? 3
+                           : kStrategy == GatherStrategy::TwoLoadsPerTap ? 2
+                                                                         : 1;
   const int64_t step = table.step(), size = table.elements(), ahead = pair.ahead;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
-  const bool past_caches = pair.past_caches;
+  const bool non_temporal = pair.non_temporal;
   V weight_a[kRows], weight_b[kRows];
   for (int k = 0; k < kRows; ++k) {
     weight_a[k] = broadcast(pair.weights[2 * k]);
@@ -51,11 +53,11 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
-    if (past_caches) return stream(target + at, total);
+    if (non_temporal) return stream(target + at, total);
     if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
     store(target + at, total);
   };
-  if constexpr (kRowsFirst && kRoad >= GatherRoad::Far) {
+  if constexpr (kRowsFirst && kStrategy >= GatherStrategy::TwoLoadsPerTap) {
     const int64_t low = table.block(first)->low;
     const Wide *from_a = a + low, *from_b = b + low;
     const int64_t halved = halve(table, first, stop, [&](const auto& halving, int64_t cycles) {
@@ -75,7 +77,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   return for_blocks<kCycle>(
       table, first, stop,
       [&](const auto& block) MYOPS_INLINED {
-        return BlockSum<Wide, 2, kRoad>(index + block.index, weight + block.weight, step);
+        return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
       },
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
@@ -102,17 +104,18 @@ template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
-  const Reach reach = Reach::of<Wide>(pair.size, table.elements(), pair.next);
+  const PrefetchDistance distance =
+      PrefetchDistance::of<Wide>(pair.size, table.elements(), pair.next);
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
-      if (count == L && block.road <= GatherRoad::Farther) {
-        const bool before = kRowsFirst && first < reach.split;
-        const int64_t stop = before ? reach.split : table.elements();
-        const int64_t beyond = before ? reach.before : reach.after;
-        first = with_road<false>(block, [&](auto road, auto cycle) {
-          return run_pair<road, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
+      if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
+        const bool before = kRowsFirst && first < distance.split;
+        const int64_t stop = before ? distance.split : table.elements();
+        const int64_t beyond = before ? distance.before : distance.after;
+        first = with_strategy<false>(block, [&](auto strategy, auto cycle) {
+          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
         });
         continue;
       }
@@ -191,7 +194,7 @@ void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<W
 template <class Wide>
 struct PairMemory {
   Wide* row;     // for a row that is summed first
-  Wide* result;  // for rows that are then copied past the caches
+  Wide* result;  // for rows that are then copied with non-temporal stores
 };
 
 // The rows [begin, end) of the level before the last, up to `most` at once (see Plan::in_pairs).
@@ -203,9 +206,9 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
   const int64_t size = level.in_volume, stride = last.in_volume;
   const bool gathers = Gather<Wide>::takes(stride), rows_first = plan.rows_first(depth);
-  const bool past_caches = stores == Stores::PastCaches;
+  const bool non_temporal = stores == Stores::PastCaches;
   const bool chains =
-      !rows_first && gathers && !past_caches && makes_chains<Wide>(level.out_volume);
+      !rows_first && gathers && !non_temporal && makes_chains<Wide>(level.out_volume);
   if (rows_first) most = 1;
   Pair<Wide> pair;
   pair.size = size;
@@ -226,9 +229,9 @@ void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMe
       if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
     }
     // Where one row is aligned and as long as whole vectors, the others are aligned, too.
-    pair.past_caches =
-        past_caches && gathers && level.out_volume % kLanes<Wide> == 0 && can_stream(target);
-    const bool copied = past_caches && !pair.past_caches;
+    pair.non_temporal =
+        non_temporal && gathers && level.out_volume % kLanes<Wide> == 0 && can_stream(target);
+    const bool copied = non_temporal && !pair.non_temporal;
     pair.target = copied ? memory.result : target;
     const auto sum = [&](auto first, auto count) {
       if (gathers) {

@@ -190,7 +190,7 @@ class Resampler {
     } else {
       if (last_.reads_little(begin, end)) {
         const auto value = [&](int64_t i) { return static_cast<Wide>(source[i]); };
-        return last_.fill_one_by_one(begin, end, value, target);
+        return last_.fill_scalar(begin, end, value, target);
       }
       const int64_t stride = last_.stride();
       const auto [low, high] = gather_.reads(begin * stride, end * stride);

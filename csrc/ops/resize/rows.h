@@ -38,7 +38,7 @@ void widen(const T* source, int64_t count, Wide* target) {
   for (; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
 }
 
-// A copy past the caches.
+// A copy with non-temporal stores.
 template <class T>
 void stream_copy(const T* source, int64_t count, T* target) {
   constexpr int64_t L = kLanes<T>;
@@ -131,7 +131,7 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
 template <int kTaps, class Wide, class From, class T>
 void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
   // Of long rows, which come from the second cache, two are made at once where they can: a tenth
-  // less time; of shorter ones it takes more. Stores past the caches must be aligned in both.
+  // less time; of shorter ones it takes more. Non-temporal stores must be aligned in both.
   constexpr int64_t kLong = (16 << 10) / static_cast<int64_t>(sizeof(Wide));
   const bool pairs =
       kTaps == 4 && size > kLong && (stores != Stores::PastCaches || size % kLanes<Wide> == 0);

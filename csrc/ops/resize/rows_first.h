@@ -37,7 +37,7 @@ class RowsFirst {
               taps.count(o), [&](int64_t k) { return weights[k]; },
               [&](int64_t k) { return static_cast<Wide>(rows_[k][i]); });
         };
-        last_.fill_one_by_one(0, last_.outputs(), value, target);
+        last_.fill_scalar(0, last_.outputs(), value, target);
         continue;
       }
       // Elements are widened here, once for each row that they are part of: to keep them wide

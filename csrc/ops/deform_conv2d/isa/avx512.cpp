@@ -1,5 +1,5 @@
 // clang-format off: shared code comes before the instruction set is switched on
-#include "../problem.h"
+#include "../conv_shape.h"
 #include "myops/isa/avx512.h"
 // clang-format on
 #ifdef MYOPS_ISA

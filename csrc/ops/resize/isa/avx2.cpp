@@ -1,6 +1,6 @@
 // clang-format off: shared code comes before the instruction set is switched on
 #include "../geometry.h"
-#include "../kept.h"
+#include "../table_cache.h"
 #include "../taps.h"
 #include "myops/isa/avx2.h"
 // clang-format on

@@ -1,4 +1,4 @@
-#include "last_answer.h"
+#include "shape_cache.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ bool same(const std::vector<AttributeValue>& now, const std::vector<AttributeVal
 
 }  // namespace
 
-bool LastAnswer::is(const Op& op, const TensorPointers& inputs,
+bool ShapeCache::is(const Op& op, const TensorPointers& inputs,
                     const Attributes& attributes) const {
   if (!known_ || inputs.size() != inputs_.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -53,7 +53,7 @@ bool LastAnswer::is(const Op& op, const TensorPointers& inputs,
   return same(attributes.values(), attributes_);
 }
 
-bool LastAnswer::recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+bool ShapeCache::recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
                         Answer& answer) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock || !is(op, inputs, attributes)) return false;
@@ -63,7 +63,7 @@ bool LastAnswer::recall(const Op& op, const TensorPointers& inputs, const Attrib
   return true;
 }
 
-void LastAnswer::keep(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+void ShapeCache::keep(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
                       Answer& answer) {
   if (!can_be_kept(op, inputs)) return;
   Work dropped;  // freed without the lock
@@ -88,7 +88,7 @@ void LastAnswer::keep(const Op& op, const TensorPointers& inputs, const Attribut
   known_ = true;
 }
 
-void LastAnswer::keep_work(uint64_t asked, Work work) {
+void ShapeCache::keep_work(uint64_t asked, Work work) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (lock && known_ && asked == asked_) work_.swap(work);  // `work` is freed after the lock
 }

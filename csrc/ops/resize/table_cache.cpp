@@ -2,24 +2,24 @@
 // one takes the place of the oldest. Readers only share a lock, and nobody waits for it: whoever
 // does not get it makes the tables again, which are the same. So a process that was forked while
 // another thread held the lock works on, too.
-#include "kept.h"
-
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
+
+#include "table_cache.h"
 
 namespace myops::resize {
 namespace {
 
 constexpr int64_t kMostBytes = 2 << 20;
 
-class Kept {
+class TableCache {
  public:
-  Kept() = default;
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
+  TableCache() = default;
+  TableCache(const TableCache&) = delete;
+  TableCache& operator=(const TableCache&) = delete;
   // A thread may still come by while a process ends: what it finds then is empty.
-  ~Kept() {
+  ~TableCache() {
     const std::unique_lock lock(mutex_);
     closed_ = true;
     for (Entry& entry : entries_) entry = Entry();
@@ -69,7 +69,7 @@ class Kept {
   bool closed_ = false;
 };
 
-Kept kept;
+TableCache cache;
 
 }  // namespace
 
@@ -123,11 +123,11 @@ void Key::add(const List& list) {
 }
 
 std::shared_ptr<const void> find_tables(const Key& key) {
-  return key.is_valid() ? kept.find(key) : nullptr;
+  return key.is_valid() ? cache.find(key) : nullptr;
 }
 
 void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
-  if (key.is_valid() && bytes <= kMostBytes) kept.add(key, std::move(tables), bytes);
+  if (key.is_valid() && bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
 }
 
 }  // namespace myops::resize

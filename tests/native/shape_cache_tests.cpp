@@ -1,9 +1,9 @@
-// invoke() with a LastAnswer: the shape rule is asked when anything that it sees has changed, and
+// invoke() with a ShapeCache: the shape rule is asked when anything that it sees has changed, and
 // only then; what a kernel keeps it finds in the next call that is alike, and in no other; from
 // several threads at once the answer is still that of the rule.
 #include <thread>
 
-#include "../../csrc/core/last_answer.h"
+#include "../../csrc/core/shape_cache.h"
 #include "checking.h"
 
 namespace {
@@ -74,7 +74,7 @@ class Caller {
   const Op op = probe();
   Attributes attributes{op.attributes};
   Recording runtime;
-  LastAnswer last;
+  ShapeCache last;
 };
 
 void test_what_makes_another_call() {

@@ -1,4 +1,4 @@
-// The sizes of one deformable convolution, and the checks that every op of this room makes.
+// The sizes of one deformable convolution, and the checks that every op of this directory makes.
 #pragma once
 
 #include <functional>
@@ -33,10 +33,10 @@ void expect_shape(const ShapeContext& context, const char* name, const Dims& dim
 // The attribute `needs` of a backward op: which gradients are wanted. An empty list wants all.
 std::vector<bool> read_needs(const std::string& op, const Attributes& attributes, size_t count);
 
-// The type and the attributes that every op of this room has.
+// The type and the attributes that every op of this directory has.
 Op with_attributes(Op op);
 
-struct Problem {
+struct ConvShape {
   int64_t batch = 0, channels, height = 0, width = 0;
   int64_t outputs, out_height = 0, out_width = 0;
   int64_t kernel_width, taps;  // taps: kernel height times width
@@ -44,9 +44,9 @@ struct Problem {
   int64_t stride_y = 0, stride_x = 0, dilation_y = 0, dilation_x = 0, pad_top = 0, pad_left = 0;
 
   // What W and the groups tell, which must fit each other; the rest is 0, and not looked at.
-  Problem(const Attributes& attributes, const Tensor& W);
+  ConvShape(const Attributes& attributes, const Tensor& W);
   // For a kernel, after the checks; `output` is Y or its gradient.
-  Problem(const Attributes& attributes, const Tensor& X, const Tensor& W, const Tensor& output);
+  ConvShape(const Attributes& attributes, const Tensor& X, const Tensor& W, const Tensor& output);
 
   int64_t group_channels() const { return channels / groups; }
   int64_t group_outputs() const { return outputs / groups; }

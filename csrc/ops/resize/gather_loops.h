@@ -1,4 +1,5 @@
-// The short roads, Within to Farther: loops over whole blocks, as many as follow one another.
+// The strategies OneLoad to ThreeLoadsPerTap: loops over whole blocks, as many as follow one
+// another.
 #pragma once
 
 #include <array>
@@ -8,8 +9,8 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Where the taps of a block lie, on a road from Within to Farther.
-template <class Wide, int kTaps, GatherRoad kRoad>
+// Where the taps of a block lie, with a strategy from OneLoad to ThreeLoadsPerTap.
+template <class Wide, int kTaps, GatherStrategy kStrategy>
 class Places {
  public:
   Places(const int32_t* index, int64_t step) : step_(step) {
@@ -23,17 +24,18 @@ class Places {
   template <class Value>
   MYOPS_INLINE void pick(const Value& value, Vector<Wide>* x) const {
     constexpr int64_t L = kLanes<Wide>;
-    if constexpr (kRoad == GatherRoad::Within) {
+    if constexpr (kStrategy == GatherStrategy::OneLoad) {
       const Vector<Wide> all = value(0);
       for (int k = 0; k < kTaps; ++k) x[k] = permute(all, at_[k]);
     } else {
       for (int k = 0; k < kTaps; ++k) {
-        if constexpr (kRoad == GatherRoad::Near) {
+        if constexpr (kStrategy == GatherStrategy::LoadPerTap) {
           x[k] = permute(value(k * step_), at_[0]);
         } else {
           x[k] = permute(value(k * step_), value(k * step_ + L), at_[0]);
         }
-        if constexpr (kRoad == GatherRoad::Farther) {  // permute() looks at the lower bits alone
+        if constexpr (kStrategy == GatherStrategy::ThreeLoadsPerTap) {  // permute() looks at the
+                                                                        // lower bits alone
           const Vector<Wide> third = permute(value(k * step_ + 2 * L), at_[0]);
           x[k] = at_[0] < static_cast<int32_t>(2 * L) ? x[k] : third;
         }
@@ -42,13 +44,13 @@ class Places {
   }
 
  private:
-  static constexpr int kTables = kRoad == GatherRoad::Within ? kTaps : 1;
+  static constexpr int kTables = kStrategy == GatherStrategy::OneLoad ? kTaps : 1;
   Index<Wide> at_[kTables];
   int64_t step_;
 };
 
-// The weighted sums of a block on such a road.
-template <class Wide, int kTaps, GatherRoad kRoad>
+// The weighted sums of a block with such a strategy.
+template <class Wide, int kTaps, GatherStrategy kStrategy>
 class BlockSum {
  public:
   BlockSum(const int32_t* index, const Wide* weight, int64_t step) : places_(index, step) {
@@ -66,28 +68,32 @@ class BlockSum {
   }
 
  private:
-  Places<Wide, kTaps, kRoad> places_;
+  Places<Wide, kTaps, kStrategy> places_;
   Vector<Wide> weight_[kTaps];
 };
 
-// Calls run(road, cycle), both constants, for a block on a road from Within to Farther.
+// Calls run(strategy, cycle), both constants, for a block with a strategy from OneLoad to
+// ThreeLoadsPerTap.
 template <bool kCopies, class Block, class Run>
-MYOPS_INLINE int64_t with_road(const Block& block, const Run& run) {
-  using Road = GatherRoad;
-  const auto with_cycle = [&](auto road) {
-    if (block.cycle == 1) return run(road, std::integral_constant<int, 1>());
-    if (block.cycle == 2) return run(road, std::integral_constant<int, 2>());
-    if (block.cycle == 3) return run(road, std::integral_constant<int, 3>());
-    if constexpr (kCopies && road == Road::Within) {
-      if (block.cycle == 9) return run(road, std::integral_constant<int, 9>());
+MYOPS_INLINE int64_t with_strategy(const Block& block, const Run& run) {
+  using Strategy = GatherStrategy;
+  const auto with_cycle = [&](auto strategy) {
+    if (block.cycle == 1) return run(strategy, std::integral_constant<int, 1>());
+    if (block.cycle == 2) return run(strategy, std::integral_constant<int, 2>());
+    if (block.cycle == 3) return run(strategy, std::integral_constant<int, 3>());
+    if constexpr (kCopies && strategy == Strategy::OneLoad) {
+      if (block.cycle == 9) return run(strategy, std::integral_constant<int, 9>());
     }
-    return run(road, std::integral_constant<int, 0>());
+    return run(strategy, std::integral_constant<int, 0>());
   };
-  if (block.road == Road::Within) return with_cycle(std::integral_constant<Road, Road::Within>());
-  if (block.road == Road::Near) return with_cycle(std::integral_constant<Road, Road::Near>());
+  if (block.strategy == Strategy::OneLoad)
+    return with_cycle(std::integral_constant<Strategy, Strategy::OneLoad>());
+  if (block.strategy == Strategy::LoadPerTap)
+    return with_cycle(std::integral_constant<Strategy, Strategy::LoadPerTap>());
   constexpr std::integral_constant<int, 0> never;
-  if (block.road == Road::Far) return run(std::integral_constant<Road, Road::Far>(), never);
-  return run(std::integral_constant<Road, Road::Farther>(), never);
+  if (block.strategy == Strategy::TwoLoadsPerTap)
+    return run(std::integral_constant<Strategy, Strategy::TwoLoadsPerTap>(), never);
+  return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>(), never);
 }
 
 // The run of blocks that begins at `first`, as far as it lies before `end`. load(block) loads the

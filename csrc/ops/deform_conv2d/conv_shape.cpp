@@ -1,4 +1,4 @@
-#include "problem.h"
+#include "conv_shape.h"
 
 #include <algorithm>
 #include <array>
@@ -202,7 +202,7 @@ Op with_attributes(Op op) {
       .attribute({"strides", Ints{}, "Distance of outputs, y and x; default 1."});
 }
 
-Problem::Problem(const Attributes& attributes, const Tensor& W)
+ConvShape::ConvShape(const Attributes& attributes, const Tensor& W)
     : channels(W.shape[1] * attributes.integer("group")),
       outputs(W.shape[0]),
       kernel_width(W.shape[3]),
@@ -210,9 +210,9 @@ Problem::Problem(const Attributes& attributes, const Tensor& W)
       groups(attributes.integer("group")),
       offset_groups(attributes.integer("offset_group")) {}
 
-Problem::Problem(const Attributes& attributes, const Tensor& X, const Tensor& W,
-                 const Tensor& output)
-    : Problem(attributes, W) {
+ConvShape::ConvShape(const Attributes& attributes, const Tensor& X, const Tensor& W,
+                     const Tensor& output)
+    : ConvShape(attributes, W) {
   batch = X.shape[0];
   height = X.shape[2];
   width = X.shape[3];

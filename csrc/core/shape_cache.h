@@ -26,7 +26,7 @@ struct Answer {
 // rule. Each caller that repeats itself owns one, for one op. Any thread may use it: one that finds
 // it in use goes without. Its inputs are those of CallInputs: what is compared is what the rule saw
 // or will see, and lists of numbers have no gaps.
-class LastAnswer {
+class ShapeCache {
  public:
   // False, and `answer` as it was, where the last call was another one.
   bool recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
