@@ -30,9 +30,9 @@ def test_a_new_op_runs_in_all_runtimes(tmp_path: Path) -> None:
                 shutil.rmtree(item)
             elif item.name not in KEPT:
                 item.unlink()
-    room = tree / "csrc" / "ops" / "scaled_tanh"
-    room.mkdir()
-    shutil.copy(NEW / "scaled_tanh.cpp", room)
+    folder = tree / "csrc" / "ops" / "scaled_tanh"
+    folder.mkdir()
+    shutil.copy(NEW / "scaled_tanh.cpp", folder)
     shutil.copy(NEW / "scaled_tanh.py", tree / "python" / "myops" / "ops")
     shutil.copy(NEW / "test_scaled_tanh.py", tree / "tests" / "ops")
 

@@ -140,13 +140,13 @@ def test_public_functions_are_documented() -> None:
 
 
 def test_every_room_is_complete() -> None:
-    """An op has a room in C++ and tests; its Python file is found by name."""
-    rooms = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
+    """An op has a directory in C++ and tests; its Python file is found by name."""
+    directories = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
     described = {info.name for info in NODES}
-    assert rooms == described
-    for room in rooms:
-        assert (ROOT / "python" / "myops" / "ops" / f"{room}.py").is_file()
-        assert (ROOT / "tests" / "ops" / f"test_{room}.py").is_file()
+    assert directories == described
+    for op in directories:
+        assert (ROOT / "python" / "myops" / "ops" / f"{op}.py").is_file()
+        assert (ROOT / "tests" / "ops" / f"test_{op}.py").is_file()
 
 
 def test_kernels_know_no_runtime() -> None:

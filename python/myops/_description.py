@@ -243,7 +243,7 @@ def call(
 
 
 def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
-    """`array` itself when the kernel can walk its memory, else a copy that it can."""
+    """`array` itself when the kernel accepts its layout, else a contiguous copy."""
     walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
     ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
     unread = item.access == "shape_only"

@@ -194,7 +194,7 @@ def _near(path: Path) -> str:
 class BuildExtension(cpp_extension.BuildExtension):
     """The `build_ext` of a package of ops; it builds other extensions too, as torch's does.
 
-    It adds the sources of the SDK, lends the torch library's kernel objects to the other two, and
+    It adds the sources of the SDK, gives the torch library's kernel objects to the other two, and
     gives plain libraries plain names.
     """
 

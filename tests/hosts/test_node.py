@@ -28,7 +28,7 @@ def test_the_model_through_its_bodies(
     run(node, NODE / "run.mjs", carried / "net.onnx", tmp_path / "y.npy", *inputs)
     result = np.load(tmp_path / "y.npy")
     np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=TOLERANCE)
-    assert (result != expected).any()  # not our kernels: equal bits would be another road
+    assert (result != expected).any()  # not our kernels: equal bits would mean that ours ran
 
 
 def test_it_says_what_is_wrong(node: str, carried: Path, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_parity_with_more_than_one_piece_of_work(rng: np.random.Generator, mode:
         scales = np.float32([scale, scale])
         attributes = {"mode": mode, "axes": [2, 3]}
         expected = assert_parity("resize", [x, None, scales, None], attributes)[0]
-        # channels_last is another walk through memory, not another result
+        # channels_last is another order in memory, not another result
         last = to_torch(x).to(memory_format=torch.channels_last)
         result = torch.ops.myops.resize(last, None, torch.from_numpy(scales), None, **attributes)
         assert result.is_contiguous(memory_format=torch.channels_last)

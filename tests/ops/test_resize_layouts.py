@@ -1,4 +1,4 @@
-"""channels_last is another walk through memory, not another result: equal bits in any layout."""
+"""channels_last is another order in memory, not another result: equal bits in any layout."""
 
 from __future__ import annotations
 

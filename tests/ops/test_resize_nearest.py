@@ -1,4 +1,4 @@
-"""resize, nearest: elements of one and two bytes are moved by other roads than floats are."""
+"""resize, nearest: elements of one and two bytes are moved by other loops than floats are."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ def build(tree: Path, names: list[str]) -> None:
     script = tree / "python" / "myops" / "build.py"
     assert '"-O3"' in script.read_text()
     script.write_text(script.read_text().replace('"-O3"', '"-O0"'))  # compiled in half the time
-    room = tree / "csrc" / "ops" / "faulty"
-    room.mkdir(parents=True)
-    shutil.copy(FAULTY / "faulty_ops.cpp", room)
+    folder = tree / "csrc" / "ops" / "faulty"
+    folder.mkdir(parents=True)
+    shutil.copy(FAULTY / "faulty_ops.cpp", folder)
     shutil.copy(FAULTY / "run_battery.py", tree)
     ops = tree / "python" / "myops" / "ops"
     for file in ops.glob("*.py"):

@@ -1,4 +1,4 @@
-"""Walks a model: its node lists, and what is known of the names in them."""
+"""Visits all of a model: its node lists, and what is known of the names in them."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _of_attribute(item: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """How much room the numbers of a tensor take."""
+    """How many bytes the numbers of a tensor take."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     if tensor.data_type == onnx.TensorProto.STRING:

@@ -12,7 +12,7 @@ from myops.testing.trial import Trial
 
 _CAUSE = (
     "the kernel reads memory as if it were contiguous. Declare how it wants it "
-    "(Input::access(Access::Contiguous) is copied for you), or walk tensor.strides; a torch "
+    "(Input::access(Access::Contiguous) is copied for you), or follow tensor.strides; a torch "
     "function of your own calls .contiguous()"
 )
 
