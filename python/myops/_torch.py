@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from myops import _batches, _description, _devices, _direct, _libraries, _out
+from myops import _autograd, _batches, _description, _devices, _direct, _libraries, _out
 from myops._description import OpInfo
 
 _libraries.OURS.load_torch()
@@ -55,7 +55,8 @@ class TorchOp:
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
-        self.function = _make_function(self, save, backward, jvp, vmap)
+        gradient = _autograd.checked(info, backward)
+        self.function = _autograd.function_of(self, save, gradient, jvp, vmap)
         self._written = [
             _out.OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
             for written, functional in (("out", "default"), ("values_out", "values"))
@@ -67,8 +68,8 @@ class TorchOp:
             torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
             torch.library.register_autograd(
                 name,
-                _make_backward(info, backward or _refuse_gradient(info)),
-                setup_context=_make_setup(save or _save_nothing),
+                _autograd.dispatched(info, gradient),
+                setup_context=_autograd.setup_of(save),
             )
         if info.onnx_type:
             from myops.onnx import symbolic, translation
@@ -155,7 +156,7 @@ class TorchOp:
         return self._lists and any(isinstance(item, (list, tuple)) for item in inputs)
 
     def _fake(self, *inputs: Any, **attributes: Any) -> Any:
-        attributes = _given(attributes)
+        attributes = _autograd.given(attributes)
         padded = self._padded(inputs)
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
@@ -172,7 +173,7 @@ class TorchOp:
     def known_result(self, inputs: Inputs, attributes: dict[str, Any]) -> torch.Tensor | None:
         """A tensor like the one result, without contents, where its lengths are known."""
         padded = self._padded(inputs)
-        shapes = self._concrete_shapes(padded, _given(attributes))
+        shapes = self._concrete_shapes(padded, _autograd.given(attributes))
         return None if shapes is None else self._empty(padded, 0, shapes[0])
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
@@ -252,11 +253,6 @@ def _channels_last_strides(shape: Shape) -> list[Any]:
     return strides
 
 
-def _given(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are None, which in the schema stands for an empty list."""
-    return {name: value for name, value in attributes.items() if value is not None}
-
-
 def _tracing_or_none() -> Any:
     return torch.jit.is_tracing() or None
 
@@ -303,104 +299,12 @@ def _any_requires_grad(inputs: Inputs) -> bool:
     return False
 
 
-def _save_nothing(*_: Any) -> None:
-    pass
-
-
-def _refuse_gradient(info: OpInfo) -> Callable[..., Any]:
-    """In place of a backward: without one, the dispatcher's gradient is wrong and only warns."""
-
-    def refuse(*_: Any) -> Any:
-        raise RuntimeError(
-            f"{info.namespace}.{info.name} is not differentiable. Detach its inputs, or call it "
-            "under torch.no_grad()."
-        )
-
-    return refuse
-
-
-def _make_setup(save: Callable[..., None]) -> Callable[..., None]:
-    def setup_context(
-        ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
-    ) -> None:
-        save(ctx, inputs, _given(keyword_only_inputs or {}), output)
-
-    return setup_context
-
-
-def _make_backward(info: OpInfo, backward: Callable[..., Any]) -> Callable[..., Any]:
-    def run(ctx: Any, *grads: Any) -> Any:
-        # The dispatcher leaves out trailing arguments that have their default value, here too.
-        given = ctx.needs_input_grad
-        ctx.needs_input_grad = (*given, *[False] * (len(info.inputs) - len(given)))
-        return backward(ctx, *grads)
-
-    return run
-
-
-def _make_function(
-    op: TorchOp,
-    save: Callable[..., None] | None,
-    backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
-    jvp: Callable[..., Any] | None,
-    vmap: Callable[..., Any] | None,
-) -> type[torch.autograd.Function]:
-    """The `torch.autograd.Function`; its arguments are the inputs, then every attribute."""
-    count = len(op.info.inputs)
-    names = [item.name for item in op.info.attributes]
-
-    def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        return flat[:count], dict(zip(names, flat[count:], strict=True))
-
-    def forward(*flat: Any) -> Any:
-        inputs, attributes = split(flat)
-        return op.overload(inputs)(*inputs, **attributes)
-
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        if save is not None:
-            tensors, attributes = split(inputs)
-            save(ctx, tensors, attributes, output)
-
-    def run_backward(ctx: Any, *grads: Any) -> Any:
-        return (*(backward or _refuse_gradient(op.info))(ctx, *grads), *[None] * len(names))
-
-    def run_jvp(ctx: Any, *tangents: Any) -> Any:
-        if jvp is None:
-            raise NotImplementedError(
-                f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
-                "reverse mode: torch.func.vjp, torch.func.jacrev."
-            )
-        return jvp(ctx, *tangents[:count])
-
-    def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
-        inputs, attributes = split(flat)
-        rule = vmap or _batches.unrolled
-        return rule(op, info, in_dims[:count], inputs, attributes)
-
-    def symbolic(g: Any, *flat: Any) -> Any:
-        from myops.onnx.symbolic import emit
-
-        return emit(g, op.info, *split(flat))
-
-    members = {
-        "forward": staticmethod(forward),
-        "setup_context": staticmethod(setup_context),
-        "backward": staticmethod(run_backward),
-        "jvp": staticmethod(run_jvp),
-        "vmap": staticmethod(run_vmap),
-        "symbolic": staticmethod(symbolic),
-        "__doc__": op.info.doc,
-    }
-    title = "".join(word.capitalize() for word in op.info.name.split("_"))
-    return type(f"{title}Function", (torch.autograd.Function,), members)
-
-
 def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> Callable[..., Any]:
     def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
         return (vmap or _batches.unrolled)(
-            _batches.Dispatched(op), info, dims, padded, _given(attributes)
+            _batches.Dispatched(op), info, dims, padded, _autograd.given(attributes)
         )
 
     return rule

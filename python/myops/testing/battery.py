@@ -60,6 +60,7 @@ class Battery:
             self.gradients,
             "bodies" not in self.skipped,
             self.backend,
+            any(case.refused_by_numbers for case in self.cases),
         )
 
     @cached_property

@@ -25,6 +25,9 @@ class Case:
         kwargs: The arguments by name.
         name: Stands in test ids and messages. Default: the shapes of the tensors.
         refused: For a call that the op must refuse: a part of its text. Only "errors" runs then.
+        refused_by_numbers: The refusal depends on numbers in a tensor, such as an index that is out
+            of range. The kernel refuses then, in every runtime; a fake kernel, which sees no
+            numbers, must give a result. False: the shapes, dtypes and settings alone are wrong.
         tolerance: Largest error against the reference, relative to the largest element; {dtype
             name: number}, for dtypes where the default of `check_op` does not fit.
 
@@ -38,6 +41,7 @@ class Case:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     refused: str = ""
+    refused_by_numbers: bool = field(default=False, kw_only=True)
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,6 +52,11 @@ class Case:
             )
         if not self.tensors:
             raise ValueError("Case: args, kwargs: got no tensor, expected at least one")
+        if self.refused_by_numbers and not self.refused:
+            raise ValueError(
+                "Case: refused_by_numbers: got True without `refused`, expected a part of the text "
+                "of the refusal there"
+            )
 
     @property
     def tensors(self) -> list[torch.Tensor]:

@@ -41,6 +41,7 @@ class Settings:
     gradients: int = 2
     bodies: bool = True  # whether exported files must have a function body
     backend: str = "aot_eager"
+    numbers_refuse: bool = False  # some case says that numbers in a tensor may be refused
 
 
 @dataclass

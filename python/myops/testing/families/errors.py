@@ -47,7 +47,10 @@ def refused(trial: Trial) -> None:
             "runtime meets it: with MYOPS_EXPECT in C++, by ValueError in a prototype",
         )
     trial.agree("", trial.case)
-    _compare_fake(trial, "", trial.case, run.result)
+    if trial.case.refused_by_numbers:
+        _compare_numberless(trial)
+    else:
+        _compare_fake(trial, "", trial.case, run.result)
 
 
 def errors(trial: Trial) -> None:
@@ -70,6 +73,8 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
             )
         return
     trial.tally.ran += 1
+    if not fake.refusal and trial.settings.numbers_refuse and _accepts_zeros(trial, case):
+        return  # the kernel sees numbers, a fake one does not
     if expected.refusal not in fake.refusal:
         got = f"refused: {fake.refusal}" if fake.refusal else "no refusal, a result"
         trial.tally.fail(
@@ -77,6 +82,27 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
             f"the fake kernel: {got}",
             f"a refusal with the text of torch: {expected.refusal}",
             _FAKE_CAUSE,
+        )
+
+
+def _accepts_zeros(trial: Trial, case: Case) -> bool:
+    """Whether the op takes the call with zeros in place of all numbers."""
+    zeros = case.having([torch.zeros_like(tensor) for tensor in case.tensors])
+    return variations.accepts(trial.subject.function, zeros)
+
+
+def _compare_numberless(trial: Trial) -> None:
+    """A fake kernel sees no numbers, so it cannot refuse because of them."""
+    fake = run_fake(trial.subject, trial.case)
+    trial.tally.ran += 1
+    if fake.refusal:
+        trial.tally.fail(
+            "",
+            f"the fake kernel: refused: {fake.refusal}",
+            "a result: the case says that numbers in a tensor are what is wrong "
+            "(refused_by_numbers=True)",
+            "shapes, dtypes or settings are wrong, too; if they are all that is, leave out "
+            "refused_by_numbers",
         )
 
 
