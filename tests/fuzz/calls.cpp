@@ -1,6 +1,8 @@
 #include "calls.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "plan.h"
@@ -192,11 +194,24 @@ Argument make_argument(Bytes& bytes, DType dtype, const Plan::Item& item, bool w
   return {dtype, shape, elements_of(dtype, numbers)};
 }
 
+// All of them, or those whose names begin with MYOPS_FUZZ_OP.
+std::vector<const Op*> chosen_ops() {
+  const char* given = std::getenv("MYOPS_FUZZ_OP");
+  const std::string prefix = given == nullptr ? "" : given;
+  std::vector<const Op*> ops;
+  for (const Op& op : all_ops()) {
+    if (op.name.rfind(prefix, 0) == 0) ops.push_back(&op);
+  }
+  if (!ops.empty()) return ops;
+  std::fprintf(stderr, "MYOPS_FUZZ_OP: got \"%s\", expected how the name of an op begins\n", given);
+  std::exit(2);
+}
+
 }  // namespace
 
 Call make_call(Bytes& bytes) {
-  const std::vector<Op>& ops = all_ops();
-  const Op& op = ops[bytes.below(ops.size())];
+  static const std::vector<const Op*> ops = chosen_ops();
+  const Op& op = *ops[bytes.below(ops.size())];
   Plan plan = make_plan(bytes, op);
   plan.inputs.resize(op.inputs.size());
   Call call{&op, {}, std::move(plan.attributes), std::move(plan.facts)};

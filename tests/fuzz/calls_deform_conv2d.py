@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from drawing import (
     FLOATS,
-    THREADS,
     Data,
     Draw,
     Options,
     accumulates,
+    begin,
+    common_classes,
+    common_options,
     compare,
     equal_bits,
     exact,
@@ -101,7 +103,7 @@ def draw(seed: int) -> Options:
         "wants": wants,
         "grad_layout": d.layout(), "grad_wants": bool(d.chance(2)),
         "arrives": d.subset(wants), "arriving_layout": d.layout(),
-        "threads": d.choice(THREADS), "again": bool(d.chance(4)), "data": d.getrandbits(32),
+        **common_options(d),
     }  # fmt: skip
 
 
@@ -116,10 +118,9 @@ def classes(o: Options) -> list[str]:
     tiles = o["batch"] * (1 + (o["out"][0] * o["out"][1] > 1024))
     taps = math.prod(o["kernel"])
     counted = [
-        f"dtype {o['dtype']}",
+        *common_classes(o),
         f"version {o['version']}",
         f"bias {'yes' if o['bias'] else 'no'}",
-        ("forward", "backward", "double backward")[o["order"]],
         f"groups {size(o['group'])}",
         f"offset groups {size(o['offset_group'])}",
         f"depthwise {'yes' if depthwise else 'no'}",
@@ -127,7 +128,6 @@ def classes(o: Options) -> list[str]:
         f"taps {'1' if taps == 1 else '2 to 16' if taps <= 16 else '17+'}",
         f"layout of x {o['layouts']['x']}",
         f"positions {o['positions']}",
-        f"threads {o['threads']}",
     ]
     if o["order"]:
         counted.append(f"layout of the gradient {o['grad_layout']}")
@@ -227,8 +227,7 @@ def limits(o: Options, name: str) -> float:
 
 
 def check(o: Options) -> None:
-    data, dtype = Data(o["data"]), FLOATS[o["dtype"]]
-    torch.set_num_threads(o["threads"])
+    data, dtype = begin(o), FLOATS[o["dtype"]]
     tensors = inputs(o, data)
     shape = [o["batch"], o["outputs"], *o["out"]]
     grad = data.lay(data.normal(shape).to(dtype), o["grad_layout"])

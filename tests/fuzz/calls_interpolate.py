@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from calls_resize import BUDGETS, check_values, factor, shape_within, values
 from drawing import (
     FLOATS,
-    THREADS,
-    Data,
     Draw,
     Options,
     accumulates,
+    begin,
+    common_classes,
+    common_options,
     equal_bits,
     exact,
     other_threads,
@@ -65,19 +66,17 @@ def draw(seed: int) -> Options:
         "recompute_scale_factor": (by == "scale_factor" and d.choice((None, False, True))) or None,
         "layout": d.layout(), "grad_layout": d.layout(), "arriving_layout": d.layout(),
         "order": 0 if dtype == "uint8" else d.choice((0, 1, 2)),
-        "threads": d.choice(THREADS), "again": bool(d.chance(4)), "data": d.getrandbits(32),
+        **common_options(d),
     }  # fmt: skip
 
 
 def classes(o: Options) -> list[str]:
     return [
-        f"dtype {o['dtype']}", f"mode {o['mode']}", f"rank {len(o['shape'])}",
-        ("forward", "backward", "double backward")[o["order"]],
+        *common_classes(o), f"mode {o['mode']}", f"rank {len(o['shape'])}",
         f"{o['by']} as {o['form']}", f"align_corners {o['align_corners']}",
         f"antialias {'yes' if o['antialias'] else 'no'}",
         f"recompute_scale_factor {o['recompute_scale_factor']}", f"layout {o['layout']}",
         f"layout of the gradient {o['grad_layout'] if o['order'] else 'none'}",
-        f"threads {o['threads']}",
     ]  # fmt: skip
 
 
@@ -90,8 +89,7 @@ def argument(numbers: list[Any], form: str, dtype: torch.dtype) -> Any:
 
 
 def check(o: Options) -> None:
-    data = Data(o["data"])
-    torch.set_num_threads(o["threads"])
+    data = begin(o)
     x = data.lay(values(data, o["shape"], o["dtype"]), o["layout"])
     options = {name: o[name] for name in ("mode", "align_corners", "recompute_scale_factor",
                                           "antialias")}  # fmt: skip

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from drawing import (
     FLOATS,
-    THREADS,
-    Data,
     Draw,
     Options,
     WrongError,
     accumulates,
+    begin,
+    common_classes,
+    common_options,
     compare,
     equal_bits,
     exact,
@@ -49,25 +50,23 @@ def draw(seed: int) -> Options:
     return {
         "dtype": dtype, "shapes": operands, "layouts": {"a": d.layout(), "b": d.layout()},
         "order": 0 if dtype in INTEGERS else d.choice((0, 1, 2)), "wants": d.subset("ab"),
-        "grad_layout": d.layout(), "threads": d.choice(THREADS), "again": bool(d.chance(4)),
-        "data": d.getrandbits(32),
+        "grad_layout": d.layout(), **common_options(d),
     }  # fmt: skip
 
 
 def classes(o: Options) -> list[str]:
     elements = math.prod(np.broadcast_shapes(*map(tuple, o["shapes"].values())))
     return [
-        f"dtype {o['dtype']}", ("forward", "backward", "double backward")[o["order"]],
+        *common_classes(o),
         f"broadcast {'no' if o['shapes']['a'] == o['shapes']['b'] else 'yes'}",
         f"pieces {'several' if elements > 32768 else '1' if elements else '0'}",
-        f"layout of a {o['layouts']['a']}", f"threads {o['threads']}",
+        f"layout of a {o['layouts']['a']}",
         *([f"wants {''.join(o['wants'])}"] if o["order"] else []),
     ]  # fmt: skip
 
 
 def check(o: Options) -> None:
-    data = Data(o["data"])
-    torch.set_num_threads(o["threads"])
+    data = begin(o)
 
     def operand(name: str) -> Tensor:
         shape, layout = o["shapes"][name], o["layouts"][name]

@@ -10,11 +10,13 @@ import reference_resize
 import torch
 from drawing import (
     FLOATS,
-    THREADS,
     Data,
     Draw,
     Options,
     accumulates,
+    begin,
+    common_classes,
+    common_options,
     compare,
     equal_bits,
     exact,
@@ -101,22 +103,20 @@ def draw(seed: int) -> Options:
         "lists": d.choice(("numbers", "tensors", "float64 tensors")),
         "layout": d.layout(), "grad_layout": d.layout(),
         "order": 0 if dtype == "uint8" else d.choice((0, 1, 2)),
-        "threads": d.choice(THREADS), "again": bool(d.chance(4)), "data": d.getrandbits(32),
+        **common_options(d),
     }  # fmt: skip
 
 
 def classes(o: Options) -> list[str]:
     a = o["attributes"]
     counted = [
-        f"dtype {o['dtype']}",
+        *common_classes(o),
         f"mode {a['mode']}",
-        ("forward", "backward", "double backward")[o["order"]],
         f"coordinates {a['coordinate_transformation_mode']}",
         f"{o['by']} as {o['lists']}",
         f"rank {len(o['shape'])}",
         f"axes {len(a['axes'])}",
         f"layout {o['layout']}",
-        f"threads {o['threads']}",
     ]
     if a["mode"] == "nearest":
         counted.append(f"rounding {a['nearest_mode']}")
@@ -143,8 +143,7 @@ def values(data: Data, shape: list[int], dtype: str) -> Tensor:
 
 
 def check(o: Options) -> None:
-    data = Data(o["data"])
-    torch.set_num_threads(o["threads"])
+    data = begin(o)
     x = data.lay(values(data, o["shape"], o["dtype"]), o["layout"])
     a, rank = o["attributes"], x.dim()
     axes = [axis % rank for axis in a["axes"]]

@@ -52,6 +52,19 @@ class Draw(random.Random):
         return [name for name in names if self.chance(2)] or [self.choice(names)]
 
 
+def common_options(d: Draw) -> Options:
+    """The options that a call of any op has: its threads, whether it comes again, its numbers."""
+    return {
+        "threads": d.choice(THREADS), "again": bool(d.chance(4)), "data": d.getrandbits(32)
+    }  # fmt: skip
+
+
+def common_classes(o: Options) -> list[str]:
+    """What the table of a campaign counts of a call of any op."""
+    order = ("forward", "backward", "double backward")[o["order"]]
+    return [f"dtype {o['dtype']}", order, f"threads {o['threads']}"]
+
+
 class Data:
     """The numbers of a call, and where in memory they lie."""
 
@@ -94,6 +107,12 @@ class Data:
                 tensor.shape, steps
             )
         return tensor.contiguous()
+
+
+def begin(o: Options) -> Data:
+    """Torch has the call's number of threads from here on; its numbers."""
+    torch.set_num_threads(o["threads"])
+    return Data(o["data"])
 
 
 def exact(tensor: Tensor) -> Tensor:

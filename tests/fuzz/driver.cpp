@@ -11,7 +11,6 @@
 // being tested. An input is kept when it reaches a block for the first time, or more often than
 // before (in powers of two). Every other input is a few random bytes, which are a call of their own
 // (bytes.h): so all kinds of calls stay as frequent as they were planned.
-#include <sanitizer/asan_interface.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,6 +29,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
+// Of whichever sanitizer is linked, if any.
+extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 namespace {
 
@@ -239,7 +240,7 @@ class Fuzzer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  __sanitizer_set_death_callback(on_death);
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(on_death);
   signal(SIGABRT, on_abort);
   signal(SIGALRM, on_alarm);
   LLVMFuzzerInitialize(&argc, &argv);

@@ -16,7 +16,12 @@ constexpr int64_t kLimits[] = {4, 8, 16, 32, 48, 64, 128, 256, 1920, 4096};
 // Channels: fewer than 8 are resampled together with the axis next to them.
 constexpr int64_t kChannels[] = {1, 2, 3, 3, 4, 7, 8, 9, 16, 33};
 
-int64_t draw_output(Bytes& bytes, int64_t input, int64_t most) {
+// `zoom`: one that all axes have, or 0; below 0 a divisor.
+int64_t draw_output(Bytes& bytes, int64_t input, int64_t most, int64_t zoom) {
+  if (zoom != 0) {
+    const int64_t output = zoom > 0 ? input * zoom : input / -zoom;
+    return std::clamp<int64_t>(output, 1, std::max<int64_t>(most, 1));
+  }
   const auto of = [&](int64_t up, int64_t down) {
     return std::max<int64_t>(input * up / down + (bytes.one_in(8) ? bytes.between(-1, 1) : 0), 1);
   };
@@ -86,6 +91,9 @@ Plan plan_resize(Bytes& bytes, bool backward) {
   std::vector<size_t> order(rank);
   for (size_t i = 0; i < rank; ++i) order[i] = i;
   for (size_t i = rank; i > 1; --i) std::swap(order[i - 1], order[bytes.below(i)]);
+  // As pictures have it, or the axes each for themselves; several images mostly, now and then many.
+  const int64_t zoom = bytes.one_in(3) ? bytes.pick<int64_t>({-2, -2, 2, 2, -3, 3, -4, 4}) : 0;
+  const int64_t most_images = bytes.one_in(8) ? 17 : 3;
   Shape x(rank);
   std::vector<int64_t> wanted(rank);
   std::vector<bool> resized(rank);
@@ -93,10 +101,11 @@ Plan plan_resize(Bytes& bytes, bool backward) {
     const bool channels = axis == 1 && rank >= 4;
     x[axis] = bytes.one_in(64) ? 0
               : channels       ? std::min(budget, kChannels[bytes.below(std::size(kChannels))])
-              : axis == 0 && rank > 2 ? std::min<int64_t>(budget, bytes.between(1, 3))
+              : axis == 0 && rank > 2 ? std::min<int64_t>(budget, bytes.between(1, most_images))
                                       : draw_length(bytes, kLimits, budget);
     resized[axis] = bytes.below(8) >= (channels || (axis == 0 && rank > 2) ? 7u : 1u);
-    wanted[axis] = !resized[axis] || x[axis] == 0 ? x[axis] : draw_output(bytes, x[axis], budget);
+    wanted[axis] =
+        !resized[axis] || x[axis] == 0 ? x[axis] : draw_output(bytes, x[axis], budget, zoom);
     budget = std::max<int64_t>(budget / std::max<int64_t>({x[axis], wanted[axis], 1}), 1);
   }
   Ints axes;
