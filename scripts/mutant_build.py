@@ -1,0 +1,237 @@
+"""What scripts/mutants.py tests: a kernel with every slip in it, of which a number chooses one.
+
+The kernel's headers are copied with all slips; the object of one instruction set is compiled from
+them and takes the place of its own in programs that are there. The environment's MYOPS_MUTANT says
+which slip is made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ISA = "avx2"  # whose kernel has the slips
+TESTS = ("kernel_tests", "resize_shapes_tests")  # of tests/native
+SANITIZE = "address,undefined"
+CXX = os.environ.get("CXX", "c++")
+PRELUDE = """#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+// The slip that is made now; -1 is none.
+extern "C" __attribute__((visibility("hidden"))) std::int64_t myops_mutant;
+namespace mutant {
+inline std::int64_t one(int k) { return myops_mutant == k; }
+inline bool is(int k) { return myops_mutant == k; }
+template <int k> struct Min {
+  template <class A> static A f(const A& a, const A& b) {
+    return is(k) ? std::max(a, b) : std::min(a, b);
+  }
+  template <class A> static A f(std::initializer_list<A> all) {
+    return is(k) ? std::max(all) : std::min(all);
+  }
+};
+template <int k> struct Max {
+  template <class A> static A f(const A& a, const A& b) {
+    return is(k) ? std::min(a, b) : std::max(a, b);
+  }
+  template <class A> static A f(std::initializer_list<A> all) {
+    return is(k) ? std::min(all) : std::max(all);
+  }
+};
+}  // namespace mutant
+"""
+CHOICE = """
+#include <cstdlib>
+namespace {
+std::int64_t chosen() {
+  const char* number = std::getenv("MYOPS_MUTANT");
+  return number == nullptr ? -1 : std::atoll(number);
+}
+}  // namespace
+extern "C" { std::int64_t myops_mutant = chosen(); }
+"""
+# What is looked for, what stands there instead, and what the slip does. {k} is its number.
+SLIPS = [
+    (r" < (?=[\w(*])", " < mutant::one({k}) + ", "<="),
+    (r" <= (?=[\w(*-])", " <= -mutant::one({k}) + ", "<"),
+    (r" > (?=[\w(*])", " > -mutant::one({k}) + ", ">="),
+    (r" >= (?=[\w(*-])", " >= mutant::one({k}) + ", ">"),
+    (r" == (?=[\w(*-])", " == mutant::one({k}) + ", "== 1 +"),
+    (r" != (?=[\w(*-])", " != mutant::one({k}) + ", "!= 1 +"),
+    (r" && ", " && !mutant::is({k}) && ", "never"),
+    (r" \|\| ", " || mutant::is({k}) || ", "always"),
+    (r" \+ (?=[\w(*])", " + mutant::one({k}) + ", "+ 1 +"),
+    (r" - (?=[\w(*])", " - mutant::one({k}) - ", "- 1 -"),
+    (r" \+= (?=[\w(*-])", " += mutant::one({k}) + ", "+= 1 +"),
+    (r" -= (?=[\w(*-])", " -= mutant::one({k}) + ", "-= 1 +"),
+    (r" \* (?=[\w(*])", " * (1 + mutant::one({k})) * ", "* 2 *"),
+    (r" / (?=[\w(*])", " / (1 + mutant::one({k})) / ", "/ 2 /"),
+    (r"(?<=[\w\])])\[(?=[\w(])", "[mutant::one({k}) + ", "[1 +"),
+    (r"\bstd::min\b", "mutant::Min<{k}>::f", "max"),
+    (r"\bstd::max\b", "mutant::Max<{k}>::f", "min"),
+    (r"\bif \((?!!)", "if (!mutant::is({k}) && ", "never"),
+]
+
+
+@dataclass
+class Site:
+    number: int
+    file: str
+    line: int
+    column: int
+    end: int
+    text: str  # what stands there instead
+    slip: str
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.file}:{self.line}:{self.column + 1} {self.slip}"
+
+
+def sites_of(op: str) -> list[Site]:
+    sites: list[Site] = []
+    for path in sorted((ROOT / "csrc/ops" / op).glob("*.h")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = re.sub(r'"[^"]*"', lambda text: "_" * len(text[0]), line.split("//")[0])
+            if re.match(
+                r"\s*(#|template|using|static_assert|inline constexpr|static constexpr)", code
+            ):
+                continue
+            for pattern, instead, slip in SLIPS:
+                for match in re.finditer(pattern, code):
+                    if slip == "[1 +" and re.match(r"\[[\w<>]+\](\[\w+\])?(;|,| = \{)",
+                                                   code[match.start() :]):  # fmt: skip
+                        continue  # the length of an array
+                    k = len(sites)
+                    text = instead.format(k=k)
+                    sites.append(Site(k, path.name, number, *match.span(), text, slip))
+    return sites
+
+
+def write(source: Path, target: Path, sites: list[Site]) -> None:
+    """The kernel's headers with every slip in them."""
+    for path in source.glob("*.h"):
+        lines = path.read_text().splitlines()
+        here = [site for site in sites if site.file == path.name]
+        for site in sorted(here, key=lambda site: (site.line, -site.column)):
+            line = lines[site.line - 1]
+            lines[site.line - 1] = line[: site.column] + site.text + line[site.end :]
+        text = "\n".join(lines) + "\n"
+        changed = target / path.name
+        if not changed.exists() or changed.read_text() != text:
+            changed.write_text(text)
+
+
+def compile_all(build: Path, op: str, sites: list[Site], sanitize: bool) -> list[Site]:
+    """Compiles the kernel with all slips; those that do not compile are left out."""
+    source, target = ROOT / "csrc/ops" / op, build / "csrc/ops" / op
+    shutil.rmtree(build, ignore_errors=True)
+    shutil.copytree(ROOT / "csrc", build / "csrc")
+    (target / "mutant.h").write_text(PRELUDE)
+    unit = target / f"isa/{ISA}.cpp"
+    text = unit.read_text().replace("#include", '#include "../mutant.h"\n#include', 1)
+    unit.write_text(text + CHOICE)
+    command = [
+        CXX, '-DMYOPS_DOMAIN="myops"', '-DMYOPS_NAMESPACE="myops"',
+        f"-I{build}/csrc/include", "-O1", "-g0", "-fPIC", "-fvisibility=hidden", "-w",
+        "-ffp-contract=off", "-std=c++20", "-fmax-errors=0", "-fno-semantic-interposition",
+        "-include", str(target / "mutant.h"), *sanitizers(sanitize),
+    ]  # fmt: skip
+    while True:
+        write(source, target, sites)
+        check = subprocess.run(
+            [*command, "-fsyntax-only", str(unit)], capture_output=True, text=True
+        )
+        if check.returncode == 0:
+            break
+        # The line of an error, or else those from which a template was asked for it.
+        for pattern in (r"/([\w.]+):(\d+):\d+: error", r"/([\w.]+):(\d+):\d+:   required from"):
+            wrong = set(re.findall(pattern, check.stderr))
+            left = [site for site in sites if (site.file, str(site.line)) not in wrong]
+            if len(left) < len(sites):
+                break
+        print(f"{len(sites) - len(left)} slips do not compile", flush=True)
+        if len(left) == len(sites):
+            raise SystemExit(check.stderr[:4000])
+        sites = left
+    subprocess.run([*command, "-c", str(unit), "-o", str(build / f"{ISA}.o")], check=True)
+    return sites
+
+
+def sanitizers(wanted: bool) -> list[str]:
+    return [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"] if wanted else []
+
+
+def native_objects(sanitize: bool) -> Path:
+    """The C++ tests and the fuzzer with little optimisation: their objects."""
+    tree = ROOT / "build/mutants" / ("native-address" if sanitize else "native")
+    how = f"-DMYOPS_SANITIZE={SANITIZE}" if sanitize else "-DMYOPS_OPTIMIZATION=-O1"
+    cmake = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DMYOPS_FUZZ=ON", how]
+    subprocess.run(cmake, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            "cmake",
+            "--build",
+            str(tree),
+            "--target",
+            "myops_fuzz_ops",
+            *(f"myops_{name}" for name in TESTS),
+        ],
+        check=True,
+    )
+    return tree
+
+
+def link_programs(build: Path, op: str, sanitize: bool) -> None:
+    """The kernel tests and the fuzzer with that object in them."""
+    tree = native_objects(sanitize)
+    own = tree / f"CMakeFiles/myops_ops.dir/csrc/ops/{op}/isa/{ISA}.cpp.o"
+    kernels = [*tree.glob("CMakeFiles/myops_core.dir/**/*.o"),
+               *tree.glob("CMakeFiles/myops_ops.dir/**/*.o")]  # fmt: skip
+    kernels.remove(own)
+    tests = tree / "tests/native"
+    fuzzer = [*tests.glob("fuzz/CMakeFiles/myops_fuzz_ops.dir/*.o"),
+              *tests.glob("CMakeFiles/myops_fake_ort.dir/*.o"),
+              *tree.glob("CMakeFiles/myops_ort_objects.dir/**/*.o")]  # fmt: skip
+    nobody = [*tests.glob("fuzz/CMakeFiles/myops_no_coverage.dir/*.o")]
+    programs = {"fuzz_ops": fuzzer}
+    for name in TESTS:
+        programs[name] = [*tests.glob(f"CMakeFiles/myops_{name}.dir/*.o"), *nobody]
+    for name, objects in programs.items():
+        subprocess.run(
+            [CXX, *sanitizers(sanitize), "-pthread", "-o", str(build / name),
+             str(build / f"{ISA}.o"), *map(str, objects), *map(str, kernels)],
+            check=True,
+        )  # fmt: skip
+
+
+def link_package(build: Path, op: str) -> None:
+    """A copy of the package whose two libraries have that object in them, with those of
+    `make build`."""
+    import torch
+
+    package = build / "python/myops"
+    shutil.copytree(ROOT / "python/myops", package)
+    objects = next((ROOT / "build").glob("temp.*"), None)
+    if objects is None:
+        raise SystemExit("no build/temp.*, the objects of the Python libraries: run `make build`")
+    objects /= "csrc"
+    shared = [*objects.glob("core/*.o"), *objects.glob("ops/**/*.o")]
+    shared = [path for path in shared if path.parts[-3:] != (op, "isa", f"{ISA}.o")]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    for adapter, name in (("torch", "lib/libmyops_torch.so"), ("numpy", f"_numpy{suffix}")):
+        library = package / name
+        library.unlink()
+        torch_libraries = Path(torch.__file__).parent / "lib"
+        subprocess.run(
+            [CXX, "-shared", "-o", str(library), str(build / f"{ISA}.o"),
+             *map(str, shared), *map(str, objects.glob(f"adapters/{adapter}/*.o")),
+             f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch"],
+            check=True,
+        )  # fmt: skip
