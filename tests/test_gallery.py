@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import leaks
 import pytest
 from installed import ROOT, run
 
@@ -42,6 +43,12 @@ def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
     said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
     assert said.count("agree bit for bit") == len(OPS)
     assert (tmp_path / "gallery.png").stat().st_size > 50_000
+
+
+def test_its_calls_keep_no_memory(python: Path, package: Path) -> None:
+    found = leaks.ask("gallery", python)
+    assert len(found) == 12
+    assert not leaks.grown(found)
 
 
 @pytest.mark.parametrize("op", OPS)
