@@ -18,6 +18,10 @@
 #include "reference.h"
 #include "tally.h"
 
+#ifndef MYOPS_FUZZ_THREADS
+#define MYOPS_FUZZ_THREADS 16  // one call in so many runs its pieces on threads
+#endif
+
 namespace {
 
 using namespace myops;
@@ -181,7 +185,7 @@ void through_invoke(Bytes& bytes, Call& call, Direct& forward) {
     plain_inputs.back() = plain.back().tensor;
     call.facts.push_back("layout of " + call.op->inputs[i].name + ": " + strides.kind);
   }
-  const bool threads = bytes.one_in(16);
+  const bool threads = bytes.one_in(MYOPS_FUZZ_THREADS);
   if (threads) call.facts.push_back("order of the pieces: on threads");
   Direct other(threads ? Order::Threads : Order::Backward, 0x5a);
   const std::string refusal = fuzz::direct_call(call, plain_inputs, forward);

@@ -107,6 +107,9 @@ std::vector<ResizedAxis> axes_of(const ResizeSettings& settings, const Tensors& 
     axis.start = roi[i];
     axis.end = roi[listed.size() + i];
   }
+  if (rank == 4) {
+    axes[2].small_picture = axes[3].small_picture = axes[2].output + axes[3].output <= 128;
+  }
   return axes;
 }
 
@@ -162,7 +165,9 @@ Reference reference_resize(const Tensors& inputs, const Attributes& attributes, 
   std::vector<Table> tables;
   double work = static_cast<double>(given.elements());
   for (size_t axis = 0; axis < axes.size(); ++axis) {
-    // A hostile call may ask for more taps than there is memory.
+    // A hostile call may ask for more taps than there is memory, or have an axis of absurd length
+    // in a tensor without elements.
+    if (axes[axis].input > 2'000'000) return std::nullopt;
     const Real ratio = axes[axis].scale != 0
                            ? axes[axis].scale
                            : static_cast<Real>(axes[axis].output) /

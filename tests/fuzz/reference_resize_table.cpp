@@ -50,7 +50,7 @@ class MakeTable {
         const bool exactly = exact && (x == 0 || x == last_);
         unsure = settings_.crops() && !inside_by_far && x > -near && x < last_ + near && !exactly;
         if (settings_.mode == "nearest") {
-          unsure |= nearest(x, near, exact);
+          unsure |= !known_ratio(o) && nearest(x, near, exact);
         } else if (settings_.antialias) {
           unsure |= !window(static_cast<Real>(o), x);
         } else if (settings_.mode == "linear") {
@@ -143,6 +143,18 @@ class MakeTable {
 
   void add(int64_t index, Real weight) {
     taps_.push_back({std::clamp<int64_t>(index, 0, axis_.input - 1), weight});
+  }
+
+  // torch's kernel for small pictures knows two ratios of lengths, whatever the scale.
+  bool known_ratio(int64_t o) {
+    const int64_t ratio = axis_.output / std::max<int64_t>(axis_.input, 1);
+    if (!settings_.torch || !axis_.small_picture || settings_.coordinates != "asymmetric" ||
+        settings_.rounding != "floor" || ratio < 1 || ratio > 2 ||
+        axis_.output != ratio * axis_.input) {
+      return false;
+    }
+    add(o / ratio, 1);
+    return true;
   }
 
   // Whether rounding could choose another element.

@@ -30,6 +30,7 @@ struct ResizedAxis {
   int64_t input, output;
   Real scale = 0;  // as given; 0: none, it is the ratio of the lengths
   Real start = 0, end = 1;
+  bool small_picture = false;  // rows or columns of a result of at most 128 of both together
 };
 
 struct Tap {
