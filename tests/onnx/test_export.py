@@ -246,6 +246,19 @@ def test_it_is_quiet(exporter: str, capfd: Any, caplog: Any) -> None:
     assert logging.getLogger("torch.onnx").level == level
 
 
+@pytest.mark.parametrize("first", ["_registration", "_torchlib._torchlib_registry", "_core"])
+def test_translations_whatever_is_imported_first(first: str) -> None:
+    """Two modules of torch's exporter import each other."""
+    program = (
+        f"import myops\nimport torch.onnx._internal.exporter.{first}\n"
+        "from torch.onnx._internal.exporter._torchlib._torchlib_registry import _registry\n"
+        "names = [str(item.fx_target) for item in _registry]\n"
+        "assert names.count('myops.my_add.default') == 1, names\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_plain_torch_export_then_bodies() -> None:
     x = torch.rand(1, 1, 4, 4)
     with warnings.catch_warnings():

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
-import inspect
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 import onnx
 import torch
 
-from myops._names import near_misses
 from myops.onnx import _dynamic_axes as _axes
-from myops.onnx import _exporters, _failures, _scopes, _writing, files, guards, torchvision
+from myops.onnx import (
+    _exporters,
+    _failures,
+    _finishing,
+    _torch_arguments,
+    _writing,
+    files,
+    guards,
+    torchvision,
+)
 from myops.onnx._inputs import Inputs
 from myops.onnx._recorded import Recorded
 from myops.onnx.bodies import add_function_bodies
@@ -25,12 +33,10 @@ from myops.onnx.lowering import LoweringError, lower
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
-_EXPORTERS = ("dynamo", "torchscript")  # "auto" tries them in this order
-
 
 def export(
     model: torch.nn.Module,
-    args: Any,
+    args: Any = (),
     f: str | os.PathLike[str] | IO[bytes] | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
@@ -39,7 +45,7 @@ def export(
     dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
     dynamic_shapes: Any = None,
     opset_version: int | None = None,
-    exporter: str = "dynamo",
+    exporter: str | None = None,
     target: str = "myops",
     constants: Sequence[str] = (),
     keep_initializers_as_inputs: bool = False,
@@ -47,6 +53,17 @@ def export(
     skip_checks: str | Sequence[str] = (),
     libraries: Sequence[str | os.PathLike[str]] = (),
     register_torchvision: bool = True,
+    dynamo: bool | None = None,
+    do_constant_folding: bool = True,
+    optimize: bool = True,
+    verify: bool = True,
+    verbose: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
+    report: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: str | os.PathLike[str] = ".",
     **unknown: Any,
 ) -> onnx.ModelProto:
     """Exports a model to ONNX; what it holds of this library becomes nodes of the domain "myops".
@@ -61,6 +78,11 @@ def export(
       ones, and at other lengths where axes are dynamic.
 
     A file is written only when all of it is well; docs/export.md says what to do when it is not.
+
+    It takes the arguments of torch.onnx.export. Two have another default: external_data is False,
+    and verify True. Those without a meaning here (export_params, training, operator_export_type,
+    export_modules_as_functions, autograd_inlining, and fallback of older releases) are refused,
+    with what to do instead, unless they say what happens anyway, as export_params=True does.
 
     Args:
         model: A torch.nn.Module (for "dynamo" also a torch.export.ExportedProgram, for
@@ -79,8 +101,8 @@ def export(
             exporter takes it. Not together with dynamic_axes.
         opset_version: ai.onnx opset of the result, default 20. "torchscript" knows 7 to 20 (above
             20 the model is converted), "dynamo" 18 and up (below 18 the model is converted).
-        exporter: "dynamo" (on top of torch.export), "torchscript", or "auto": the first of them
-            whose file passes all checks.
+        exporter: "dynamo" (the default, on top of torch.export), "torchscript", or "auto": the
+            first of them whose file passes all checks.
         target: "myops": our nodes, each with a function body of standard operators, so that
             ONNX Runtime runs the model with our library and without it. "onnx": standard
             operators only.
@@ -95,13 +117,27 @@ def export(
         libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
         register_torchvision: Whether torchvision's deform_conv2d, where the model calls it, becomes
             myops::DeformConv, as after `myops.onnx.register_torchvision()`.
+        dynamo: torch's word for the exporter: True for "dynamo", False for "torchscript". Not
+            together with exporter.
+        do_constant_folding: False: constants are not folded. In "dynamo" that is optimize=False.
+        optimize: False: "dynamo" does not rewrite the graph. For that exporter only.
+        verify: False leaves out the checks that run the file, "frozen_input" and "numbers". They
+            find what torch's own verification finds, which is not made beside them.
+        verbose: True: what torch's exporter prints comes through.
+        custom_opsets: {domain: version} for domains of others among the model's nodes.
+        custom_translation_table: {operator of torch: function in ONNX Script}, for "dynamo" only;
+            `register_symbolic` is for either.
+        report, profile, dump_exported_program: True: "dynamo" writes a report in Markdown, measures
+            itself (in the report, or printed with verbose=True; needs pyinstrument), writes the
+            torch.export.ExportedProgram. For that exporter only.
+        artifacts_dir: The folder for these files.
 
     Returns:
         The model that was written.
 
     Raises:
         TypeError: An argument that this function does not know.
-        ValueError: An argument with a value that makes no sense.
+        ValueError: An argument with a value that makes no sense, or without a meaning here.
         RuntimeError: torch cannot export the model; the text says where and why, what to write
             instead, and whether the other exporter can.
         ExportCheckError: A check failed; `error.check` is its name. Nothing was written.
@@ -120,19 +156,26 @@ def export(
         ...     Enlarge(), (torch.rand(1, 3, 8, 8), torch.tensor(2.0)), "enlarge.onnx",
         ...     dynamic_axes={"image": {2: "height", 3: "width"}})
     """
-    _refuse_unknown(unknown)
-    _one_of("exporter", exporter, (*_EXPORTERS, "auto"))
-    _one_of("target", target, ("myops", "onnx"))
+    _torch_arguments.refuse(unknown, export)
+    exporter = _torch_arguments.exporter(exporter, dynamo)
+    settings = _torch_arguments.settings(
+        exporter, verbose=verbose, optimize=optimize, do_constant_folding=do_constant_folding,
+        custom_opsets=custom_opsets, custom_translation_table=custom_translation_table,
+        report=report, profile=profile, dump_exported_program=dump_exported_program,
+        artifacts_dir=artifacts_dir,
+    )  # fmt: skip
+    if target not in ("myops", "onnx"):
+        raise ValueError(f'export: target: got {target!r}, expected "myops" or "onnx"')
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
-    checks = guards.chosen(skip_checks)
+    checks = _torch_arguments.checks(guards.chosen(skip_checks), verify)
     _writing.refuse(f, external_data)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
     task = _Task(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
         DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
-        keep_initializers_as_inputs,
+        keep_initializers_as_inputs, settings,
     )  # fmt: skip
     task.multiples = _axes.multiples(inputs, dynamic_axes)
     # Gradients change what some functions of torch are made of.
@@ -144,7 +187,7 @@ def export(
     return proto
 
 
-@dataclass
+@dataclasses.dataclass
 class _Task:
     """The arguments of an export, but for the exporter."""
 
@@ -158,13 +201,14 @@ class _Task:
     checks: Sequence[str]
     libraries: Sequence[Any]
     initializers_as_inputs: bool
-    multiples: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    settings: _torch_arguments.Settings
+    multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
 def _any(task: _Task) -> onnx.ModelProto:
     """With the first exporter whose file passes all checks."""
     errors: dict[str, Exception] = {}
-    for exporter in _EXPORTERS:
+    for exporter in _torch_arguments.EXPORTERS:
         try:
             return _made(task, exporter)
         except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
@@ -179,7 +223,8 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
     try:
         return _made(task, exporter)
     except _failures.ExporterError as error:
-        (other,) = [name for name in _EXPORTERS if name != exporter]
+        task.settings = dataclasses.replace(task.settings, verbose=False)
+        (other,) = [name for name in _torch_arguments.EXPORTERS if name != exporter]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -197,13 +242,14 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
 def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     """The checked model, with one exporter."""
     recorded = Recorded()
-    with _exporters.quiet():
+    with contextlib.nullcontext() if task.settings.verbose else _exporters.quiet():
         written, program = _exported(task, exporter, recorded)
+    _torch_arguments.set_versions(written, task.settings.custom_opsets)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
-    _set_lowest_ir_version(proto)
-    _add_shapes(proto)
+    _finishing.set_lowest_ir_version(proto)
+    _finishing.add_shapes(proto)
     if task.initializers_as_inputs:
-        _add_initializers_to_inputs(proto)
+        _finishing.add_initializers_to_inputs(proto)
     if not files.is_large(proto):
         onnx.checker.check_model(proto, full_check=True)
     with _exporters.quiet():
@@ -218,19 +264,6 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     return proto
 
 
-def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
-    known = [name for name in inspect.signature(export).parameters if name != "unknown"]
-    for name in unknown:
-        hint = near_misses(name, known).replace("'", "") or f" It knows {', '.join(known)}"
-        raise TypeError(f"export: got an unknown argument {name!r}.{hint}")
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        listed = " or ".join(f'"{choice}"' for choice in choices)
-        raise ValueError(f"export: {name}: got {value!r}, expected {listed}")
-
-
 def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
     """What torch's exporter makes of the model, and what torch.export made of it before."""
     model, inputs = task.model, task.inputs
@@ -241,14 +274,30 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
         if task.dynamic_axes is not None:
             shapes = _axes.shapes_from_axes(longer, task.dynamic_axes, task.output_names)
         strict = "opset" in task.checks
-        arguments = (model, longer, task.output_names, shapes, task.opset, strict, recorded)
+        arguments = (
+            model,
+            longer,
+            task.output_names,
+            shapes,
+            task.opset,
+            strict,
+            recorded,
+            task.settings,
+        )
         call: Any = functools.partial(_exporters.dynamo, *arguments)
     else:
         _exporters.refuse_opset(task.opset)
         axes = _axes.named_axes(inputs, task.dynamic_axes, task.output_names)
         axes = axes or _axes.axes_from_shapes(inputs, task.dynamic_shapes)
         call = functools.partial(
-            _exporters.torchscript, model, inputs, task.output_names, axes, task.opset, recorded
+            _exporters.torchscript,
+            model,
+            inputs,
+            task.output_names,
+            axes,
+            task.opset,
+            recorded,
+            task.settings,
         )
     try:
         result = call()
@@ -305,30 +354,3 @@ def _build_in_flags(model: Any, inputs: Inputs) -> None:
                 stacklevel=3,
             )
             inputs.build_in([name])
-
-
-def _set_lowest_ir_version(model: onnx.ModelProto) -> None:
-    """The file format that opset and functions need and no newer, for the sake of old runtimes."""
-    opset = _scopes.onnx_opset(model)
-    versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
-    needed = versions.get(opset, model.ir_version)
-    if opset <= 10:
-        needed = max(needed, 4)  # before, every initializer had to be an input
-    model.ir_version = max(needed, 8) if model.functions else needed
-
-
-def _add_shapes(model: onnx.ModelProto) -> None:
-    inferred = next(_scopes.scopes(model)).inferred
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(inferred.value_info)
-    for output, known in zip(model.graph.output, inferred.output, strict=True):
-        output.CopyFrom(known)
-
-
-def _add_initializers_to_inputs(model: onnx.ModelProto) -> None:
-    known = {item.name for item in model.graph.input}
-    for tensor in model.graph.initializer:
-        if tensor.name not in known:
-            model.graph.input.append(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            )

@@ -23,6 +23,7 @@ import myops
 from myops.onnx import _exact_optimizer, _scopes, register, torchvision, translation
 from myops.onnx._inputs import NUMBERS, Inputs
 from myops.onnx._recorded import Recorded, recording_torch_export, recording_trace
+from myops.onnx._torch_arguments import Settings
 from myops.onnx.lowering import LoweringError, convert
 
 TORCHSCRIPT_OPSETS = (7, 20)
@@ -44,6 +45,7 @@ def dynamo(
     opset: int,
     strict: bool,
     recorded: Recorded,
+    settings: Settings,
 ) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
     """Exports through torch.export.
 
@@ -52,7 +54,8 @@ def dynamo(
         recorded: Takes what torch.export decides about lengths.
     """
     translation.register()
-    call = functools.partial(_call_dynamo, model, inputs, output_names, shapes, opset)
+    arguments = (model, inputs, output_names, shapes, opset, settings)
+    call = functools.partial(_call_dynamo, *arguments)
     with recording_torch_export(recorded), _exact_optimizer.exact():
         program = _with_or_without_integers(model, inputs, call)
     proto, exported = program.model_proto, program.exported_program
@@ -100,7 +103,9 @@ def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any
     return program
 
 
-def _call_dynamo(model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int) -> Any:
+def _call_dynamo(
+    model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, settings: Settings
+) -> Any:
     with register.exporting(opset):
         return torch.onnx.export(
             model,
@@ -111,8 +116,14 @@ def _call_dynamo(model: Any, inputs: Inputs, output_names: Any, shapes: Any, ops
             opset_version=opset,
             dynamo=True,
             dynamic_shapes=shapes,
-            verbose=False,
-            custom_translation_table={**torchvision.translations(), **register.translations(opset)},
+            verbose=settings.verbose,
+            optimize=settings.optimize,
+            custom_translation_table={
+                **torchvision.translations(),
+                **register.translations(opset),
+                **settings.translations,
+            },
+            **settings.artifacts,
         )
 
 
@@ -209,6 +220,7 @@ def torchscript(
     axes: Any,
     opset: int,
     recorded: Recorded,
+    settings: Settings,
 ) -> onnx.ModelProto:
     """Exports through a trace, or the program of a scripted module."""
     highest = TORCHSCRIPT_OPSETS[1]
@@ -231,6 +243,8 @@ def torchscript(
             opset_version=min(opset, highest),
             dynamo=False,
             dynamic_axes=axes,
+            verbose=settings.verbose,
+            do_constant_folding=settings.optimize,
         )
         proto = onnx.load(path)
     return proto if opset <= highest else convert(proto, opset)

@@ -13,7 +13,9 @@ from myops._description import OpInfo
 
 # With it comes the exporter's list of known ops. Importing it takes more than a second, so
 # `register` waits until somebody exports.
+# Two modules that import each other; which one is finished last depends on who was asked for first.
 _REGISTRATION = "torch.onnx._internal.exporter._registration"
+_REGISTRY = "torch.onnx._internal.exporter._torchlib._torchlib_registry"
 
 _foreign: dict[Any, Callable[..., Any]] = {}  # what `register_translation` was given
 
@@ -105,21 +107,22 @@ def _constant(numbers: Sequence[Any], integer: bool) -> Any:
 
 def register() -> None:
     """Lets a plain `torch.onnx.export(model, ...)` find the translations."""
-    if _REGISTRATION in sys.modules:
-        _fill(sys.modules[_REGISTRATION])
-    elif not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
+    if not _fill() and not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _FillOnImport())
 
 
-def _fill(module: Any) -> None:
-    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
-
-    known = {meta.fx_target for meta in _torchlib_registry._registry}
+def _fill() -> bool:
+    """Adds the translations to those of torch's exporter; whether it was there."""
+    entry = getattr(sys.modules.get(_REGISTRATION), "OnnxDecompMeta", None)
+    registry = getattr(sys.modules.get(_REGISTRY), "_registry", None)
+    if entry is None or registry is None:
+        return False
+    known = {meta.fx_target for meta in registry}
     for target, function in translation_table().items():
         if target in known:
             continue
-        _torchlib_registry._registry.append(
-            module.OnnxDecompMeta(
+        registry.append(
+            entry(
                 onnx_function=function,
                 fx_target=target,
                 signature=None,
@@ -127,15 +130,15 @@ def _fill(module: Any) -> None:
                 skip_signature_inference=True,
             )
         )
+    return True
 
 
 class _FillOnImport(importlib.abc.MetaPathFinder):
     """Adds the translations in the moment the exporter is imported."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != _REGISTRATION:
+        if name not in (_REGISTRATION, _REGISTRY):
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
             return spec
@@ -143,7 +146,8 @@ class _FillOnImport(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             load(module)
-            _fill(module)
+            if self in sys.meta_path and _fill():
+                sys.meta_path.remove(self)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
