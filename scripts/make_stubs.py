@@ -12,6 +12,7 @@ from pathlib import Path
 
 import myops
 from myops import ops
+from myops._stubs import render
 
 FILE = Path(__file__).parents[1] / "python" / "myops" / "__init__.pyi"
 
@@ -22,25 +23,13 @@ def stub() -> str:
     }  # of the functions of ops
     homes |= {name: module for name, (module, _) in myops._TORCH.items()}
     members = {name: (module, name) for name, module in homes.items()} | myops._TORCH_FREE
-    lines = [
+    return render(
         "# Written by scripts/make_stubs.py. What is here at run time is in __init__.py.",
-        "from typing import Any",
-        "",
-        *(f"from myops import {name} as {name}" for name in myops._MODULES),
-        *(
-            f"from {module} import {member} as {name}"
-            for name, (module, member) in sorted(members.items(), key=lambda item: item[1])
-        ),
-        "",
-        "__all__ = [",
-        *(f'    "{name}",' for name in sorted([*myops._MODULES, *members])),
-        "]",
-        "",
-        "__version__: str",
-        "",
-        "def _public() -> dict[str, Any]: ...",
-    ]
-    return "\n".join(lines) + "\n"
+        [*(("myops", name, name) for name in myops._MODULES),
+         *((module, member, name) for name, (module, member) in members.items())],
+        sorted([*myops._MODULES, *members]),
+        ["__version__: str", "def _public() -> dict[str, Any]: ..."],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 from types import ModuleType
 
@@ -51,24 +54,121 @@ CHECKERS = {
 }
 
 
+# Another package's, as `myops new` makes it, and one of prototypes with a stub by `myops stubs`.
+THEIR_PROGRAM = """
+import torch
+
+import protos
+import their
+
+a = torch.ones(2, 3)
+y: torch.Tensor = their.op(a)
+y = their.op(x=a, limit=2.0)
+y = protos.soft_clip(a, 2.0)
+z: tuple[torch.Tensor, torch.Tensor] = protos.resample(a, [0, 1], mode="negate", flip=True)
+limit: float = protos.LIMIT
+"""
+THEIR_WRONG = [
+    "s: str = their.op(a)",
+    "their.opp(a)",
+    "their.op()",
+    "their.op(a, limit='x')",
+    "their.library",
+    "s: str = protos.soft_clip(a)",
+    "protos.soft_clp(a)",
+    "protos.soft_clip(a, slope=1.0)",
+    "protos.resample(a, [0.5])",
+    "protos.resample(a, [0, 1], mode='kept')",
+    "protos.resample(a, [0, 1]).shape",
+    "s = protos.LIMIT",
+]
+PROTOS = """
+import myops
+from prototype_ops import resample_numpy, soft_clip_prototype
+
+soft_clip = soft_clip_prototype("protos")
+resample = myops.prototype(
+    resample_numpy,
+    domain="protos",
+    name="resample",
+    types={"T": ["float32"], "I": ["int64"]},
+    inputs=[
+        myops.Input("x", "T", "Rank 2."),
+        myops.Input("places", "I", "Columns.", values=True),
+        myops.Input("gain", "T", "One number.", optional=True),
+    ],
+    outputs=[myops.Output("y", "T", "The columns."), myops.Output("count", "I", "How many.")],
+    attributes=[
+        myops.Attribute("offsets", [0, 1], "Two.", type="ints"),
+        myops.Attribute("mode", "keep", "What to do.", ("keep", "negate")),
+        myops.Attribute("flip", False, "Whether to flip."),
+    ],
+    shape=lambda inputs, attributes: [[inputs[0].shape[0], None], []],
+)
+"""
+
+
+def found_lines(checker: str, folder: Path, program: str, wrong: list[str], *words: str) -> str:
+    """Asserts that exactly the wrong lines are errors; what the checker said."""
+    first = program.count("\n") + 1
+    (folder / "program.py").write_text(program + "\n".join(wrong) + "\n")
+    done = subprocess.run(
+        [sys.executable, *CHECKERS[checker], *words, "program.py"], cwd=folder, timeout=600,
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "MYPYPATH": f"{ROOT}/python"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [line for line in done.stdout.splitlines() if "error" in line and "program.py:" in line]
+    lines = [int(line.split("program.py:")[1].split(":")[0]) for line in found]
+    assert sorted(set(lines)) == list(range(first, first + len(wrong))), done.stdout
+    return done.stdout
+
+
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_type_checkers(checker: str, tmp_path: Path) -> None:
-    first = PROGRAM.count("\n") + 1
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM + "\n".join(WRONG) + "\n")
     # As for the installed package: nothing of this repository's settings.
     (tmp_path / "pyproject.toml").write_text(
         f'[tool.basedpyright]\ntypeCheckingMode = "standard"\nextraPaths = ["{ROOT}/python"]\n'
         "[tool.mypy]\nignore_missing_imports = true\n"
     )
+    found_lines(checker, tmp_path, PROGRAM, WRONG)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with `their` and `protos` in it, as an installer puts them there."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder / "env", symlinks=True)
+    (packages,) = (folder / "env").glob("lib/python3*/site-packages")
+    (packages / "others.pth").write_text(f"{ROOT}/python\n{sysconfig.get_path('purelib')}\n")
+    made = myops.new_package("their", folder, op="op")
+    shutil.copytree(made / "src" / "their", packages / "their")
+    protos = packages / "protos"
+    protos.mkdir()
+    (protos / "__init__.py").write_text(
+        "from protos.ops import resample, soft_clip\n\nLIMIT = 2.5\n"
+        '__all__ = ["LIMIT", "resample", "soft_clip"]\n'
+    )
+    (protos / "ops.py").write_text(PROTOS)
+    shutil.copy(ROOT / "tests" / "prototype_ops.py", packages)
     done = subprocess.run(
-        [sys.executable, *CHECKERS[checker], "program.py"], cwd=tmp_path, capture_output=True,
-        text=True, check=False, timeout=600, env={**os.environ, "MYPYPATH": f"{ROOT}/python"},
+        [folder / "env" / "bin" / "python", "-m", "myops", "stubs", "protos"],
+        capture_output=True, text=True, check=False,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
     )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    found = [line for line in done.stdout.splitlines() if "error" in line and "program.py:" in line]
-    lines = [int(line.split("program.py:")[1].split(":")[0]) for line in found]
-    assert sorted(set(lines)) == list(range(first, first + len(WRONG))), done.stdout
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_type_checkers_on_packages_of_others(checker: str, installed: Path, tmp_path: Path) -> None:
+    """They read what an installed package states only where it has py.typed."""
+    python = installed / "env" / "bin" / "python"
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.basedpyright]\ntypeCheckingMode = "standard"\n[tool.mypy]\n'
+    )
+    word = "--python-executable" if checker == "mypy" else "--pythonpath"
+    found_lines(checker, tmp_path, THEIR_PROGRAM, THEIR_WRONG, word, str(python))
 
 
 def test_stub_is_up_to_date() -> None:

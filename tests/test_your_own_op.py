@@ -94,7 +94,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_its_own_tests_pass(python: Path, package: Path) -> None:
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
-    assert re.search(r"^21 passed\b", text, re.MULTILINE), text
+    assert re.search(r"^22 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
 
@@ -155,7 +155,8 @@ def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
     environment = {**outside(), "PYTHONPATH": os.pathsep.join(paths)}
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     folder = folder / "tests"
-    text = run(*command, "-rs", "-k", "not test_export", cwd=folder, environment=environment)
+    words = ("test_soft_clip.py", "-rs", "-k", "not test_export")
+    text = run(*command, *words, cwd=folder, environment=environment)
     assert re.search(r"\n18 passed, 1 skipped, 2 deselected", text), text
     assert "does not apply to a prototype: a Python function is told" in text
 
@@ -183,7 +184,8 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
         texts[str(path.relative_to(folder))] = path.read_text()
     assert sorted(texts) == [
         "csrc/my_package_op.cpp", "pyproject.toml", "setup.py", "src/soft_clip_box/__init__.py",
-        "src/soft_clip_box/my_package_op.py", "tests/test_my_package_op.py",
+        "src/soft_clip_box/__init__.pyi", "src/soft_clip_box/my_package_op.py",
+        "src/soft_clip_box/py.typed", "tests/test_my_package_op.py", "tests/test_types.py",
     ]  # fmt: skip
     assert 'Op("my_package_op")\n      .onnx("MyPackageOp", 1)' in texts["csrc/my_package_op.cpp"]
     assert 'name = "soft_clip_box"' in texts["pyproject.toml"]

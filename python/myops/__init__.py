@@ -4,7 +4,8 @@
     myops.nn                                         modules around them
     myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
     myops.prototype, myops.new_package,
-    myops.op_library, myops.build                    ops of your own: in NumPy, in C++
+    myops.op_library, myops.package_stub,
+    myops.build                                      ops of your own: in NumPy, in C++
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
     myops.testing                                    the battery for any op
@@ -34,6 +35,7 @@ _TORCH_FREE = {
     "Output": ("myops._description", "OutputInfo"),
     "new_package": ("myops.scaffold", "new_package"),
     "op_library": ("myops._libraries", "op_library"),
+    "package_stub": ("myops._stubs", "package_stub"),
 }
 _MODULES = ("build", "nn", "onnx", "ort", "testing")
 _TORCH = {

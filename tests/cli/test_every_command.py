@@ -57,6 +57,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "outputs": lambda model, out: [model, out, "--all"],
     "raise": lambda model, out: [model, out],
     "simplify": lambda model, out: [model, out],
+    "stubs": None,
     "view": lambda model, out: [model, "--no-browser"],
 }
 READERS = sorted(name for name, words in WORDS.items() if words)

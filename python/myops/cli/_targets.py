@@ -77,16 +77,27 @@ def _not_ending(target: str) -> Iterator[None]:
         ) from stop
 
 
-def _imported(name: str) -> Any:
+def package(name: str) -> Any:
+    """The package of a name, imported.
+
+    Raises:
+        ValueError: There is no such package.
+        UserCodeError: It ends the program.
+    """
+    with _not_ending(name):
+        return _imported(name, "the name of a package that Python finds")
+
+
+def _imported(
+    name: str,
+    expected: str = "file.py:name or package.module:name, with a package that Python finds",
+) -> Any:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name and not name.startswith(f"{error.name}."):
             raise  # something that the module itself imports
-        raise ValueError(
-            f"there is no module {error.name!r}; expected file.py:name or package.module:name, "
-            "with a package that Python finds"
-        ) from None
+        raise ValueError(f"there is no module {error.name!r}; expected {expected}") from None
     if module.__file__:
         watch(Path(module.__file__))
     return module

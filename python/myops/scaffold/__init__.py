@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = ["new_package"]
 
 _TEMPLATE = Path(__file__).parent / "template"
+_SUFFIXES = (".py", ".pyi", ".cpp", ".toml")
 # A package of such a name would hide one that it needs, or share torch's own namespaces.
 _TAKEN = (
     *("myops", "torch", "torchvision", "numpy", "onnx", "onnxruntime", "onnxscript", "setuptools"),
@@ -25,7 +26,7 @@ _TAKEN = (
 def new_package(
     name: str, directory: str | os.PathLike[str] = ".", *, op: str = "soft_clip"
 ) -> Path:
-    """Writes a small package with an op of its own: description, kernel, gradient, tests.
+    """Writes a small package with an op of its own: description, kernel, gradient, types, tests.
 
     `pip install --no-build-isolation .` in its folder builds it; then its op has everything that
     ours have. The op computes limit * tanh(x / limit): change it to what yours computes.
@@ -59,7 +60,8 @@ def new_package(
         raise FileExistsError(f"new: {folder} exists already; nothing was written")
     names = {"my_package": name, "soft_clip": op, "SoftClip": camel_case(op)}
     for source in sorted(path for path in _TEMPLATE.rglob("*") if path.is_file()):
-        if source.suffix in (".py", ".cpp", ".toml"):  # Python may have left compiled files there
+        # Python may have left compiled files there
+        if source.suffix in _SUFFIXES or source.name == "py.typed":
             target = folder / _named(str(source.relative_to(_TEMPLATE)), names)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(_named(source.read_text(encoding="utf-8"), names), encoding="utf-8")

@@ -1,0 +1,205 @@
+"""Stub files: what type checkers and editors know of a package of ops.
+
+An op has no annotations of its own: what `library.define` and `myops.prototype` return is made
+while the program runs. The stub of a package writes them from the ops' descriptions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import keyword
+import re
+import sys
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from myops import _libraries
+from myops._description import AttributeInfo, InputInfo, OpInfo
+from myops._text import printable
+
+_PLAIN = (bool, int, float, str, bytes)
+_ATTRIBUTES = {"bool": "bool", "int": "int", "float": "float", "string": "str",
+               "ints": "Sequence[int]", "floats": "Sequence[float]"}  # fmt: skip
+_WIDTH = 100
+
+
+def package_stub(package: str) -> str:
+    """What `__init__.pyi` of a package of ops should hold; `myops stubs` writes it.
+
+    The names are those of the package's `__all__`. An op, as `library.define` or `myops.prototype`
+    returns it, gets parameters, types and a docstring from its description; functions and classes
+    of the package's modules stand there by reference, so that their own annotations count; numbers
+    and strings have their type, and anything else is `Any`. Type checkers read the stub once the
+    package has a file `py.typed` beside it.
+
+    Args:
+        package: Name of the package. It is imported, so it has to be built.
+
+    Returns:
+        The text of the file.
+
+    Raises:
+        ImportError: There is no such package, or it cannot be imported.
+        ValueError: It is a single module, has no `__all__`, or defines a function or class with
+            annotations in `__init__.py` itself, which the stub would hide.
+
+    Example:
+        >>> print(myops.package_stub("myops.ort").splitlines()[0])
+        # Written by `myops stubs myops.ort`. What is here at run time is in __init__.py.
+    """
+    module = importlib.import_module(package)
+    title = f"package_stub: {package!r}"
+    if not hasattr(module, "__path__"):
+        raise ValueError(
+            f"{title}: got a single module, expected a package: a folder with __init__.py, beside "
+            "which the stub is read"
+        )
+    names = getattr(module, "__all__", None)
+    if not isinstance(names, (list, tuple)):
+        raise ValueError(f"{title}: expected __all__ in __init__.py, a list of its public names")
+    references: list[tuple[str, str, str]] = []  # module, name there, name here
+    body = []
+    for name in sorted(set(names)):
+        if not (isinstance(name, str) and name.isidentifier() and hasattr(module, name)):
+            raise ValueError(f"{title}: __all__: got {name!r}, which the package does not have")
+        value = getattr(module, name)
+        home = _home(value, name)
+        if (op := _op(value)) is not None:
+            body.append(_function(name, *op))
+        elif home is None:
+            body.append(f"{name}: {type(value).__name__ if type(value) in _PLAIN else 'Any'}")
+        elif home[0] == package and not isinstance(value, types.ModuleType):
+            raise ValueError(
+                f"{title}: {name} is defined in __init__.py itself, which the stub hides from type "
+                "checkers; define it in a module of the package, and import it from there"
+            )
+        else:
+            references.append((*home, name))
+    first = f"# Written by `myops stubs {package}`. What is here at run time is in __init__.py."
+    return render(first, references, sorted(set(names)), body)
+
+
+def render(
+    first: str,
+    references: Iterable[tuple[str, str, str]],
+    names: Sequence[str],
+    body: Sequence[str],
+) -> str:
+    """A stub: a comment, `from module import name as name`, `__all__`, and the rest."""
+    text = "\n".join(body)
+    imports = []
+    used = _names(text)
+    if "Sequence" in used:
+        imports.append("from collections.abc import Sequence")
+    wanted = [name for name in ("Any", "Literal") if name in used]
+    if wanted:
+        imports.append(f"from typing import {', '.join(wanted)}")
+    if "Tensor" in used:
+        imports += ["", "from torch import Tensor"]
+    imports += [""] if imports else []
+    lines = [
+        first,
+        *imports,
+        *(f"from {module} import {name} as {here}"
+          for module, name, here in sorted(references)),
+        "",
+        "__all__ = [",
+        *(f'    "{name}",' for name in names),
+        "]",
+        *(f"\n{item}" for item in body),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"\w+", re.sub(r'"""(\\.|[^\\])*?"""', "", text)))
+
+
+def _op(value: Any) -> tuple[OpInfo, bool] | None:
+    """The description behind an op, and whether it is a prototype's function for callers."""
+    torch_side = sys.modules.get("myops._torch")
+    if torch_side is not None and isinstance(value, torch_side.TorchOp):
+        return value.info, False
+    prototypes = sys.modules.get("myops._prototype")
+    if prototypes is not None:
+        for (domain, name), defined in prototypes._defined.items():
+            library = _libraries.find(domain)
+            if defined.public is value and library is not None:
+                return library.ops[name], True
+    return None
+
+
+def _home(value: Any, name: str) -> tuple[str, str] | None:
+    """The module where a function, class or module is, and its name there; None: a plain value."""
+    if isinstance(value, types.ModuleType):
+        parent, _, last = value.__name__.rpartition(".")
+        return (parent, last) if parent else None
+    place = sys.modules.get(getattr(value, "__module__", None) or "")
+    for there in (getattr(value, "__name__", ""), name):
+        if place is not None and there and getattr(place, there, None) is value:
+            return place.__name__, there
+    return None
+
+
+def _function(name: str, info: OpInfo, by_name: bool) -> str:
+    """`def` of an op.
+
+    Args:
+        by_name: Whether inputs can be given by name and left out, and attributes by position.
+    """
+    inputs = []
+    for place, item in enumerate(info.inputs):
+        droppable = by_name and all(later.optional for later in info.inputs[place:])
+        title = item.name + "_" * keyword.iskeyword(item.name)
+        inputs.append(f"{title}: {_input_type(info, item)}" + " = None" * droppable)
+    given = [item for item in info.attributes if not keyword.iskeyword(item.name)]
+    attributes = [f"{item.name}: {_attribute_type(item)} = {_default(item)}" for item in given]
+    parameters = [*inputs, *attributes]
+    if not by_name:
+        out = ["out: Tensor | None = None"] if len(info.outputs) == 1 else []
+        rest = ["**attributes: Any"] if len(given) < len(info.attributes) else []
+        named = [*attributes, *out]
+        parameters = [*inputs, "/", *(["*", *named] if named else []), *rest]
+    result = "Tensor" if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
+    line = f"def {name}({', '.join(parameters)}) -> {result}:"
+    if len(line) > _WIDTH:
+        line = "\n".join([f"def {name}(", *(f"    {item}," for item in parameters),
+                          f") -> {result}:"])  # fmt: skip
+    return f"{line}\n{_docstring(info)}\n    ..."
+
+
+def _tensors(info: OpInfo) -> str:
+    return ", ".join(["Tensor"] * len(info.outputs))
+
+
+def _input_type(info: OpInfo, item: InputInfo) -> str:
+    numbers = f" | Sequence[{'int' if info.is_integer(item) else 'float'}]"
+    return "Tensor" + numbers * item.values + " | None" * item.optional
+
+
+def _attribute_type(item: AttributeInfo) -> str:
+    if item.choices:
+        return f"Literal[{', '.join(map(json.dumps, item.choices))}]"
+    return _ATTRIBUTES[item.type]
+
+
+def _default(item: AttributeInfo) -> str:
+    if isinstance(item.default, str):
+        return json.dumps(item.default)
+    return repr(item.default) if isinstance(item.default, (int, float)) else "..."  # a list
+
+
+def _docstring(info: OpInfo) -> str:
+    given = [(item.name, item.doc) for item in info.inputs]
+    given += [(item.name, item.doc) for item in info.attributes]
+    returned = [(item.name, item.doc) for item in info.outputs]
+    rows = [printable(info.doc)]
+    for title, items in (("Args:", given), ("Returns:", returned)):
+        lines = [f"    {name}: {printable(doc)}" for name, doc in items if doc]
+        rows += ["", title, *lines] if lines else []
+    text = "\n".join(f"    {row}" if row else "" for row in rows).strip().replace("\\", "\\\\")
+    if '"""' in text or text.endswith('"'):
+        text = text.replace('"', '\\"')
+    return f'    """{text}\n    """' if "\n" in text else f'    """{text}"""'
