@@ -77,6 +77,16 @@ assert not found, "\\n".join(found[:20])
 """
 
 
+# The example of "myops.op_library", in a process where nobody imports the package.
+EXAMPLE = """
+import doctest, torch, myops
+
+names = {"myops": myops, "torch": torch}
+test = doctest.DocTestParser().get_doctest(myops.op_library.__doc__, names, "example", None, 0)
+assert doctest.DocTestRunner().run(test) == (0, 3)
+"""
+
+
 @pytest.fixture(scope="module")
 def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a package that is built and installed."""
@@ -117,6 +127,10 @@ def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> Non
 
 def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path) -> None:
     run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
+
+
+def test_the_example_of_op_library(python: Path, package: Path) -> None:
+    run(python, "-c", EXAMPLE, cwd=package)
 
 
 def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:

@@ -11,6 +11,10 @@
     myops.testing                                    the battery for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
+
+Example:
+    >>> myops.my_add(torch.tensor([1.0]), torch.tensor([10.0]))
+    tensor([12.])
 """
 
 from __future__ import annotations

@@ -23,6 +23,23 @@ Dim = int | str | None  # a length, a symbolic name, or unknown
 
 @dataclass(frozen=True)
 class InputInfo:
+    """An input of an op: `myops.Input`.
+
+    Attributes:
+        name: An identifier.
+        type: One of the op's type parameters.
+        doc: A sentence for readers.
+        optional: Whether it may be left out.
+        values: Whether it is a short list, such as scales, whose numbers decide the output's shape.
+        access: The memory that the kernel can walk: "contiguous", "channels_last", "strided" or
+            "shape_only". Anything else is copied for it.
+
+    Example:
+        >>> factors = myops.Input("factors", "F", "One for each axis.", values=True)
+        >>> factors.values, factors.optional, factors.access
+        (True, False, 'contiguous')
+    """
+
     name: str
     type: str  # one of the op's type parameters
     doc: str
@@ -33,6 +50,19 @@ class InputInfo:
 
 @dataclass(frozen=True)
 class OutputInfo:
+    """An output of an op: `myops.Output`.
+
+    Attributes:
+        name: An identifier.
+        type: One of the op's type parameters.
+        doc: A sentence for readers.
+        may_overwrite: Inputs in whose memory ONNX Runtime may let it lie.
+
+    Example:
+        >>> myops.Output("y", "T", "Of the shape of x.").name
+        'y'
+    """
+
     name: str
     type: str
     doc: str
@@ -41,6 +71,23 @@ class OutputInfo:
 
 @dataclass(frozen=True)
 class AttributeInfo:
+    """An attribute of an op: `myops.Attribute`.
+
+    Attributes:
+        name: An identifier.
+        default: A bool, an int, a float, a string, or a list of ints or floats.
+        doc: A sentence for readers.
+        choices: The legal strings; empty: any.
+        type: bool, int, float, string, ints or floats. Default: that of the default.
+
+    Raises:
+        ValueError: The type of the default is none of these.
+
+    Example:
+        >>> myops.Attribute("mode", "nearest", "How.", choices=("nearest", "linear")).type
+        'string'
+    """
+
     name: str
     default: Any
     doc: str

@@ -250,8 +250,10 @@ def op_library(package: str) -> Library:
         ValueError: Another library in this process has its domain or namespace.
 
     Example:
-        >>> library = myops.op_library("my_package")
+        >>> library = myops.op_library("my_kernels")
         >>> soft_clip = library.define("soft_clip")
+        >>> soft_clip(torch.tensor([0.0, 100.0]), limit=2.0)
+        tensor([0., 2.])
     """
     if package in _packages:
         return _packages[package]

@@ -46,8 +46,8 @@ def package_stub(package: str) -> str:
             annotations in `__init__.py` itself, which the stub would hide.
 
     Example:
-        >>> print(myops.package_stub("myops.ort").splitlines()[0])
-        # Written by `myops stubs myops.ort`. What is here at run time is in __init__.py.
+        >>> print(myops.package_stub("myops.onnx").splitlines()[0])
+        # Written by `myops stubs myops.onnx`. What is here at run time is in __init__.py.
     """
     module = importlib.import_module(package)
     title = f"package_stub: {package!r}"

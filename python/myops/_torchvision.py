@@ -70,6 +70,8 @@ def patch_torchvision() -> Patch:
         RuntimeError: The op is not defined and torchvision cannot be imported.
 
     Example:
+        >>> image, weight = torch.rand(1, 3, 8, 8), torch.rand(4, 3, 3, 3)
+        >>> offset = torch.rand(1, 18, 6, 6)
         >>> with myops.patch_torchvision():
         ...     result = torchvision.ops.deform_conv2d(image, offset, weight)
     """

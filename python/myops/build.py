@@ -16,6 +16,10 @@ fit, and no domain is built into anything before the package gives its own.
 
 The kernels are compiled once, as part of the torch library, and the same object files are linked
 into the other two: equal bits in all runtimes begin here.
+
+Example:
+    >>> [item.name for item in myops.build.extensions("my_ops", ["my_op.cpp"])]
+    ['my_ops.libmy_ops_torch', 'my_ops._numpy', 'my_ops.libmy_ops_ort']
 """
 
 from __future__ import annotations
@@ -40,6 +44,11 @@ except ImportError as error:
 
 __all__ = ["BuildExtension", "extensions", "get_cmake_dir", "get_include"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 # -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
 COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
 # The oldest torch that the binary must run on; the stable ABI covers all later ones.
@@ -59,7 +68,12 @@ def _root() -> Path:
 
 
 def get_include() -> str:
-    """The folder for the compiler's -I: `#include "myops/op.h"` is found in it."""
+    """The folder for the compiler's -I: `#include "myops/op.h"` is found in it.
+
+    Example:
+        >>> os.path.exists(os.path.join(myops.build.get_include(), "myops", "op.h"))
+        True
+    """
     return str(_root() / "csrc" / "include")
 
 
@@ -68,6 +82,10 @@ def get_cmake_dir() -> str:
 
     `myops_add_op_library(name DOMAIN domain SOURCES ...)` then builds an ONNX Runtime library;
     torch and Python are not needed.
+
+    Example:
+        >>> os.path.exists(os.path.join(myops.build.get_cmake_dir(), "myopsConfig.cmake"))
+        True
     """
     return str(_root() / "cmake")
 
@@ -104,6 +122,10 @@ def extensions(
     Raises:
         ValueError: A name that torch, ONNX or Python would refuse, the domain or namespace of
             somebody else, or no source file.
+
+    Example:
+        >>> [item.name for item in myops.build.extensions("my_ops", ["my_op.cpp"])]
+        ['my_ops.libmy_ops_torch', 'my_ops._numpy', 'my_ops.libmy_ops_ort']
     """
     if sources is None:
         sources = sorted(str(path) for path in Path("csrc").rglob("*.cpp"))
@@ -196,6 +218,13 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     It adds the sources of the SDK, gives the torch library's kernel objects to the other two, and
     gives plain libraries plain names.
+
+    Example:
+        >>> from setuptools import Distribution
+        >>> made = myops.build.extensions("my_ops", ["my_op.cpp"])
+        >>> commands = {"build_ext": myops.build.BuildExtension}
+        >>> Distribution({"ext_modules": made, "cmdclass": commands}).get_command_class("build_ext")
+        <class 'myops.build.BuildExtension'>
     """
 
     def build_extension(self, ext: Extension) -> None:

@@ -1,4 +1,10 @@
-"""Modules around the ops."""
+"""Modules around the ops.
+
+Example:
+    >>> layer = myops.nn.DeformConv2dPack(4, 8, 3, padding=1)
+    >>> layer(torch.rand(2, 4, 5, 6)).shape
+    torch.Size([2, 8, 5, 6])
+"""
 
 # No `from __future__ import annotations`: TorchScript reads the annotations of members as objects.
 
@@ -14,6 +20,10 @@ from myops.ops.deform_conv2d import deform_conv2d
 from myops.ops.my_add import my_add
 
 __all__ = ["DeformConv2d", "DeformConv2dPack", "ModulatedDeformConv2dPack", "MyAdd"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class MyAdd(torch.nn.Module):

@@ -25,6 +25,11 @@ MissingBodyWarning, GraphError, RedundantInputWarning, StaleShapeWarning, Simpli
 
 Only what is about torch (`export`, `compare`, `opset_matrix`, `register_symbolic`,
 `register_torchvision`, `translation_table`) needs torch.
+
+Example:
+    >>> model = myops.onnx.export(myops.nn.MyAdd(), (torch.ones(3), torch.ones(3)), "add.onnx")
+    >>> print(myops.onnx.inspect("add.onnx").op_counts)
+    {'myops::MyAdd': 1}
 """
 
 from __future__ import annotations
@@ -129,4 +134,4 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "arrays", "lowering", "module_paths"])
+    return sorted([*__all__, "arrays", "lowering", "matrix", "module_paths"])

@@ -7,6 +7,11 @@ dynamic ones, which gets nodes.
     length = arrays.shape(g, "X", [2, 3])          # numbers, or Gather(Shape(X), [2, 3])
     out = (length.cast(np.float64) * factor).floor().cast(np.int64)
     g.op("Resize", "X", "", "", out.name)
+
+Example:
+    >>> sizes = myops.onnx.arrays.constant(None, [2, 3], np.int64) * 2  # numbers: no node
+    >>> sizes.value
+    array([4, 6])
 """
 
 from __future__ import annotations
@@ -16,6 +21,12 @@ from typing import Any
 
 import numpy as np
 import onnx
+
+__all__ = ["Array", "arange", "concat", "constant", "numbers", "shape", "where"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class Array:

@@ -25,7 +25,16 @@ from myops.onnx.surgery import _storage
 
 
 class MissingBodyWarning(UserWarning):
-    """A node stays without a function body: only a runtime with our library can run the model."""
+    """A node stays without a function body: only a runtime with our library can run the model.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     portable = myops.onnx.add_function_bodies("opset8.onnx")
+        >>> print(caught[0].message)
+        node 'y' (myops::Resize): cannot be written in ai.onnx opset 8: ...
+    """
 
 
 def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:

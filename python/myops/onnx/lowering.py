@@ -1,4 +1,9 @@
-"""Writes nodes of op libraries in standard operators: `lower`, and the `g` of `standard(g)`."""
+"""Writes nodes of op libraries in standard operators: `lower`, and the `g` of `standard(g)`.
+
+Example:
+    >>> {node.domain for node in myops.onnx.lower("upscale.onnx").graph.node}
+    {''}
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,24 @@ from myops.onnx.arrays import Array
 from myops.onnx.schema import attribute_value
 from myops.onnx.surgery import _storage
 
+__all__ = ["Builder", "LoweringError", "lower"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 class LoweringError(ValueError):
     """A node that the standard operators of an opset cannot express.
 
     The text names the node, the opset, the reason and what to do about it.
+
+    Example:
+        >>> try:
+        ...     myops.onnx.lower("upscale.onnx", opset=8)
+        ... except myops.onnx.LoweringError as error:
+        ...     print(error)
+        node 'y' (myops::Resize): cannot be written in ai.onnx opset 8: there is no Resize, ...
     """
 
 

@@ -5,6 +5,12 @@ metadata of each node. TorchScript puts it into node names, /layer1/layer1.0/con
 name goes back to the last part that is no number: "layer1.0.conv" is "conv" there, "blocks.a" of
 a ModuleDict is "a", and the second use of a scope is "conv_1". Where several modules fit, the
 names of weights decide, or the calls that PyTorch made, when they are given.
+
+Example:
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    >>> model = myops.onnx.export(layers, torch.rand(1, 2), dynamo=False)
+    >>> [region.path for region in myops.onnx.module_paths.regions(model)]
+    ['', '0', '1']
 """
 
 from __future__ import annotations
@@ -19,6 +25,13 @@ import onnx
 from myops._names import near_misses
 from myops.onnx import _scopes
 from myops.onnx._torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
+
+__all__ = ["Region", "regions"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 _NODE_NAME = "myops.node_name"  # of the node that this one came from

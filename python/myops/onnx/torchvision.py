@@ -29,7 +29,13 @@ def register_torchvision() -> None:
 
     Example:
         >>> myops.onnx.register_torchvision()
-        >>> myops.onnx.export(model_with_torchvision, (image,), "model.onnx")
+        >>> class Shift(torch.nn.Module):
+        ...     def forward(self, image, offset, weight):
+        ...         return torchvision.ops.deform_conv2d(image, offset, weight)
+        >>> args = torch.rand(1, 3, 8, 8), torch.rand(1, 18, 6, 6), torch.rand(4, 3, 3, 3)
+        >>> program = torch.onnx.export(Shift().eval(), args, dynamo=True, verbose=False)
+        >>> {node.domain for node in program.model_proto.graph.node}
+        {...'myops'...}
     """
     overload = _torchvision.overload("register_torchvision")
     torch.onnx.register_custom_op_symbolic(_torchvision.NAME, _write_symbolic, _LOWEST_OPSET)

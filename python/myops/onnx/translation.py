@@ -29,6 +29,10 @@ def translation_table() -> dict[Any, Callable[..., Any]]:
 
     Returns:
         Dispatcher overload -> function that emits the node.
+
+    Example:
+        >>> torch.ops.myops.my_add.default in myops.onnx.translation_table()
+        True
     """
     import torch
 

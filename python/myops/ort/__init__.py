@@ -13,6 +13,12 @@ The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old
 before 1.24, shapes are not inferred for ops that have optional inputs (Resize), because ONNX
 Runtime itself would crash on one that is left out; and 1.17 wants the type of the result of a
 node that leaves out an input in the middle written in the model, as onnx.shape_inference does.
+
+Example:
+    >>> session = myops.ort.session("upscale.onnx")
+    >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
+    >>> y.shape
+    (1, 3, 20, 20)
 """
 
 from __future__ import annotations

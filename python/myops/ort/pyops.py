@@ -100,7 +100,8 @@ def enable_pyops() -> list[str]:
             its list of PyOps, which must not grow. `pyop_session` has no such limit.
 
     Example:
-        >>> myops.ort.enable_pyops()
+        >>> "myops::Resize" in myops.ort.enable_pyops()
+        True
         >>> options = onnxruntime.SessionOptions()
         >>> options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
         >>> session = onnxruntime.InferenceSession("add.onnx", options)
@@ -212,6 +213,11 @@ class PyopSession(onnxruntime.InferenceSession):
     """The InferenceSession that `pyop_session` returns: its `run` raises what a kernel raises.
 
     One run at a time: further threads wait for their turn.
+
+    Example:
+        >>> session = myops.ort.pyop_session("upscale.onnx")
+        >>> isinstance(session, myops.ort.PyopSession)
+        True
     """
 
     def __init__(self, model: bytes, number: int, *args: Any, **kwargs: Any) -> None:

@@ -8,6 +8,13 @@
     FAMILIES                     the names of the checks
 
 docs/testing.md says what each family of checks compares.
+
+Example:
+    >>> cases = [myops.testing.Case((torch.ones(3, 4), torch.ones(4)))]
+    >>> myops.testing.check_op(myops.my_add, cases, only=["values"]).failures
+    []
+    >>> list(myops.testing.FAMILIES)[:3]
+    ['values', 'purity', 'lengths']
 """
 
 from myops.testing.battery import Check, check_op, checks
@@ -26,3 +33,7 @@ __all__ = [
     "check_op",
     "checks",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

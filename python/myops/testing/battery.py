@@ -119,6 +119,11 @@ class Check:
     """One check on one case, to be called; for `pytest.mark.parametrize`.
 
     `str(check)` and `check.__name__` are its id, such as "layouts-3x4,4".
+
+    Example:
+        >>> check = checks(myops.my_add, [Case((torch.ones(3), torch.ones(3)))])[0]
+        >>> str(check), check().failures
+        ('values-3,3', [])
     """
 
     def __init__(self, battery: Battery, family: str, case: str) -> None:

@@ -20,6 +20,14 @@ class Failure:
         got: What happened, and where.
         expected: What should have happened.
         cause: The likely cause and what to do.
+
+    Example:
+        >>> try:
+        ...     check_op(myops.my_add, [Case((torch.ones(3), torch.ones(3)))],
+        ...              reference=lambda a, b: a + b, only=["values"])
+        ... except CheckError as error:
+        ...     print(error.report.failures[0].check)
+        values
     """
 
     op: str
@@ -53,6 +61,12 @@ class Tally:
         refused: The refusals that every runtime agreed on.
         notes: What could not be compared, and why.
         failures: The first few; `more` counts the others.
+
+    Example:
+        >>> check = checks(myops.my_add, [Case((torch.ones(3), torch.ones(3)))])[0]
+        >>> tally = check()
+        >>> tally.op, tally.check, tally.ran > 0
+        ('my_add', 'values', True)
     """
 
     op: str
@@ -88,6 +102,14 @@ class CheckError(AssertionError):
 
     Attributes:
         report: All that ran; `report.failures` has the failures one by one.
+
+    Example:
+        >>> try:
+        ...     check_op(myops.my_add, [Case((torch.ones(3), torch.ones(3)))],
+        ...              reference=lambda a, b: a + b, only=["values"])
+        ... except CheckError as error:
+        ...     print(error.report.op, len(error.report.failures) > 0)
+        my_add True
     """
 
     def __init__(self, report: Report) -> None:
@@ -103,6 +125,13 @@ class Report:
         op: Name of the op.
         tallies: One for each check on each case.
         skipped: Families that were left out on purpose, with the reason.
+
+    Example:
+        >>> cases = [Case((torch.ones(3), torch.ones(3)))]
+        >>> report = check_op(myops.my_add, cases, only=["values"])
+        >>> print(report)
+        my_add: passed
+          values ... compared, ...
     """
 
     op: str

@@ -73,8 +73,13 @@ def compare(
         RuntimeError: ONNX Runtime does not load the file.
 
     Example:
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+        >>> image = torch.rand(1, 3, 8, 8)
+        >>> exported = myops.onnx.export(model, (image,), "model.onnx", dynamo=False)
         >>> report = myops.onnx.compare(model, (image,), "model.onnx")
         >>> report.print()
+        module ...
+        PASS 2 values compared, of 2 of 2 module calls
         >>> report.write_html("report.html")
         >>> assert report.passed, report.blame.nodes
     """

@@ -8,6 +8,16 @@ class ExportCheckError(ValueError):
 
     check: The name of the check, as `skip_checks` takes it.
     text: What it found.
+
+    Example:
+        >>> class Frozen(torch.nn.Module):
+        ...     def forward(self, x, factor):
+        ...         return x * factor.item()
+        >>> try:
+        ...     myops.onnx.export(Frozen(), (torch.rand(2), torch.tensor(2.0)), dynamo=False)
+        ... except myops.onnx.ExportCheckError as error:
+        ...     print(error.check)
+        frozen_input
     """
 
     def __init__(self, check: str, text: str) -> None:
@@ -19,4 +29,16 @@ class ExportCheckError(ValueError):
 
 
 class ExportCheckWarning(UserWarning):
-    """A check of `myops.onnx.export` could not be made, or only in part."""
+    """A check of `myops.onnx.export` could not be made, or only in part.
+
+    Example:
+        >>> class Noise(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x + torch.rand_like(x)
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always", myops.onnx.ExportCheckWarning)
+        ...     model = myops.onnx.export(Noise(), torch.rand(3), dynamo=False)
+        >>> any(item.category is myops.onnx.ExportCheckWarning for item in caught)
+        True
+    """

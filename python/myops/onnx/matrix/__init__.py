@@ -3,6 +3,12 @@
 opset_matrix    measures
 Case            a model with the inputs to measure it with
 Matrix          the result: cells, and as text, Markdown, JSON, HTML
+
+Example:
+    >>> from myops.onnx.matrix import Case, opset_matrix
+    >>> case = Case(torch.nn.GELU(), torch.rand(3), run_at=[torch.rand(5)])
+    >>> [cell.verdict for cell in opset_matrix({"gelu": case}, [20], ["torchscript"]).cells]
+    ['ok']
 """
 
 from __future__ import annotations
@@ -23,6 +29,11 @@ __all__ = [
     "newest_opset",
     "opset_matrix",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 LOWEST_OPSET = 7  # the first that an exporter of today's torch writes
 FIRST_OPSET = 9  # of a matrix, unless asked for otherwise

@@ -13,7 +13,15 @@ Graph = Any  # onnx.GraphProto
 
 
 class GraphError(ValueError):
-    """What was asked for does not fit the graph."""
+    """What was asked for does not fit the graph.
+
+    Example:
+        >>> try:
+        ...     myops.onnx.extract("model.onnx", outputs=["relu3"])
+        ... except myops.onnx.GraphError as error:
+        ...     print(error)
+        outputs: the model has no value 'relu3'. Did you mean 'relu2' or 'relu1'?
+    """
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[Graph]:

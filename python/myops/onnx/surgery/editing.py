@@ -14,7 +14,16 @@ from myops.onnx.surgery._graph import GraphError, Index
 
 
 class StaleShapeWarning(UserWarning):
-    """A constant in the model still fixes a length that was made dynamic."""
+    """A constant in the model still fixes a length that was made dynamic.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     changed = myops.onnx.edit("flat.onnx", dims={("x", 0): "n"})
+        >>> print(caught[0].message)
+        edit: node that makes 'y' (Reshape) has the constant shape [2, 12], ...
+    """
 
 
 def edit(

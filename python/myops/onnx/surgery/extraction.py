@@ -13,7 +13,16 @@ from myops.onnx.surgery._graph import GraphError, Index
 
 
 class RedundantInputWarning(UserWarning):
-    """An input that was asked for has no influence on the outputs that were asked for."""
+    """An input that was asked for has no influence on the outputs that were asked for.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     part = myops.onnx.extract("model.onnx", ["x", "conv1"], ["relu1"])
+        >>> print(caught[0].message)
+        extract: inputs: 'x' does nothing: the outputs follow from the other inputs, ...
+    """
 
 
 def extract(

@@ -29,6 +29,11 @@ class Raised:
         model: The new model.
         raised: The nodes that are ours now.
         kept: The nodes that stayed, and why.
+
+    Example:
+        >>> result = myops.onnx.raise_ops("resize.onnx")
+        >>> result.raised
+        ["'Resize_3' (Resize)"]
     """
 
     model: onnx.ModelProto = field(repr=False)
@@ -69,7 +74,7 @@ def raise_ops(
         MissingBodyWarning: The model's opset cannot express a body.
 
     Example:
-        >>> result = myops.onnx.raise_ops("upscale.onnx", "ours.onnx")
+        >>> result = myops.onnx.raise_ops("resize.onnx", "ours.onnx")
         >>> result.raised, result.kept
         (["'Resize_3' (Resize)"], {})
     """

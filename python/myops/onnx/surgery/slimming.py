@@ -37,6 +37,11 @@ class Simplified:
         bytes_after: The same afterwards. It may be larger: a folded constant can take more space
             than the nodes that made it; `largest_constant` bounds that.
         notes: What was left out of the work or of the comparison, in sentences.
+
+    Example:
+        >>> result = myops.onnx.simplify("model.onnx")
+        >>> sum(result.before.values()), sum(result.after.values())
+        (6, 4)
     """
 
     model: onnx.ModelProto = field(repr=False)
@@ -86,7 +91,7 @@ def simplify(
     Example:
         >>> result = myops.onnx.simplify("model.onnx", "small.onnx")
         >>> result.before["Constant"], result.after.get("Constant", 0)
-        (12, 0)
+        (2, 0)
     """
     if not tolerance >= 0:
         raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")

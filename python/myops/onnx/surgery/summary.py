@@ -74,7 +74,13 @@ class Module:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `inspect` finds."""
+    """What `inspect` finds.
+
+    Example:
+        >>> summary = myops.onnx.inspect("upscale.onnx")
+        >>> summary.opsets, summary.node_count
+        ({'ai.onnx': 18, 'myops': 1}, 1)
+    """
 
     path: str
     ir_version: int

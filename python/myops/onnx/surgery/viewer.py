@@ -53,6 +53,12 @@ class Viewer:
 
     Attributes:
         url: Where the page is.
+
+    Example:
+        >>> viewer = myops.onnx.view("upscale.onnx", browser=False)
+        >>> viewer.url
+        'http://localhost:...'
+        >>> viewer.stop()
     """
 
     def __init__(self, netron: ModuleType, folder: Any, address: tuple[str, int]) -> None:

@@ -72,6 +72,7 @@ def doctor(
     Example:
         >>> report = myops.ort.doctor("model.onnx", run=True)
         >>> print(report)
+        The model loads and runs in ONNX Runtime ...
     """
     asked = feeds.Asked(inputs or {}, dims or {}, shapes or {})
     return Examination(libraries, myops_library, list(providers), advance).examine(
