@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -248,3 +249,30 @@ def test_defined_again() -> None:
         assert op(torch.zeros(1)).tolist() == [2, 2]
     with pytest.raises(ValueError, match=r"again .* is defined already"):
         myops.prototype(lambda x: x, **described(name="again", doc="Another."))
+
+
+def test_the_package_that_it_became_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(test_your_own_op.py does this with a package that is built.)"""
+    installed = _libraries.Library("became", "became", "became_package")
+    installed.ops["double"] = _libraries.OURS.ops["my_add"]
+    monkeypatch.setitem(_libraries._known, "became", installed)
+    names = {"domain": "became", "name": "double"}
+    text = (
+        r"'became_package', which is installed, has became::Double already\. "
+        r".*`import became_package`.*\"became_draft\"; .*`pip uninstall became_package`"
+    )
+    with pytest.raises(ValueError, match=text):
+        myops.prototype(lambda x: 2 * x, **described(**names))
+    draft = myops.prototype(lambda x: 2 * x, **described(**{**names, "domain": "became_draft"}))
+    assert draft(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_the_package_in_the_process_of_the_prototype(monkeypatch: pytest.MonkeyPatch) -> None:
+    myops.prototype(lambda x: 2 * x, **described(domain="held", name="double"))
+    module = SimpleNamespace(DOMAIN="held", NAMESPACE="held", OPS=[])
+    monkeypatch.setattr(_libraries, "_folder_of", lambda package: Path())
+    monkeypatch.setattr(_libraries, "_load", lambda package, folder: module)
+    with pytest.raises(
+        ValueError, match=r"'held' is taken by .* Prototypes of this process have it"
+    ):
+        myops.op_library("held_package")

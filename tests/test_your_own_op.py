@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,26 @@ def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path)
 
 def test_the_example_of_op_library(python: Path, package: Path) -> None:
     run(python, "-c", EXAMPLE, cwd=package)
+
+
+def test_the_prototype_again_when_the_package_is_installed(
+    python: Path, package: Path, tmp_path: Path
+) -> None:
+    """Refused with what to do; and what it says to do works."""
+    page = (ROOT / "docs" / "your_own_op.md").read_text()
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "again.py").write_text(block)
+    done = subprocess.run(
+        [python, "again.py"], cwd=tmp_path, env=outside(), capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "the package 'my_kernels', which is installed, has my_kernels::SoftClip" in done.stderr
+    (draft,) = re.findall(r'another domain, such as "(\w+)"', done.stderr)
+    beside = block.replace('domain="my_kernels"', f'domain="{draft}"')
+    beside += "import my_kernels\nx = torch.linspace(-3, 3, 9)\n"
+    beside += "assert torch.allclose(clip(x, limit=2.0), my_kernels.soft_clip(x, limit=2.0))\n"
+    (tmp_path / "beside.py").write_text(beside)
+    run(python, "beside.py", cwd=tmp_path)
 
 
 def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:

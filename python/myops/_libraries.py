@@ -63,6 +63,13 @@ class Library:
 
     def add(self, info: OpInfo) -> None:
         """Makes an op known."""
+        if info.is_prototype and self.package and info.name in self.ops:
+            raise ValueError(
+                f"prototype: {info.name}: the package {self.package!r}, which is installed, has "
+                f"{info.node} already. Call that op (`import {self.package}`); to run the "
+                f'prototype beside it, give it another domain, such as "{self.domain}_draft"; to '
+                f"run it in place of it, `pip uninstall {self.package}`"
+            )
         if info.name in self.ops or any(
             info.onnx_type and other.onnx_type == info.onnx_type for other in self.ops.values()
         ):
@@ -261,10 +268,14 @@ def op_library(package: str) -> Library:
     module = _load(package, folder)
     for other in known():
         if other.domain == module.DOMAIN or other.namespace == module.NAMESPACE:
+            advice = (
+                "Give the package another one where setup.py calls myops.build.extensions."
+                if other.package
+                else "Prototypes of this process have it: restart Python, without them."
+            )
             raise ValueError(
                 f"op_library({package!r}): its domain {module.DOMAIN!r} or its namespace "
-                f"{module.NAMESPACE!r} is taken by {other!r}. Give the package another one where "
-                "setup.py calls myops.build.extensions."
+                f"{module.NAMESPACE!r} is taken by {other!r}. {advice}"
             )
     library = Library(module.DOMAIN, module.NAMESPACE, package, folder)
     for info in _description.read_all(module).values():
