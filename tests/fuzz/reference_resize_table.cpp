@@ -49,7 +49,9 @@ class MakeTable {
         const bool exact = exact_ && product_fits(static_cast<Real>(o));
         const bool exactly = exact && (x == 0 || x == last_);
         unsure = settings_.crops() && !inside_by_far && x > -near && x < last_ + near && !exactly;
-        if (settings_.mode == "nearest") {
+        if (!(std::fabs(x) < 1e15L)) {  // a roi of any numbers: nothing lies there
+          unsure |= !outside;
+        } else if (settings_.mode == "nearest") {
           unsure |= !known_ratio(o) && nearest(x, near, exact);
         } else if (settings_.antialias) {
           unsure |= !window(static_cast<Real>(o), x);

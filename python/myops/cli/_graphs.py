@@ -30,16 +30,23 @@ Call = Annotated[
 ]
 
 
-_STREAM = Path("-")
+STREAM = Path("-")
 
 
 def source(model: Path) -> Path | bytes:
     """What the library reads: the path, or the bytes from stdin for "-"."""
-    if model != _STREAM:
+    if model != STREAM:
         return model
     if sys.stdin.isatty():
         raise ValueError("MODEL: got -, expected a model piped into stdin")
     return sys.stdin.buffer.read()
+
+
+def sources(first: Path, second: Path) -> tuple[Path | bytes, Path | bytes]:
+    """What the library reads of two models, of which one may be "-"."""
+    if first == second == STREAM:
+        raise ValueError("got - for both models, expected it once: stdin holds one model")
+    return source(first), source(second)
 
 
 class Writing:
@@ -53,7 +60,7 @@ class Writing:
     """
 
     def __init__(self, model: Path, output: Path, json: bool) -> None:
-        to_stdout = output == _STREAM
+        to_stdout = output == STREAM
         if to_stdout and json:
             raise ValueError("--json: got OUT - as well, expected one of them: both are for stdout")
         if not to_stdout:

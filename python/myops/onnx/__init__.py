@@ -6,6 +6,8 @@
     translation_table       for torch.onnx.export(custom_translation_table=...)
     opset_matrix            what each exporter makes of a function, opset by opset
     compare                 a torch model and its ONNX file, layer by layer
+    compare_files           two ONNX files, or one in two runtimes, value by value
+    diff                    what stands otherwise in one file than in another
 
     lower                   our nodes in standard operators
     raise_ops               standard Resize and DeformConv nodes as ours
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from myops.onnx.surgery.viewer import Viewer, view
     from myops.onnx.torchvision import register_torchvision
     from myops.onnx.translation import translation_table
+    from myops.onnx.two_files.comparing import compare_files
+    from myops.onnx.two_files.diffing import diff
 
 __all__ = [
     "ExportCheckError",
@@ -74,6 +78,8 @@ __all__ = [
     "add_function_bodies",
     "add_outputs",
     "compare",
+    "compare_files",
+    "diff",
     "edit",
     "export",
     "extract",
@@ -107,6 +113,8 @@ _HOMES = {
     "add_function_bodies": "bodies",
     "add_outputs": "surgery.outputs",
     "compare": "comparison",
+    "compare_files": "two_files.comparing",
+    "diff": "two_files.diffing",
     "edit": "surgery.editing",
     "export": "_export",
     "extract": "surgery.extraction",

@@ -1,152 +1,35 @@
-"""`compare`: a PyTorch model and its ONNX file, layer by layer.
+"""`compare`: a PyTorch model and its ONNX file, layer by layer; and what a comparison consists of.
 
+with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing, blame, fresh and steps
 torch_side    runs PyTorch and keeps what every submodule got and gave
 ort_side      runs ONNX Runtime and fetches inner values
 pairing       which value is which tensor, by module path
 metrics       how far apart they are
+flow          how differences pass on along the data flow
 ties          differences that are only a choice among equals
 blame, fresh  the first module that differs, and the node inside it
-steps         the parts of `compare` itself
+steps         the parts of `compare`
 result        what comes out; terminal, html and reproduction show and write it
+
+`myops.onnx.two_files` compares two files with what needs no torch.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from myops._names import near_misses
-from myops.onnx import files, module_paths
-from myops.onnx.comparison import steps, torch_side
-from myops.onnx.comparison.blame import Context
-from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Tolerance
-from myops.onnx.comparison.ort_side import LEVELS, Runner
-from myops.onnx.comparison.pairing import pair_all
-from myops.onnx.comparison.result import Blame, Report, Value
-from myops.onnx.comparison.ties import Ties
+if TYPE_CHECKING:
+    from myops.onnx.comparison.result import Blame, Report, Value
+    from myops.onnx.comparison.with_pytorch import compare
 
 __all__ = ["Blame", "Report", "Value", "compare"]
 
 
-def compare(
-    model: Any,
-    args: Any,
-    onnx_model: files.Model,
-    *,
-    kwargs: Mapping[str, Any] | None = None,
-    libraries: Sequence[str | os.PathLike[str]] = (),
-    rtol: float | None = None,
-    atol: float | None = None,
-    optimization: str = "disable",
-    progress: Callable[[str], None] | None = None,
-) -> Report:
-    """Runs a model in PyTorch and its ONNX file in ONNX Runtime, and compares them inside.
+if not TYPE_CHECKING:  # or any name would be right for a type checker
 
-    Values are matched by the path of the PyTorch module, through the traces that both exporters
-    leave in the file; the model needs no change, and is left as it was. When they differ, the
-    first module is found whose inputs agree and whose outputs do not, and the node inside it.
-
-    Args:
-        model: A torch.nn.Module (or ExportedProgram). It runs in eval mode.
-        args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`.
-        onnx_model: The path of the file, its bytes or a ModelProto.
-        kwargs: Example inputs by name.
-        libraries: Custom-op libraries that the file needs besides those of myops and of
-            onnxruntime-extensions, which is loaded when the model has nodes of its domains.
-        rtol: Relative tolerance. Default by dtype: float64 1e-9, float32 1e-4, float16 1e-2,
-            bfloat16 5e-2, integers 0.
-        atol: Absolute tolerance. Default: rtol times the root mean square of PyTorch's value,
-            at least rtol / 100; for integers 0.
-        optimization: What ONNX Runtime may do to the model whose inner values are looked at:
-            "disable", "basic", "extended" or "all". The outputs are compared once more with all
-            optimisations, as the model runs in production.
-        progress: Called with what is done now.
-
-    Returns:
-        The report.
-
-    Raises:
-        ValueError: The inputs do not fit the file, or an argument makes no sense.
-        FileNotFoundError: No such file or library.
-        RuntimeError: ONNX Runtime does not load the file.
-
-    Example:
-        >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
-        >>> image = torch.rand(1, 3, 8, 8)
-        >>> exported = myops.onnx.export(model, (image,), "model.onnx", dynamo=False)
-        >>> report = myops.onnx.compare(model, (image,), "model.onnx")
-        >>> report.print()
-        module ...
-        PASS 2 values compared, of 2 of 2 module calls
-        >>> report.write_html("report.html")
-        >>> assert report.passed, report.blame.nodes
-    """
-    if optimization not in LEVELS:
-        raise ValueError(
-            f"compare: optimization: got {optimization!r}, expected one of {', '.join(LEVELS)}."
-            + near_misses(optimization, LEVELS)
-        )
-    say = progress or (lambda text: None)
-    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    tolerance = Tolerance(rtol, atol)
-    proto = files.load(onnx_model)
-    module = torch_side.as_module(model)
-    say("PyTorch")
-    run = torch_side.record(module, args, dict(kwargs or {}))
-    graph = Graph(proto)
-    feeds, notes = steps.feeds(graph, run.inputs)
-    regions = module_paths.regions(graph.model, calls=run.stacks)
-    if len(regions) == 1 and len(run.calls) > 1:
-        notes.append(
-            "The file says nothing of modules, so only its outputs were compared. Files written by "
-            "torch >= 1.13 do, unless a tool removed the names or metadata of the nodes."
-        )
-    runner = Runner(libraries)
-    say("ONNX Runtime")
-    wanted = {name for region in regions for name in (*region.inputs, *graph.leaving(region))}
-    wanted = {name for name in wanted if name in graph.producers} | set(graph.outputs)
-    names = [*wanted, *Ties.wanted(graph)]
-    results, stop = steps.fetch(graph, runner, feeds, names, optimization)
-    results |= {name: array for name, array in feeds.items() if name not in results}
-    say("comparing")
-    pairs, unmatched = pair_all(graph, regions, run, results, tolerance)
-    values = sorted(
-        (steps.value(graph, pair, results, tolerance) for pair in pairs), key=lambda v: v.depth
-    )
-    ties = Ties(graph, results, tolerance)
-    steps.mark_ties(ties, values)
-    context = Context(
-        module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
-        "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
-    )  # fmt: skip
-    blame, starts = steps.search(context, values, say)
-    say("ONNX Runtime, optimised")
-    outputs: list[Value] = []
-    if stop is None:
-        outputs = steps.optimised(graph, runner, proto, feeds, pairs, tolerance)
-        steps.mark_ties(ties, outputs)
-        steps.follow(values, outputs)
-    else:
-        notes.append(
-            f"ONNX Runtime stops at {graph.label(stop[0])}; values before it are compared."
-        )
-        blame = blame or steps.stopped(context, values, *stop)
-    failed = [v for v in (*values, *outputs) if v.status == "fail" and not v.path]
-    if blame is None and failed:
-        blame = steps.optimiser(context, proto, outputs, pairs)
-    elif blame is not None and not failed and stop is None:
-        notes.append("The outputs of the model agree for these inputs all the same.")
-    others = [name for name in starts if blame is not None and name != blame.value]
-    if others:
-        notes.append(f"Independent of that, differences also start at: {', '.join(others[:5])}.")
-    return Report(
-        passed=not failed and stop is None and (blame is None or blame.cause == "rounding"),
-        values=values,
-        outputs=outputs,
-        blame=blame,
-        unmatched=unmatched,
-        notes=notes,
-        versions=steps.versions(),
-    )
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'myops.onnx.comparison' has no attribute {name!r}")
+        home = "with_pytorch" if name == "compare" else "result"
+        return getattr(importlib.import_module(f"myops.onnx.comparison.{home}"), name)

@@ -113,6 +113,12 @@ def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) 
     )
 
 
+def coarser(one: str, other: str) -> str:
+    """Of two dtypes the one that decides how exact a comparison can be."""
+    order = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+    return next((dtype for dtype in order if dtype in (one, other)), one)
+
+
 def _wide(array: np.ndarray) -> np.ndarray:
     """In a type that holds differences: integers above 2**53 are compared as Python's."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:

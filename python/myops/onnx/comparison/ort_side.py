@@ -12,6 +12,7 @@ from onnx import TensorProto
 
 from myops import ort
 from myops.onnx import _scopes
+from myops.onnx.comparison.graph import Graph
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
@@ -99,6 +100,33 @@ class Runner:
             raise RuntimeError(
                 f"ONNX Runtime does not load the model: {error}. `myops doctor` explains why"
             ) from error
+
+
+def fetch(
+    graph: Graph,
+    runner: Runner,
+    inputs: Mapping[str, np.ndarray],
+    names: Sequence[str],
+    level: str,
+) -> tuple[dict[str, Any], tuple[int, str] | None]:
+    """Values of the graph. When ONNX Runtime stops at a node: those before, the node, and why."""
+    try:
+        return runner.run(graph.model, inputs, names, level), None
+    except RunError as error:
+        reason = str(error)
+    runs, stops = 0, len(graph.nodes)  # how many of the first nodes run, and how many do not
+    results: dict[str, Any] = {}
+    while stops - runs > 1:
+        middle = (runs + stops) // 2
+        within = [name for name in names if graph.depth(name) < middle and name in graph.producers]
+        last = [name for name in graph.nodes[middle - 1].output if name][:1]
+        part = graph.submodel(range(middle), list(inputs), [*within, *last], inputs)
+        try:
+            results = runner.run(part, inputs, [*within, *last], level)
+            runs = middle
+        except RunError as error:
+            reason, stops = str(error), middle
+    return results, (stops - 1, reason)
 
 
 def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:

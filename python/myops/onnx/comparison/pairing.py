@@ -10,7 +10,7 @@ import numpy as np
 
 from myops.onnx import _scopes, module_paths
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Tolerance, difference
+from myops.onnx.comparison.metrics import Tolerance, coarser, difference
 from myops.onnx.comparison.torch_side import Call, Recording, Tensor
 from myops.onnx.module_paths import Region
 
@@ -156,12 +156,6 @@ def agree(tensor: Tensor, array: np.ndarray, tolerance: Tolerance) -> bool:
         return False
     bounds = tolerance.of(tensor.array, coarser(tensor.dtype, str(array.dtype)))
     return difference(tensor.array, array, *bounds).agrees
-
-
-def coarser(one: str, other: str) -> str:
-    """Of two dtypes the one that decides how exact a comparison can be."""
-    order = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
-    return next((dtype for dtype in order if dtype in (one, other)), one)
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:

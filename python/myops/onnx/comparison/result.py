@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import myops
 from myops.onnx.comparison.metrics import Difference
 
 if TYPE_CHECKING:
@@ -196,3 +198,11 @@ class Report:
         from myops.onnx.comparison import reproduction
 
         return reproduction.write(self, folder)
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Of myops and the packages that took part."""
+    found = {"myops": myops.__version__}
+    for name in packages:
+        found[name] = str(importlib.import_module(name).__version__)
+    return found

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-import myops
 from myops.onnx.comparison import fresh
-from myops.onnx.comparison.blame import Context, find, owner, settle
+from myops.onnx.comparison.blame import Context, find, owner
+from myops.onnx.comparison.flow import settle
 from myops.onnx.comparison.graph import Graph
-from myops.onnx.comparison.metrics import Tolerance, difference
-from myops.onnx.comparison.ort_side import LEVELS, RunError, Runner
-from myops.onnx.comparison.pairing import Pair, coarser
+from myops.onnx.comparison.metrics import Tolerance, coarser, difference
+from myops.onnx.comparison.ort_side import LEVELS, Runner
+from myops.onnx.comparison.pairing import Pair
 from myops.onnx.comparison.result import Blame, Value
 from myops.onnx.comparison.ties import Ties
 from myops.onnx.comparison.torch_side import Tensor
@@ -66,33 +65,6 @@ def feeds(graph: Graph, inputs: Mapping[str, Tensor]) -> tuple[dict[str, np.ndar
                 f"file expects {stated}"
             )
     return {name: tensor.array for name, tensor in chosen.items()}, notes
-
-
-def fetch(
-    graph: Graph,
-    runner: Runner,
-    inputs: Mapping[str, np.ndarray],
-    names: Sequence[str],
-    level: str,
-) -> tuple[dict[str, Any], tuple[int, str] | None]:
-    """Values of the graph. When ONNX Runtime stops at a node: those before, the node, and why."""
-    try:
-        return runner.run(graph.model, inputs, names, level), None
-    except RunError as error:
-        reason = str(error)
-    runs, stops = 0, len(graph.nodes)  # how many of the first nodes run, and how many do not
-    results: dict[str, Any] = {}
-    while stops - runs > 1:
-        middle = (runs + stops) // 2
-        within = [name for name in names if graph.depth(name) < middle and name in graph.producers]
-        last = [name for name in graph.nodes[middle - 1].output if name][:1]
-        part = graph.submodel(range(middle), list(inputs), [*within, *last], inputs)
-        try:
-            results = runner.run(part, inputs, [*within, *last], level)
-            runs = middle
-        except RunError as error:
-            reason, stops = str(error), middle
-    return results, (stops - 1, reason)
 
 
 def stopped(context: Context, values: Sequence[Value], place: int, reason: str) -> Blame:
@@ -239,11 +211,3 @@ def optimiser(
         f"{first!r}. SessionOptions.graph_optimization_level sets it."
     )
     return Blame("optimiser", "", 0, failed.kind, failed.name, [], [], [text])
-
-
-def versions() -> dict[str, str]:
-    """Of the packages that took part."""
-    found = {"myops": myops.__version__}
-    for name in ("torch", "onnx", "onnxruntime", "numpy"):
-        found[name] = str(importlib.import_module(name).__version__)
-    return found

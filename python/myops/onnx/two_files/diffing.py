@@ -1,0 +1,355 @@
+"""`diff`: what stands otherwise in one model than in another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto
+
+from myops.onnx import files
+from myops.onnx.surgery import summary
+from myops.onnx.two_files.difference import Change, Detail, Difference
+from myops.onnx.two_files.matching import Match, interface, match_graphs
+from myops.onnx.two_files.scopes import Numbering, array_of, attributes, digest, kind
+
+_LONGEST = 8  # numbers of a tensor that are shown
+
+
+def diff(first: files.Model, second: files.Model) -> Difference:
+    """Says what stands otherwise in one model than in another, whatever its values are called.
+
+    Nodes are paired by what they compute and from what, through the bodies of If, Loop and Scan
+    and through functions; names only decide between equals. A value or node that only goes by
+    another name is listed as renamed, and is no difference, nor are the order of nodes, whether a
+    constant is an initializer or a Constant node, an attribute that states its default, doc
+    strings, value_info, and metadata of nodes.
+
+    Args:
+        first: A path, the bytes of a file, or a ModelProto; of the model before.
+        second: The same, of the model after.
+
+    Returns:
+        The changes; `equal` when there is none. It prints itself.
+
+    Raises:
+        FileNotFoundError: No such file, or a file with weights is missing.
+        ValueError: One of them is no ONNX model.
+
+    Example:
+        >>> found = myops.onnx.diff("before.onnx", "after.onnx")
+        >>> found.print()
+        >>> [change.name for change in found.changes if change.what == "node"]
+        ['/layers.3/Conv']
+    """
+    one, two = files.load(first), files.load(second)
+    found = Difference(_title(first, "the first"), _title(second, "the second"))
+    found.changes += _of_models(one, two)
+    numbering = Numbering()
+    matches = match_graphs(one.graph, two.graph, numbering)
+    found.changes += _of_interface(matches[0], one, two)
+    _of_graphs(found, matches, "")
+    found.changes += _of_functions(found, one, two, numbering)
+    return found
+
+
+def _title(model: files.Model, other: str) -> str:
+    return os.fspath(model) if isinstance(model, (str, os.PathLike)) else other
+
+
+def _of_models(one: onnx.ModelProto, two: onnx.ModelProto) -> Iterator[Change]:
+    for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version"):
+        yield from _changed("model", name, getattr(one, name), getattr(two, name))
+    yield from _changed("model", "graph name", one.graph.name, two.graph.name)
+    opsets = [{item.domain or "ai.onnx": item.version for item in m.opset_import}
+              for m in (one, two)]  # fmt: skip
+    yield from _changed_items("opset", *opsets)
+    yield from _changed_items("metadata", *(_properties(model) for model in (one, two)))
+
+
+def _properties(model: Any) -> dict[str, str]:
+    return {item.key: item.value for item in model.metadata_props}
+
+
+def _changed(what: str, name: str, before: Any, after: Any) -> Iterator[Change]:
+    if before != after:
+        yield Change("changed", what, name, "", [Detail("", before, after)])
+
+
+def _changed_items(what: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Change]:
+    for name in sorted({*one, *two}):
+        if name not in two:
+            yield Change("removed", what, name, "", [Detail("", one[name], None)])
+        elif name not in one:
+            yield Change("added", what, name, "", [Detail("", None, two[name])])
+        else:
+            yield from _changed(what, name, one[name], two[name])
+
+
+def _of_interface(found: Match, one: onnx.ModelProto, two: onnx.ModelProto) -> Iterator[Change]:
+    for what in ("input", "output"):
+        sides = []
+        for scope, model in ((found.first, one), (found.second, two)):
+            wanted = scope.inputs if what == "input" else scope.outputs
+            items = {item.name: item for item in getattr(model.graph, what)}
+            sides.append([summary.value_of(items[name]) for name in wanted])
+        names = [[item.name for item in side] for side in sides]
+        pairs = interface(*names)
+        values = [{item.name: item for item in side} for side in sides]
+        for place, name in enumerate(names[0]):
+            before = values[0][name]
+            if name not in pairs:
+                yield Change("removed", what, name, "", [Detail("", str(before), None)])
+                continue
+            after = values[1][pairs[name]]
+            details = [
+                Detail(field, getattr(before, field), getattr(after, field))
+                for field in ("name", "dtype", "shape")
+                if getattr(before, field) != getattr(after, field)
+            ]
+            other = names[1].index(pairs[name])
+            if place != other and len(names[0]) == len(names[1]):
+                details.append(Detail("place", place, other))
+            if details:
+                yield Change("changed", what, name, "", details)
+        for name in names[1]:
+            if name not in pairs.values():
+                after = values[1][name]
+                yield Change("added", what, name, "", [Detail("", None, str(after))])
+
+
+def _of_graphs(found: Difference, matches: list[Match], prefix: str) -> None:
+    for match in matches:
+        where = " > ".join(filter(None, (prefix, *match.where)))
+        found.changes += _of_nodes(match, where)
+        found.changes += _of_constants(match, where)
+        found.renamed += _renamed(match, where)
+
+
+def _of_nodes(match: Match, where: str) -> Iterator[Change]:
+    one, two = match.first, match.second
+    for left, node in enumerate(one.nodes):
+        if _is_constant(node, one.constants):
+            continue
+        if left not in match.nodes:
+            yield Change("removed", "node", _name(node), where, [Detail("", _shown(node), None)])
+            continue
+        right = match.nodes[left][0]
+        details = list(_node_details(match, node, two.nodes[right]))
+        if details:
+            yield Change("changed", "node", _name(node), where, details, _type(node))
+    for right, node in enumerate(two.nodes):
+        if match.is_free(right) and not _is_constant(node, two.constants):
+            yield Change("added", "node", _name(node), where, [Detail("", None, _shown(node))])
+    # A body or function: what it gives back, which for the main graph is its interface.
+    if where and not _reads_alike(match, one.outputs, two.outputs):
+        details = [Detail("outputs", list(one.outputs), list(two.outputs))]
+        yield Change("changed", "node", where, where, details)
+
+
+def _is_constant(node: onnx.NodeProto, constants: Mapping[str, Any]) -> bool:
+    return node.op_type == "Constant" and any(name in constants for name in node.output)
+
+
+def _name(node: onnx.NodeProto) -> str:
+    return node.name or next((name for name in node.output if name), "")
+
+
+def _type(node: onnx.NodeProto) -> str:
+    domain, op_type, _ = kind(node)
+    return f"{domain}::{op_type}" if domain else str(op_type)
+
+
+def _shown(node: onnx.NodeProto) -> str:
+    return f"{_type(node)}({', '.join(node.input)}) -> {', '.join(node.output)}"
+
+
+def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> Iterator[Detail]:
+    if kind(node) != kind(twin):
+        yield Detail("operator", _type(node), _type(twin))
+    before, after = attributes(node), attributes(twin)
+    for name in sorted({*before, *after}):
+        values = [_attribute(side[name]) if name in side else None for side in (before, after)]
+        if values[0] != values[1]:
+            yield Detail(f"attribute {name}", *(v and v[0] for v in values))
+    if not _reads_alike(match, node.input, twin.input):
+        yield Detail("inputs", list(node.input), list(twin.input))
+    if len(node.output) != len(twin.output):
+        yield Detail("outputs", list(node.output), list(twin.output))
+
+
+def _reads_alike(match: Match, one: Any, two: Any) -> bool:
+    """Whether these are names of values that belong together, one by one."""
+    names = [list(one), list(two)]
+    for side in names:
+        while side and not side[-1]:
+            side.pop()
+    return len(names[0]) == len(names[1]) and all(
+        _belong(match, left, right) for left, right in zip(*names, strict=True)
+    )
+
+
+def _belong(match: Match, left: str, right: str) -> bool:
+    if not left or not right:
+        return left == right
+    if match.partner(left) == right:
+        return True
+    number = match.number(left)
+    scope: Match | None = match
+    while scope is not None:
+        if right in scope.second.numbers:
+            return number is not None and number == scope.second.numbers[right]
+        scope = scope.around
+    return number is None and left == right  # a name that neither file explains
+
+
+def _attribute(item: AttributeProto) -> tuple[Any, Any]:
+    """An attribute as it is shown, and as it is compared."""
+    if item.ref_attr_name:
+        return f"@{item.ref_attr_name}", "reference"
+    if item.type == AttributeProto.GRAPH:
+        return "a graph", "graph"  # it has changes of its own
+    if item.type == AttributeProto.TENSOR:
+        array = array_of(item.t)
+        size = f"{summary.dtype_name(item.t.data_type)}{list(item.t.dims)}"
+        small = array is not None and array.size <= _LONGEST
+        return f"{size} {array.tolist()}" if small and array is not None else size, digest(item.t)
+    try:
+        value = onnx.helper.get_attribute_value(item)
+    except ValueError:  # a type that this onnx does not know
+        return "unknown", item.SerializeToString(deterministic=True)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    elif not isinstance(value, (int, float)):
+        value = [v.decode("utf-8", "backslashreplace") if isinstance(v, bytes) else v
+                 for v in value] if hasattr(value, "__iter__") else str(value)  # fmt: skip
+        value = value if all(isinstance(v, (int, float, str)) for v in value) else str(value)
+    return value, repr(value)
+
+
+def _of_constants(match: Match, where: str) -> Iterator[Change]:
+    one, two = match.first, match.second
+    for name, tensor in one.constants.items():
+        if name not in match.constants:
+            if name not in match.values:
+                yield Change("removed", "constant", name, where, [Detail("", _size(tensor), None)])
+            continue
+        details = list(_tensor_details(tensor, two.constants[match.constants[name]]))
+        if details:
+            yield Change("changed", "constant", name, where, details)
+    paired = set(match.constants.values())
+    for name, tensor in two.constants.items():
+        if name not in paired and match.is_unused(name):
+            yield Change("added", "constant", name, where, [Detail("", None, _size(tensor))])
+    for name in sorted({*one.sparse, *two.sparse}):
+        sides = [scope.sparse.get(name) for scope in (one, two)]
+        if sides[0] is None or sides[1] is None or one.numbers[name] != two.numbers[name]:
+            shown = [side and f"sparse {_size(side.values)} of {list(side.dims)}" for side in sides]
+            kinds = "added" if sides[0] is None else "removed" if sides[1] is None else "changed"
+            yield Change(kinds, "constant", name, where, [Detail("", *shown)])
+
+
+def _size(tensor: onnx.TensorProto) -> str:
+    return f"{summary.dtype_name(tensor.data_type)}{list(tensor.dims)}"
+
+
+def _tensor_details(one: onnx.TensorProto, two: onnx.TensorProto) -> Iterator[Detail]:
+    if one.data_type != two.data_type:
+        names = [summary.dtype_name(item.data_type) for item in (one, two)]
+        yield Detail("dtype", *names)
+    if list(one.dims) != list(two.dims):
+        yield Detail("shape", list(one.dims), list(two.dims))
+    elif digest(one)[1:] != digest(two)[1:]:
+        yield from _values_detail(array_of(one), array_of(two))
+
+
+def _values_detail(one: np.ndarray | None, two: np.ndarray | None) -> Iterator[Detail]:
+    if one is None or two is None:
+        yield Detail("values", "unreadable" if one is None else "readable",
+                     "unreadable" if two is None else "readable")  # fmt: skip
+        return
+    if one.dtype.kind not in "biufc" or two.dtype.kind not in "biufc":
+        try:  # the types that onnx adds to NumPy's: bfloat16, float8
+            one, two = one.astype(np.float64), two.astype(np.float64)
+        except (TypeError, ValueError):
+            count = int(np.count_nonzero(one != two))
+            yield Detail("values", None, None, differing=count, size=one.size)
+            return
+    wide = np.complex128 if "c" in (one.dtype.kind, two.dtype.kind) else np.float64
+    a, b = one.astype(wide), two.astype(wide)
+    differs = (one != two) & ~(np.isnan(a) & np.isnan(b))
+    count = int(np.count_nonzero(differs))
+    if not count:
+        return  # other bits of one number: -0.0, another NaN, another dtype
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(np.where(differs, b - a, 0))
+    largest = float(np.where(np.isnan(gap), np.inf, gap).max())
+    shown = [x.ravel()[:_LONGEST].tolist() if x.size <= _LONGEST else None for x in (one, two)]
+    yield Detail("values", *shown, differing=count, size=one.size, largest=largest)
+
+
+def _renamed(match: Match, where: str) -> Iterator[tuple[str, str, str, str]]:
+    """(what, where, before, after) of what goes by another name only."""
+    one, two = match.first, match.second
+    for left, right in match.constants.items():
+        if left != right:
+            yield "constant", where, left, right
+    main = not match.where
+    for left, (right, _) in match.values.items():
+        made = one.makers.get(left)
+        if made is None or (main and left in one.outputs):
+            continue  # inputs and outputs of a model are its interface
+        twin = match.nodes.get(made)
+        if left != right and twin is not None and right in two.nodes[twin[0]].output:
+            yield "value", where, left, right
+    for place, (other, _) in match.nodes.items():
+        before, after = one.nodes[place].name, two.nodes[other].name
+        if before != after and not _is_constant(one.nodes[place], one.constants):
+            yield "node", where, before, after
+
+
+def _of_functions(
+    found: Difference, one: onnx.ModelProto, two: onnx.ModelProto, numbering: Numbering
+) -> Iterator[Change]:
+    sides = [{(f.domain, f.name, f.overload): f for f in model.functions} for model in (one, two)]
+    for key in sorted({*sides[0], *sides[1]}):
+        title = "::".join(filter(None, key))
+        before, after = sides[0].get(key), sides[1].get(key)
+        if before is None or after is None:
+            texts = [f and f"{len(f.node)} nodes" for f in (before, after)]
+            made = "added" if before is None else "removed"
+            yield Change(made, "function", title, "", [Detail("", *texts)])
+            continue
+        details = []
+        for field in ("input", "output", "attribute"):
+            names = [list(getattr(f, field)) for f in (before, after)]
+            if field == "attribute":
+                names = [sorted([*n, *(i.name for i in f.attribute_proto)])
+                         for n, f in zip(names, (before, after), strict=True)]  # fmt: skip
+                if names[0] != names[1]:
+                    details.append(Detail(field, *names))
+            elif len(names[0]) != len(names[1]):
+                details.append(Detail(f"{field}s", *names))
+        opsets = [{i.domain or "ai.onnx": i.version for i in f.opset_import}
+                  for f in (before, after)]  # fmt: skip
+        if opsets[0] != opsets[1]:
+            details.append(Detail("opsets", *opsets))
+        if details:
+            yield Change("changed", "function", title, "", details)
+        graphs = [_as_graph(f) for f in (before, after)]
+        _of_graphs(found, match_graphs(*graphs, numbering), f"function {label_of(title)}")
+
+
+def label_of(title: str) -> str:
+    return repr(title)
+
+
+def _as_graph(function: onnx.FunctionProto) -> onnx.GraphProto:
+    graph = onnx.GraphProto(name=function.name)
+    graph.node.extend(function.node)
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in function.input)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
+    return graph

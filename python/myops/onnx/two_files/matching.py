@@ -1,0 +1,300 @@
+"""Which node and which value of one file belongs to which of another, whatever their names.
+
+How a pair was found, the surest first:
+
+    same      it computes the same: the same operators, attributes and constants, from equal inputs
+    place     the same operator between values that belong together; attributes or weights differ
+    name      nothing but the name: behind it are other operators
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+
+from myops.onnx.surgery._graph import label
+from myops.onnx.two_files.scopes import Numbering, Scope, kind
+
+SAME, PLACE, NAME = "same", "place", "name"
+
+
+@dataclass(eq=False)
+class Match:
+    """The pairs of one list of nodes in two files.
+
+    Attributes:
+        where: The nodes around it with their attributes, outermost first; () for the main graph.
+        first, second: The two sides.
+        nodes: Places of nodes, first to second, and how the pair was found.
+        values: Names of values, inputs included, first to second, and how. Several values of the
+            first file that compute the same may belong to one of the second.
+        constants: Names of constants, first to second.
+        around: The match of the graph around it.
+    """
+
+    where: tuple[str, ...]
+    first: Scope
+    second: Scope
+    around: Match | None = None
+    nodes: dict[int, tuple[int, str]] = field(default_factory=dict)
+    values: dict[str, tuple[str, str]] = field(default_factory=dict)
+    constants: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._taken: set[int] = set()  # nodes of the second side
+        self._used: set[str] = set()  # values of the second side
+
+    def pair_nodes(self, one: int, two: int, how: str) -> None:
+        """Pairs two nodes, and their outputs as far as those are free."""
+        self.nodes[one] = two, how
+        self._taken.add(two)
+        for left, right in zip(
+            self.first.nodes[one].output, self.second.nodes[two].output, strict=False
+        ):
+            if left and right:
+                self.pair_values(left, right, how)
+
+    def pair_values(self, one: str, two: str, how: str) -> None:
+        if one not in self.values and (two not in self._used or how == SAME):
+            self.values[one] = two, how
+            self._used.add(two)
+
+    def is_free(self, two: int) -> bool:
+        return two not in self._taken
+
+    def is_unused(self, name: str) -> bool:
+        """Whether a value of the second side has no partner."""
+        return name not in self._used
+
+    def number(self, name: str) -> int | None:
+        """What a value of the first side computes, in terms of the second where it has a pair."""
+        if name in self.values:
+            return self.second.numbers.get(self.values[name][0])
+        if name in self.first.numbers:
+            return self.first.numbers[name]
+        return self.around.number(name) if self.around else None
+
+    def partner(self, name: str) -> str | None:
+        """The name in the second file of a value or constant, also of the graphs around."""
+        if name in self.values:
+            return self.values[name][0]
+        if name in self.constants:
+            return self.constants[name]
+        known = name in self.first.numbers
+        return self.around.partner(name) if self.around and not known else None
+
+
+def match(first: onnx.ModelProto, second: onnx.ModelProto) -> list[Match]:
+    """Pairs the nodes and values of two models, those in bodies included, outer graphs first."""
+    return match_graphs(first.graph, second.graph, Numbering())
+
+
+def match_graphs(first: Any, second: Any, numbering: Numbering) -> list[Match]:
+    """The same for two graphs, or what has nodes, inputs and outputs like one."""
+    return list(_matched(first, second, numbering, (), None, by_place=False))
+
+
+def interface(one: list[str], two: list[str]) -> dict[str, str]:
+    """Inputs or outputs of two graphs: by name, and the others in order when they are as many."""
+    found = {name: name for name in one if name in two}
+    left = [name for name in one if name not in found]
+    right = [name for name in two if name not in found]
+    if len(left) == len(right):
+        found.update(zip(left, right, strict=True))
+    return found
+
+
+def _matched(
+    first: Any, second: Any, numbering: Numbering, where: tuple[str, ...], around: Match | None,
+    *, by_place: bool,
+) -> Iterator[Match]:  # fmt: skip
+    one, two = Scope(first), Scope(second)
+    found = Match(where, one, two, around)
+    if by_place:
+        inputs = dict(zip(one.inputs, two.inputs, strict=False))
+    else:
+        inputs = interface(one.inputs, two.inputs)
+    numbers = {name: numbering.of("input", *where, place) for place, name in enumerate(two.inputs)}
+    theirs = {left: numbers[right] for left, right in inputs.items()}
+    for place, name in enumerate(one.inputs):
+        theirs.setdefault(name, numbering.of("only in the first", *where, place))
+    two.number(numbering, numbers, lambda name: _around(around, name))
+    one.number(numbering, theirs, lambda name: around.number(name) if around else None)
+    for left, right in inputs.items():
+        found.pair_values(left, right, NAME if left == right else PLACE)
+    _same(found)
+    if by_place:
+        ends = dict(zip(one.outputs, two.outputs, strict=False))
+    else:
+        ends = interface(one.outputs, two.outputs)
+    _downwards(found)
+    _upwards(found, ends)
+    _by_name(found)
+    _downwards(found)
+    _upwards(found, ends)
+    for left, right in ends.items():
+        found.pair_values(left, right, NAME if left == right else PLACE)
+    _constants(found)
+    yield found
+    for left_place, (right_place, _) in sorted(found.nodes.items()):
+        node, twin = one.nodes[left_place], two.nodes[right_place]
+        bodies = {item.name: item.g for item in twin.attribute if item.HasField("g")}
+        for item in node.attribute:
+            if item.HasField("g") and item.name in bodies:
+                step = f"{label(node)} {item.name}"
+                yield from _matched(item.g, bodies[item.name], numbering, (*where, step), found,
+                                    by_place=True)  # fmt: skip
+
+
+def _around(around: Match | None, name: str) -> int | None:
+    """What a value around the second side computes."""
+    while around is not None:
+        if name in around.second.numbers:
+            return around.second.numbers[name]
+        around = around.around
+    return None
+
+
+def _same(found: Match) -> None:
+    """What computes the same: first under one name, then in order."""
+    one, two = found.first, found.second
+    theirs: dict[int, list[int]] = defaultdict(list)
+    for place, key in two.keys.items():
+        theirs[key].append(place)
+    named = {place: _titles(node) for place, node in enumerate(two.nodes)}
+    left: list[int] = []
+    for place, key in one.keys.items():
+        wanted = _titles(one.nodes[place])
+        twin = next((p for p in theirs[key] if found.is_free(p) and wanted & named[p]), None)
+        if twin is None:
+            left.append(place)
+        else:
+            found.pair_nodes(place, twin, SAME)
+    for place in left:
+        twin = next((p for p in theirs[one.keys[place]] if found.is_free(p)), None)
+        if twin is not None:
+            found.pair_nodes(place, twin, SAME)
+    values: dict[int, str] = {}
+    for name, number in two.numbers.items():
+        if name not in two.constants:
+            values.setdefault(number, name)
+    for name, number in one.numbers.items():
+        if name not in one.constants and name not in found.values and number in values:
+            found.pair_values(name, values[number], SAME)
+
+
+def _titles(node: onnx.NodeProto) -> set[str]:
+    return {node.name, *node.output} - {""}
+
+
+def _data(scope: Scope, node: onnx.NodeProto) -> list[str]:
+    """The inputs of a node, "" where it reads a constant or nothing."""
+    return ["" if name in scope.constants else name for name in node.input]
+
+
+def _downwards(found: Match) -> None:
+    """Nodes of one type that read values which belong together, from the inputs on."""
+    one, two = found.first, found.second
+    theirs: dict[Any, list[int]] = defaultdict(list)
+    for place, node in enumerate(two.nodes):
+        read = _data(two, node)
+        if found.is_free(place) and any(read):
+            numbers = tuple(_second(found, name) if name else -1 for name in read)
+            theirs[(*kind(node), numbers)].append(place)
+    titles = {title for node in one.nodes for title in _titles(node)}
+    for place, node in enumerate(one.nodes):
+        read = _data(one, node)
+        if place in found.nodes or not any(read):
+            continue
+        numbers = tuple(found.number(name) if name else -1 for name in read)
+        free = [p for p in theirs.get((*kind(node), numbers), ()) if found.is_free(p)]
+        if not free or len(node.output) != len(two.nodes[free[0]].output):
+            continue
+        wanted = _titles(node)
+        twin = next((p for p in free if wanted & _titles(two.nodes[p])), None)
+        if twin is None:  # rather one whose names nobody else here has
+            twin = next((p for p in free if not titles & _titles(two.nodes[p])), free[0])
+        found.pair_nodes(place, twin, PLACE)
+
+
+def _second(found: Match, name: str) -> int | None:
+    numbers = found.second.numbers
+    return numbers[name] if name in numbers else _around(found.around, name)
+
+
+def _upwards(found: Match, ends: Mapping[str, str]) -> None:
+    """Nodes of one type whose results are used alike, from the outputs and from pairs back."""
+    one, two = found.first, found.second
+    waiting = list(ends.items())
+    for left, (right, _) in found.nodes.items():
+        waiting += _read(found, left, right)
+    while waiting:
+        a, b = waiting.pop()
+        left, right = one.makers.get(a), two.makers.get(b)
+        if left is None or right is None or left in found.nodes or not found.is_free(right):
+            continue
+        node, twin = one.nodes[left], two.nodes[right]
+        if kind(node) == kind(twin) and list(node.output).index(a) == list(twin.output).index(b):
+            found.pair_nodes(left, right, PLACE)
+            waiting += _read(found, left, right)
+
+
+def _read(found: Match, left: int, right: int) -> list[tuple[str, str]]:
+    """What two nodes read that is not paired on either side."""
+    pairs = zip(found.first.nodes[left].input, found.second.nodes[right].input, strict=False)
+    return [(a, b) for a, b in pairs if a not in found.values and found.is_unused(b)]
+
+
+def _by_name(found: Match) -> None:
+    """What is left and has one name in both: nodes of one type first, then any value."""
+    one, two = found.first, found.second
+    for alike in (True, False):
+        for name, left in one.makers.items():
+            right = two.makers.get(name)
+            if right is None or name in found.values or not found.is_unused(name):
+                continue
+            node, twin = one.nodes[left], two.nodes[right]
+            if name in one.constants or name in two.constants:
+                continue
+            free = left not in found.nodes and found.is_free(right)
+            at = list(node.output).index(name) == list(twin.output).index(name)
+            if kind(node) == kind(twin):
+                if free and at:
+                    found.pair_nodes(left, right, PLACE)
+            elif not alike:
+                if free and len(node.output) == len(twin.output):
+                    found.pair_nodes(left, right, NAME)
+                else:
+                    found.pair_values(name, name, NAME)
+
+
+def _constants(found: Match) -> None:
+    """Constants by name and content, by the nodes that read them, by name, and by content."""
+    one, two = found.first, found.second
+    used: set[str] = set()
+
+    def pair(left: str, right: str) -> None:
+        both = left in one.constants and right in two.constants
+        if both and left not in found.constants and right not in used:
+            found.constants[left] = right
+            used.add(right)
+
+    for name in one.constants:
+        if one.numbers[name] == two.numbers.get(name):
+            pair(name, name)
+    for left, (right, _) in found.nodes.items():
+        for a, b in zip(one.nodes[left].input, two.nodes[right].input, strict=False):
+            pair(a, b)
+    for name in one.constants:
+        pair(name, name)
+    contents: dict[int, list[str]] = defaultdict(list)
+    for name in two.constants:
+        if name not in used:
+            contents[two.numbers[name]].append(name)
+    for name in one.constants:
+        if name not in found.constants and contents.get(one.numbers[name]):
+            pair(name, contents[one.numbers[name]].pop(0))
