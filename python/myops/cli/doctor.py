@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from myops._text import for_markup, printable
-from myops.cli import _console, _graphs
+from myops.cli import _console, _graphs, _inputs
 
 if TYPE_CHECKING:
     from myops.ort._doctor import Finding, Report
@@ -32,21 +32,9 @@ def doctor(
     run: Annotated[
         bool, typer.Option("--run", help="Also run the model, with invented inputs.")
     ] = False,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="An input to run with instead of an invented one.",
-                     metavar="NAME=FILE.npy"),
-    ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(help="Shape of an invented input.", metavar="NAME:1x3x320x320"),
-    ] = None,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(help="Length of an axis that the model leaves open, by its name, or as "
-                     "INPUT:AXIS=LENGTH. Default: what the model demands, else several are tried.",
-                     metavar="NAME=LENGTH"),
-    ] = None,
+    input: _inputs.Input = None,
+    shape: _inputs.Shape = None,
+    dim: _inputs.Dim = None,
     provider: Annotated[
         list[str] | None,
         typer.Option(help="Execution provider to ask for, most wanted first. Default: the CPU.",
@@ -71,7 +59,7 @@ def doctor(
     """
     from myops.ort._doctor import doctor as examine
 
-    lengths = {name: _length(name, value) for name, value in _pairs(dim, "--dim", "NAME=LENGTH")}
+    inputs, lengths, shapes = _inputs.asked(input, dim, shape)
     with _console.progress("doctor") as advance:
         report = examine(
             None if model is None else _graphs.source(model),
@@ -79,9 +67,9 @@ def doctor(
             myops_library=not no_myops,
             providers=provider or ["CPUExecutionProvider"],
             run=run,
-            inputs=dict(_pairs(input, "--input", "NAME=FILE.npy")),
+            inputs=inputs,
             dims=lengths,
-            shapes=dict(map(_shape, shape or ())),
+            shapes=shapes,
             advance=advance,
         )
     if json:
@@ -90,33 +78,6 @@ def doctor(
         _show(report)
     if report.exit_status:
         raise typer.Exit(report.exit_status)
-
-
-def _pairs(given: list[str] | None, option: str, form: str) -> list[tuple[str, str]]:
-    pairs = []
-    for text in given or ():
-        name, sign, value = text.rpartition("=")
-        if not sign or not name or not value:
-            raise ValueError(f"{option}: got {text!r}, expected {form}")
-        pairs.append((name, value))
-    return pairs
-
-
-def _shape(text: str) -> tuple[str, list[int]]:
-    """ "x:1x3x320x320" as ("x", [1, 3, 320, 320]); commas do as well."""
-    name, sign, lengths = text.rpartition(":")
-    if not sign and "=" in text:
-        name, sign, lengths = text.rpartition("=")
-    parts = lengths.replace(",", "x").split("x") if lengths else []
-    if not sign or not name or not all(part.strip().isdigit() for part in parts):
-        raise ValueError(f"--shape: got {text!r}, expected NAME:1x3x320x320")
-    return name, [int(part) for part in parts]
-
-
-def _length(name: str, value: str) -> int:
-    if not value.isdigit():
-        raise ValueError(f"--dim: {name}: got {value!r}, expected a number")
-    return int(value)
 
 
 def _show(report: Report) -> None:
@@ -208,14 +169,14 @@ def _show_model(report: Report) -> None:
         ("versions", f"IR {facts['ir_version']}, {opsets}"),
         ("nodes", f"{facts['nodes']}" + (f", of them {custom}" if custom else "")),
         ("they run", placed),
-        *(("ran with" if not number else "", text) for number, text in enumerate(_inputs(report))),
+        *(("" if number else "ran with", text) for number, text in enumerate(_ran_with(report))),
         ("functions", ", ".join(facts["functions"])),
         ("weights in", ", ".join(facts["weights"])),
         ("with", f"myops {report.environment['myops']}, {_versions(report.environment)}"),
     ])  # fmt: skip
 
 
-def _inputs(report: Report) -> list[str]:
+def _ran_with(report: Report) -> list[str]:
     """What the model ran with, and what of it was invented."""
     return [
         f"{name} {item['dtype']}{item['shape']}"

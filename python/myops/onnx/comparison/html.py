@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from myops._text import shown_in_html
 from myops.onnx.comparison import pictures
 from myops.onnx.comparison.metrics import QUANTILES
-from myops.onnx.comparison.result import Report
 from myops.onnx.comparison.terminal import CAUSES
 
 _TEMPLATE = """<!DOCTYPE html>
@@ -32,12 +33,13 @@ figure { margin: 1rem 0 } .dim { color: #777; font-size: 13px }
 </style>
 </head>
 <body>
-<h1>PyTorch and ONNX Runtime:
+<h1>{{ words.sides[0] }} and {{ words.sides[1] }}:
 {% if report.passed %}<span class="pass">pass</span>{% else %}<span class="fail">fail</span>
 {% endif %}</h1>
-{% with blame = report.blame %}{% if blame %}
+{% for blame in blames %}
 <div class="blame">
-<p><b>First difference</b> in {{ blame.title }}: {{ causes[blame.cause] }}.</p>
+<p><b>{{ "First difference" if loop.first else "The outputs begin to differ" }}</b>
+in {{ blame.title }}: {{ words.causes[blame.cause] }}.</p>
 {% if blame.nodes %}<p>{{ "Node" if blame.nodes|length == 1 else "Nodes" }}:
 {% for node in blame.nodes %}<code>{{ node }}</code>{{ "" if loop.last else ", " }}{% endfor %}</p>
 {% endif %}
@@ -46,18 +48,20 @@ figure { margin: 1rem 0 } .dim { color: #777; font-size: 13px }
 {% if blame.reproduction %}<p>Reproduction: <code>{{ blame.reproduction }}/script.py</code></p>
 {% endif %}
 </div>
-{% endif %}{% endwith %}
+{% endfor %}
 {% for note in report.notes %}<p>{{ note }}</p>{% endfor %}
 <h2>Error along the depth of the network</h2>
 <img alt="error of each value along the depth of the network" src="{{ plot }}">
 {% if images %}<h2>Pictures</h2>{% endif %}
 {% for title, name, status, uri in images %}
 <figure><figcaption>{{ title }} <code>{{ name }}</code> {{ status }}</figcaption>
-<img alt="PyTorch, ONNX Runtime and the difference of {{ title }}" src="{{ uri }}"></figure>
+<img alt="{{ words.short[0] }}, {{ words.short[1] }} and the difference of {{ title }}"
+src="{{ uri }}"></figure>
 {% endfor %}
 {% for heading, rows in tables %}
 <h2>{{ heading }}</h2>
-<table><thead><tr><th>module</th><th>value in the graph</th><th>PyTorch</th><th>ONNX Runtime</th>
+<table><thead><tr><th>{{ words.heading }}</th><th>value in the graph</th>
+<th>{{ words.short[0] }}</th><th>{{ words.short[1] }}</th>
 <th>max abs</th><th>max rel</th><th>cosine</th>
 {% for level in quantiles %}<th>{{ level }} %</th>{% endfor %}<th></th></tr></thead><tbody>
 {% for value in rows %}<tr class="{{ value.status }}">
@@ -77,8 +81,9 @@ figure { margin: 1rem 0 } .dim { color: #777; font-size: 13px }
 <table><tbody>{% for item in report.unmatched %}
 <tr><td>{{ item.path }}</td><td>{{ item.kind }}</td><td>{{ item.reason }}</td></tr>
 {% endfor %}</tbody></table>{% endif %}
-<p class="dim">An element agrees when |onnx - torch| &le; atol + rtol |torch|. "order": only a
-choice among equals. "absorbed": it differs, but everything computed from it agrees.
+<p class="dim">An element agrees when |{{ words.letters[1] }} - {{ words.letters[0] }}| &le;
+atol + rtol |{{ words.letters[0] }}|. "order": only a choice among equals.
+"absorbed": it differs, but everything computed from it agrees.
 {% for name, version in report.versions.items() %}{{ name }} {{ version }}
 {{- "" if loop.last else ", " }}
 {% endfor %}</p>
@@ -87,22 +92,57 @@ choice among equals. "absorbed": it differs, but everything computed from it agr
 """
 
 
-def render(report: Report) -> str:
-    """The page; all that comes from the model is escaped."""
+@dataclass(frozen=True)
+class Words:
+    """What a page calls things.
+
+    sides: What was compared, as the title says it. short: As columns say it. letters: As formulas
+        do.
+    heading: Over the titles of values.
+    outputs: Over the table of the outputs of the untouched model.
+    causes: What may be the cause of a difference.
+    """
+
+    sides: tuple[str, str] = ("PyTorch", "ONNX Runtime")
+    short: tuple[str, str] = ("PyTorch", "ONNX Runtime")
+    letters: tuple[str, str] = ("torch", "onnx")
+    heading: str = "module"
+    outputs: str = "Outputs of the model as ONNX Runtime optimises it"
+    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
+
+
+def render(report: Any, words: Words | None = None) -> str:
+    """The page; all that comes from the model is escaped.
+
+    Args:
+        report: A `Report`, or one with the same attributes.
+        words: Default: those of a comparison with PyTorch.
+    """
     import jinja2
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown_in_html
     )
+    words = words or Words()
     images = [
-        (value.title, value.name, value.status, pictures.as_uri(pictures.pictures(value)))
+        (
+            value.title,
+            value.name,
+            value.status,
+            pictures.as_uri(pictures.pictures(value, words.short)),
+        )
         for value in pictures.chosen(report)
     ]
+    blames = [report.blame, getattr(report, "begins", None)]
+    if blames[0] is None or (blames[1] is not None and blames[1].value == blames[0].value):
+        del blames[1]
     tables: list[Any] = [("Values", report.values)]
-    tables.append(("Outputs of the model as ONNX Runtime optimises it", report.outputs))
+    if report.outputs:
+        tables.append((words.outputs, report.outputs))
     return environment.from_string(_TEMPLATE).render(
         report=report,
-        causes=CAUSES,
+        words=words,
+        blames=[blame for blame in blames if blame is not None],
         quantiles=QUANTILES,
         plot=pictures.as_uri(pictures.depth_plot(report)),
         images=images,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,23 +62,35 @@ class Runner:
             RuntimeError: ONNX Runtime does not load it.
             RunError: It does not run to its end.
         """
+        return self.opened(model, names, level)(feeds)
+
+    def opened(
+        self, model: onnx.ModelProto, names: Iterable[str] | None = None, level: str = "disable"
+    ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray | str]]:
+        """The same for several runs: a function of the inputs, with one session for all of them."""
         wanted = [item.name for item in model.graph.output]
         if names is not None:
             wanted = list(dict.fromkeys(names))
             model = with_outputs(model, wanted)
-        model, feeds = without_narrow(model, dict(feeds))
-        session = self.session(model, level)
-        expected = {item.name: item.type for item in session.get_inputs()}
-        missing = [name for name in expected if name not in feeds]
-        if missing:
-            raise ValueError(f"the ONNX model has the inputs {missing}, which have no value")
-        fed = {name: _as_type(array, expected[name])
-               for name, array in feeds.items() if name in expected}  # fmt: skip
-        try:
-            values = session.run_with_ort_values(wanted, _ort_values(fed))
-        except Exception as error:  # ONNX Runtime's own kinds have no common base
-            raise RunError(f"ONNX Runtime does not run the model: {error}") from error
-        return dict(zip(wanted, map(_array, values), strict=True))
+        session: Any = None
+
+        def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | str]:
+            nonlocal session
+            wide, fed = without_narrow(model, dict(feeds))
+            session = session or self.session(wide, level)
+            expected = {item.name: item.type for item in session.get_inputs()}
+            missing = [name for name in expected if name not in fed]
+            if missing:
+                raise ValueError(f"the ONNX model has the inputs {missing}, which have no value")
+            fed = {name: _as_type(array, expected[name])
+                   for name, array in fed.items() if name in expected}  # fmt: skip
+            try:
+                values = session.run_with_ort_values(wanted, _ort_values(fed))
+            except Exception as error:  # ONNX Runtime's own kinds have no common base
+                raise RunError(f"ONNX Runtime does not run the model: {error}") from error
+            return dict(zip(wanted, map(_array, values), strict=True))
+
+        return run
 
     def session(self, model: onnx.ModelProto, level: str = "disable") -> Any:
         import onnxruntime

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from myops.onnx.comparison.result import Report, Value
+from myops._text import printable
+from myops.onnx.comparison.result import Value
 
 COLOURS = {"ok": "#2a7f4f", "order": "#b8860b", "absorbed": "#b8860b", "fail": "#c0392b"}
 _LEAST, _MOST = 4, 512  # pixels a side that make a picture
@@ -20,7 +21,7 @@ def as_uri(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def depth_plot(report: Report) -> bytes:
+def depth_plot(report: Any) -> bytes:
     """The error of each value against its place in the network."""
     from matplotlib.figure import Figure
 
@@ -40,7 +41,7 @@ def depth_plot(report: Report) -> bytes:
             axes.axvline(first, color=COLOURS["fail"], linestyle="--", linewidth=1)
             near_end = first > len(values) * 0.7
             axes.annotate(
-                report.blame.path or "the model",
+                printable(report.blame.path or "the model"),
                 (first, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(-4 if near_end else 4, -12),
@@ -48,6 +49,7 @@ def depth_plot(report: Report) -> bytes:
                 ha="right" if near_end else "left",
                 color=COLOURS["fail"],
                 fontsize=9,
+                parse_math=False,
             )
     axes.set_yscale("log")
     axes.set_ylim(top=axes.get_ylim()[1] * 20)  # room for the name
@@ -65,7 +67,7 @@ def _error(value: Value) -> float:
     return float(np.clip(value.difference.relative_rms, _FLOOR, 1e6))
 
 
-def chosen(report: Report, most: int = 8) -> list[Value]:
+def chosen(report: Any, most: int = 8) -> list[Value]:
     """Values worth a picture: where it starts, what came before, the outputs of the model."""
     usable = [v for v in report.values if planes(v) is not None]
     first: list[Value] = []
@@ -108,8 +110,8 @@ def planes(value: Value) -> tuple[np.ndarray, np.ndarray, str] | None:
     return pair[0], pair[1], words
 
 
-def pictures(value: Value) -> bytes:
-    """PyTorch's value, ONNX Runtime's, and the size of the difference, side by side."""
+def pictures(value: Value, sides: tuple[str, str] = ("PyTorch", "ONNX Runtime")) -> bytes:
+    """The value of both sides and the size of the difference, beside each other."""
     from matplotlib.figure import Figure
 
     found = planes(value)
@@ -133,7 +135,7 @@ def pictures(value: Value) -> bytes:
     top = float(np.nanmax(np.where(np.isfinite(gap), gap, 0))) or 1e-30
     shown = axes[2].imshow(gap, cmap="inferno", vmin=0, vmax=top, interpolation="nearest")
     figure.colorbar(shown, ax=axes[2], shrink=0.8, format="%.1e")
-    for axis, title in zip(axes, ("PyTorch", "ONNX Runtime", "difference"), strict=True):
+    for axis, title in zip(axes, (*sides, "difference"), strict=True):
         axis.set_title(title if title == "difference" or not words else f"{title}, {words}")
         axis.title.set_fontsize(9)
         axis.set_axis_off()

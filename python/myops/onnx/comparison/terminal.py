@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -10,6 +11,8 @@ from rich.table import Table
 
 from myops._text import for_markup as escape
 from myops.onnx.comparison.result import Blame, Report, Value
+
+Row = TypeVar("Row", bound=Value)
 
 _STYLES = {"ok": "green", "order": "yellow", "absorbed": "yellow", "fail": "red"}
 _MOST_ROWS = 40
@@ -30,7 +33,7 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
     """Prints the table of values, what differs and why, and the verdict."""
     console = console or Console()
     rows = list(report.values) if all_values else _distinct(report.values)
-    shown = rows if all_values else _chosen(rows, report.blame)
+    shown = rows if all_values else chosen(rows, report.blame)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("module", overflow="fold")
     table.add_column("shape", overflow="fold")
@@ -42,7 +45,7 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
         if value in shown:
             if place != before + 1:
                 table.add_row(f"[dim]... {place - before - 1} more[/]")
-            table.add_row(*_row(value))
+            table.add_row(*row(value))
             before = place
     if before + 1 < len(rows):
         table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")
@@ -76,7 +79,7 @@ def _distinct(values: Sequence[Value]) -> list[Value]:
     return [value for value in values if best[value.name, value.status] is value]
 
 
-def _chosen(rows: Sequence[Value], blame: Blame | None) -> list[Value]:
+def chosen(rows: Sequence[Row], blame: Any) -> list[Row]:
     """Of a long list: the ends, what is around the difference, and every kind of trouble once."""
     if len(rows) <= _MOST_ROWS:
         return list(rows)
@@ -89,7 +92,8 @@ def _chosen(rows: Sequence[Value], blame: Blame | None) -> list[Value]:
     return [value for place, value in enumerate(rows) if place in near]
 
 
-def _row(value: Value) -> list[str]:
+def row(value: Value) -> list[str]:
+    """The cells of a value, its status last."""
     shape = f"{value.dtype}{_dims(value.shape)}"
     if value.onnx_shape != value.shape:
         shape += f" / {_dims(value.onnx_shape)}"

@@ -150,6 +150,21 @@ def _of_nodes(match: Match, where: str) -> Iterator[Change]:
         yield Change("changed", "node", where, where, details)
 
 
+def node_changes(match: Match, place: int) -> Iterator[str]:
+    """What stands otherwise in a node of the first file and the constants that it reads."""
+    if place not in match.nodes:
+        return
+    node, twin = match.first.nodes[place], match.second.nodes[match.nodes[place][0]]
+    title = f"{_type(node)} {_name(node)!r}"
+    for detail in _node_details(match, node, twin):
+        yield f"{title}: {detail}."
+    for name in node.input:
+        if name in match.constants:
+            pair = match.first.constants[name], match.second.constants[match.constants[name]]
+            for detail in _tensor_details(*pair):
+                yield f"{title}: constant {name!r}: {detail}."
+
+
 def _is_constant(node: onnx.NodeProto, constants: Mapping[str, Any]) -> bool:
     return node.op_type == "Constant" and any(name in constants for name in node.output)
 

@@ -34,12 +34,14 @@ class Match:
             first file that compute the same may belong to one of the second.
         constants: Names of constants, first to second.
         around: The match of the graph around it.
+        path: The nodes around it by their places in both files, and the attributes.
     """
 
     where: tuple[str, ...]
     first: Scope
     second: Scope
     around: Match | None = None
+    path: tuple[tuple[int, int, str], ...] = ()
     nodes: dict[int, tuple[int, str]] = field(default_factory=dict)
     values: dict[str, tuple[str, str]] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
@@ -95,7 +97,7 @@ def match(first: onnx.ModelProto, second: onnx.ModelProto) -> list[Match]:
 
 def match_graphs(first: Any, second: Any, numbering: Numbering) -> list[Match]:
     """The same for two graphs, or what has nodes, inputs and outputs like one."""
-    return list(_matched(first, second, numbering, (), None, by_place=False))
+    return list(_matched(first, second, numbering, (), None))
 
 
 def interface(one: list[str], two: list[str]) -> dict[str, str]:
@@ -110,11 +112,11 @@ def interface(one: list[str], two: list[str]) -> dict[str, str]:
 
 def _matched(
     first: Any, second: Any, numbering: Numbering, where: tuple[str, ...], around: Match | None,
-    *, by_place: bool,
+    path: tuple[tuple[int, int, str], ...] = (),
 ) -> Iterator[Match]:  # fmt: skip
     one, two = Scope(first), Scope(second)
-    found = Match(where, one, two, around)
-    if by_place:
+    found = Match(where, one, two, around, path)
+    if path:  # inputs and outputs of a body have their places
         inputs = dict(zip(one.inputs, two.inputs, strict=False))
     else:
         inputs = interface(one.inputs, two.inputs)
@@ -127,7 +129,7 @@ def _matched(
     for left, right in inputs.items():
         found.pair_values(left, right, NAME if left == right else PLACE)
     _same(found)
-    if by_place:
+    if path:
         ends = dict(zip(one.outputs, two.outputs, strict=False))
     else:
         ends = interface(one.outputs, two.outputs)
@@ -147,7 +149,7 @@ def _matched(
             if item.HasField("g") and item.name in bodies:
                 step = f"{label(node)} {item.name}"
                 yield from _matched(item.g, bodies[item.name], numbering, (*where, step), found,
-                                    by_place=True)  # fmt: skip
+                                    (*path, (left_place, right_place, item.name)))  # fmt: skip
 
 
 def _around(around: Match | None, name: str) -> int | None:

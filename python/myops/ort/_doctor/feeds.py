@@ -218,12 +218,12 @@ def _made(
         raise CannotMakeError(f"input {item.name!r} would have the shape {shape}")
     if dtype.kind in "OSU":
         return np.full(shape, "a")
-    if dtype.kind != "f" or _is_list(item.name, model):
+    if dtype.kind != "f" or is_list(item.name, model):
         return np.ones(shape, dtype)
     return np.asarray(random.uniform(0.5, 1.5, shape)).astype(dtype)
 
 
-def _is_list(name: str, model: onnx.ModelProto) -> bool:
+def is_list(name: str, model: onnx.ModelProto) -> bool:
     """Whether a value is a Resize's list of scales or the like: random factors make no sense."""
     for place in graph.places(model):
         for number, used in enumerate(place.node.input):

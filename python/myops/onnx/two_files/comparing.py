@@ -1,0 +1,285 @@
+"""`compare_files`: two ONNX files, or one file in two runtimes, value by value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops.onnx import files
+from myops.onnx.comparison.graph import Graph
+from myops.onnx.comparison.metrics import Tolerance
+from myops.onnx.comparison.ort_side import RunError
+from myops.onnx.comparison.result import versions
+from myops.onnx.two_files import rows, search
+from myops.onnx.two_files.backends import BACKENDS, Backend, flattened
+from myops.onnx.two_files.matching import interface, match
+from myops.onnx.two_files.result import FileBlame, FileReport, FileValue, Unmatched
+from myops.onnx.two_files.tracing import Trace, trace
+
+
+def compare_files(
+    first: files.Model,
+    second: files.Model | None = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    backend: str = "ort",
+    against: str | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> FileReport:
+    """Runs two ONNX files on the same inputs and compares all values, without PyTorch.
+
+    Values are paired by what computes them and from what, where that is changed by their place
+    between others or their name, and at last by their numbers; so the files may come from other
+    exporters, or one may be the other simplified, lowered or edited. Those inside If, Loop and
+    Scan are compared too, each time the body runs.
+
+    When the files differ, the first value is named that differs although all before it agree, and
+    its nodes run alone, on the values of the first file: does the difference arise there, or is it
+    inherited? A bisection finds the cut at which the outputs begin to differ.
+
+    Args:
+        first: A path, the bytes of a file, or a ModelProto: what is expected.
+        second: The same: what is judged. None: the first file, in another backend.
+        inputs: Arrays, or paths of .npy files, by the names of the first file's inputs. What is
+            left out is invented: floats from the normal distribution, integers 1.
+        dims: Lengths of axes that the first file leaves open, by name or as "INPUT:AXIS".
+        shapes: Shapes of invented inputs.
+        backend: Who runs the files: "ort" (ONNX Runtime as it runs in production: inner values
+            come from a run in which they are outputs, the outputs from a run of the untouched
+            file as well), "ort-no-optimization", or "reference" (onnx.reference, with the nodes
+            of op libraries through NumPy on their kernels).
+        against: Who runs the second file. Default: the same.
+        libraries: Custom-op libraries that ONNX Runtime needs besides those of op libraries and
+            of onnxruntime-extensions.
+        rtol: Relative tolerance. Default by dtype: float64 1e-9, float32 1e-4, float16 1e-2,
+            bfloat16 5e-2, integers 0.
+        atol: Absolute tolerance. Default: rtol times the root mean square of the first file's
+            value, at least rtol / 100; for integers 0.
+        progress: Called with what is done now.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: Inputs that do not fit, an unknown backend, or nothing to compare.
+        FileNotFoundError: No such file or library.
+        RuntimeError: A file does not load, or the first runs on no inputs that were tried.
+
+    Example:
+        >>> report = myops.onnx.compare_files("model.onnx", "simplified.onnx")
+        >>> report.print()
+        >>> assert report.passed, report.blame.evidence
+        >>> myops.onnx.compare_files("model.onnx", against="reference").passed
+        True
+    """
+    say = progress or (lambda text: None)
+    backends = Backend(backend, libraries), Backend(against or backend, libraries)
+    if second is None and backends[0].name == backends[1].name:
+        raise ValueError(
+            f"compare: got one file, in {backend!r} on both sides; expected a second file, or "
+            f"another of {', '.join(BACKENDS)} for the second side, such as against='reference'"
+        )
+    models = files.load(first), files.load(first if second is None else second)
+    graphs = Graph(flattened(models[0])), Graph(flattened(models[1]))
+    tolerance = Tolerance(rtol, atol)
+    named = interface(*([item.name for item in graph.inputs] for graph in graphs))
+    notes = _unequal_inputs(graphs, named)
+    say("inputs")
+    asked = inputs or {}, dims or {}, shapes or {}
+    feeds, shown = _feeds(models, backends, asked, named)
+    say("the first")
+    traces = [trace(backends[0], graphs[0], feeds[0])]
+    say("the second")
+    traces.append(trace(backends[1], graphs[1], feeds[1]))
+    both = traces[0], traces[1]
+    say("comparing")
+    matches = match(graphs[0].model, graphs[1].model)
+    main = rows.of_main_graph(matches[0], graphs, both, tolerance)
+    inner, more = rows.of_bodies(matches, both, tolerance)
+    ends = interface(graphs[0].outputs, graphs[1].outputs)
+    lost = [name for name in graphs[0].outputs if name not in ends]
+    found = search.Pairing(matches[0], graphs, backends, both, tolerance, main, inner, named)
+    search.mark_ties(found)
+    say("searching")
+    blame, starts = search.first_difference(found)
+    begins = search.begins(found)
+    _settle_bodies(main, inner)
+    outputs = _optimised(models, backends, feeds, ends, tolerance)
+    _follow(main, outputs)
+    for side, result in zip(("first", "second"), traces, strict=True):
+        if result.stop is not None:
+            place, reason = result.stop
+            graph = graphs[("first", "second").index(side)]
+            notes.append(f"The {side} stops at {graph.label(place)}: {reason.strip()}")
+            blame = blame or FileBlame("stops", graph.label(place), graph.label(place))
+    if lost:
+        notes.append(f"The second has no output for {', '.join(map(repr, lost))} of the first.")
+    failed = [row for row in (*main, *inner, *outputs) if row.status == "fail"]
+    if blame is None and any(row.status == "fail" for row in outputs):
+        row = next(row for row in outputs if row.status == "fail")
+        blame = FileBlame("optimiser", row.name, row.other)
+        blame.evidence.append(
+            "All values agree when they are outputs, which keeps ONNX Runtime from fusing nodes; "
+            "the outputs of the untouched file differ."
+        )
+    others = [name for name in starts if blame is not None and name != blame.value]
+    if others:
+        notes.append(f"Independent of that, differences also start at: {', '.join(others[:5])}.")
+    notes += dict.fromkeys([*more, *traces[0].notes, *traces[1].notes])
+    stopped = any(result.stop for result in traces)
+    names = ("onnx", "numpy") if {b.name for b in backends} == {"reference"} else (
+        "onnx", "onnxruntime", "numpy")  # fmt: skip
+    return FileReport(
+        passed=not failed and not stopped and not lost,
+        sides=_titles(first, second, backends),
+        values=sorted([*main, *inner], key=lambda row: row.depth),
+        outputs=outputs,
+        blame=blame,
+        begins=begins,
+        unmatched=_unmatched(graphs, both, main),
+        notes=notes,
+        inputs=shown,
+        versions=versions(*names),
+    )
+
+
+def _titles(
+    first: files.Model, second: files.Model | None, backends: tuple[Backend, Backend]
+) -> tuple[str, str]:
+    """What is compared with what."""
+
+    def title(model: files.Model, other: str) -> str:
+        return os.fspath(model) if isinstance(model, (str, os.PathLike)) else other
+
+    names = title(first, "the first"), title(first if second is None else second, "the second")
+    if backends[0].name == backends[1].name and names[0] != names[1]:
+        return names
+    one, two = (
+        f"{name} in {BACKENDS[backend.name]}" for name, backend in zip(names, backends, strict=True)
+    )
+    return one, two
+
+
+def _unequal_inputs(graphs: tuple[Graph, Graph], named: Mapping[str, str]) -> list[str]:
+    """Notes on inputs that one side lacks.
+
+    Raises:
+        ValueError: The second has one for which the first has no value.
+    """
+    names = [[item.name for item in graph.inputs] for graph in graphs]
+    strange = [name for name in names[1] if name not in named.values()]
+    if strange:
+        raise ValueError(
+            f"compare: the second file has the inputs {', '.join(map(repr, names[1]))}, the first "
+            f"{', '.join(map(repr, names[0])) or 'none'}; nothing is known of "
+            f"{', '.join(map(repr, strange))}. Expected files with the same inputs; myops edit "
+            "renames them"
+        )
+    left = [name for name in names[0] if name not in named]
+    notes = [f"Only the first has the input {', '.join(map(repr, left))}."] if left else []
+    other = [f"{one!r} and {two!r}" for one, two in named.items() if one != two]
+    if other:
+        notes.append(f"Inputs were paired in order: {', '.join(other)}.")
+    return notes
+
+
+def _feeds(
+    models: tuple[onnx.ModelProto, onnx.ModelProto],
+    backends: tuple[Backend, Backend],
+    asked: tuple[Any, Any, Any],
+    named: Mapping[str, str],
+) -> tuple[tuple[dict[str, Any], dict[str, Any]], dict[str, Any]]:
+    """Inputs for both sides on which the first runs, if possible the second too."""
+    from myops.ort import _feeding
+
+    runs = [backend.opened(model) for backend, model in zip(backends, models, strict=True)]
+
+    def second(feed: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {two: feed[one] for one, two in named.items()}
+
+    def both(feed: Mapping[str, np.ndarray]) -> None:
+        for run, given, side in zip(runs, (feed, second(feed)), ("first", "second"), strict=True):
+            try:
+                run(given)
+            except RunError:
+                raise  # other inputs may do
+            except RuntimeError as error:
+                raise RuntimeError(f"the {side} file: {error}") from error
+
+    chosen = _feeding.that_run(models[0], asked, both, runs[0])
+    return (chosen.feed, second(chosen.feed)), chosen.described()
+
+
+def _optimised(
+    models: tuple[onnx.ModelProto, onnx.ModelProto],
+    backends: tuple[Backend, Backend],
+    feeds: tuple[Any, Any],
+    ends: Mapping[str, str],
+    tolerance: Tolerance,
+) -> list[FileValue]:
+    """The outputs of the untouched files; nothing when no backend optimises."""
+    if not any(backend.optimises for backend in backends):
+        return []
+    sides = zip(backends, models, feeds, strict=True)
+    try:
+        one, two = (backend.opened(model)(feed) for backend, model, feed in sides)
+    except RuntimeError:
+        return []  # which the run with all values said as well
+    found = []
+    for name, other in ends.items():
+        if isinstance(one[name], np.ndarray) and isinstance(two[other], np.ndarray):
+            found.append(rows.compared(name, other, "name", one[name], two[other], tolerance))
+            found[-1].role = "output"
+    return found
+
+
+def _follow(main: Sequence[FileValue], outputs: Sequence[FileValue]) -> None:
+    """Outputs of the untouched files differ in order only where the others do."""
+    known = {row.name: row for row in main if row.status == "order"}
+    for row in outputs:
+        twin = known.get(row.name)
+        if row.status == "fail" and twin is not None and row.got.shape == twin.got.shape:
+            pairs = (row.got, twin.got), (row.expected, twin.expected)
+            same = all(np.allclose(*pair, rtol=1e-3, atol=1e-6, equal_nan=True) for pair in pairs)
+            if same:
+                row.status, row.detail = "order", twin.detail
+
+
+def _settle_bodies(main: Sequence[FileValue], inner: Sequence[FileValue]) -> None:
+    """What differs in a body whose node gives the same does not matter."""
+    made = {}
+    for row in main:
+        made.setdefault(row.depth, []).append(row)
+    for row in inner:
+        around = made.get(row.depth, [])
+        if row.status == "fail" and around and all(r.status != "fail" for r in around):
+            row.status, row.detail = "absorbed", f"{row.detail}; what its node gives agrees"
+
+
+def _unmatched(
+    graphs: tuple[Graph, Graph], traces: tuple[Trace, Trace], main: Sequence[FileValue]
+) -> list[Unmatched]:
+    found = []
+    for side, graph, result in zip(("first", "second"), graphs, traces, strict=True):
+        known = {row.name if side == "first" else row.other for row in main}
+        for name, place in graph.producers.items():
+            node = graph.nodes[place]
+            if name in known or name in graph.constants or node.op_type == "Identity":
+                continue
+            value = result.values.get(name)
+            reason = f"only in the {side}"
+            if isinstance(value, str):
+                reason = value
+            elif value is None and result.stop is not None:
+                reason = f"after the node at which the {side} stops"
+            found.append(Unmatched(name, node.op_type, reason))
+    return found

@@ -1,0 +1,186 @@
+"""What a comparison of two files found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from myops.onnx.comparison.metrics import Difference
+from myops.onnx.comparison.result import Value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CAUSES = {
+    "nodes": "from equal inputs, these nodes give something else in the second",
+    "backends": "the nodes are the same in both; the backends compute them differently",
+    "rounding": "from equal inputs, no node gives something else; small differences add up",
+    "order": "equal values, between which the two choose differently",
+    "stops": "the second stops at a node",
+    "optimiser": "only the optimisations of ONNX Runtime change the outputs",
+}
+
+
+@dataclass(eq=False)
+class FileValue(Value):
+    """A value of the first file beside one of the second.
+
+    `name`, `node`, `depth`, `shape`, `dtype` and `expected` are of the first, `onnx_shape`,
+    `onnx_dtype` and `got` of the second.
+
+    Attributes:
+        other: Its name in the second file.
+        paired: How the two were found to belong together: "same" (it computes the same from the
+            same inputs), "place" (the same operator between values that belong together), "name",
+            "numbers" (nothing but their numbers).
+        where: The nodes around the body that it is in; () in the main graph.
+        iterations: How many runs of the body were compared; 0 in the main graph.
+    """
+
+    other: str = ""
+    paired: str = ""
+    where: tuple[str, ...] = ()
+    iterations: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name in the first file, that in the second where it is another, and the body."""
+        title = self.name if self.name == self.other else f"{self.name} | {self.other}"
+        return f"{title} in {' > '.join(self.where)}" if self.where else title
+
+
+@dataclass(eq=False)
+class FileBlame:
+    """Where the difference starts.
+
+    Attributes:
+        cause: A key of CAUSES.
+        value, other: The first value that differs, by its names in both files.
+        nodes, other_nodes: What is between it and the values before it that agree.
+        evidence: What speaks for it, in sentences.
+        inputs: The values that these nodes read, by their names in the first file.
+        alone: The difference when the nodes of the second get the inputs of the first.
+    """
+
+    cause: str
+    value: str
+    other: str
+    nodes: list[str] = field(default_factory=list)
+    other_nodes: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    alone: Difference | None = None
+    reproduction: None = None  # as `Blame` has
+
+    @property
+    def path(self) -> str:
+        """What a plot calls it."""
+        return self.value
+
+    @property
+    def title(self) -> str:
+        return repr(self.value) + (
+            f", {self.other!r} in the second" if self.other != self.value else ""
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        data = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
+                if item.name not in ("alone", "reproduction")}  # fmt: skip
+        return data | {"alone": self.alone and dataclasses.asdict(self.alone)}
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A value without a counterpart: its name, its operator, and in which file it is."""
+
+    path: str
+    kind: str
+    reason: str
+
+
+@dataclass(eq=False)
+class FileReport:
+    """The result of `myops.onnx.compare_files`.
+
+    Attributes:
+        passed: Whether the outputs agree, and no value inside differs but where everything that
+            is computed from it agrees.
+        sides: What was compared: file and backend, twice.
+        values: All values that were compared, in the order of the first file.
+        outputs: The outputs of the untouched files, where a backend optimises.
+        blame: Where the difference starts; None when there is none.
+        begins: The bisection: the first value at which the outputs begin to differ when the
+            second file computes up to there and the first file what follows. None when the
+            outputs agree.
+        unmatched: Values without a counterpart.
+        notes: What else is worth knowing.
+        inputs: dtype and shape of each input, and what of it was invented.
+        versions: Of what was used.
+    """
+
+    passed: bool
+    sides: tuple[str, str]
+    values: Sequence[FileValue]
+    outputs: Sequence[FileValue]
+    blame: FileBlame | None
+    begins: FileBlame | None
+    unmatched: Sequence[Unmatched]
+    notes: Sequence[str]
+    inputs: dict[str, dict[str, Any]]
+    versions: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, for JSON."""
+        return {
+            "passed": self.passed,
+            "sides": list(self.sides),
+            "blame": self.blame and self.blame.to_dict(),
+            "begins": self.begins and self.begins.to_dict(),
+            "outputs": [_row(value) for value in self.outputs],
+            "values": [_row(value) for value in self.values],
+            "unmatched": [dataclasses.asdict(item) for item in self.unmatched],
+            "notes": list(self.notes),
+            "inputs": self.inputs,
+            "versions": self.versions,
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON; infinities and NaN are strings."""
+        from myops.cli._console import _plain
+
+        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
+
+    def print(self, console: Console | None = None, *, all_values: bool = False) -> None:
+        """A table in the terminal.
+
+        Args:
+            console: Where to. Default: stdout.
+            all_values: Every value; otherwise of a long list what is around the difference.
+        """
+        from myops.onnx.two_files import terminal
+
+        terminal.show(self, console, all_values)
+
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        """One self-contained file: table, plot along the depth, pictures of image-like values."""
+        from myops.onnx.comparison import html
+
+        words = html.Words(
+            self.sides, ("first", "second"), ("first", "second"), "value",
+            "Outputs of the untouched files", CAUSES,
+        )  # fmt: skip
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(html.render(self, words))
+
+
+def _row(value: FileValue) -> dict[str, Any]:
+    data = value.to_dict()
+    for name in ("path", "call", "kind", "place", "fused"):  # of PyTorch modules
+        del data[name]
+    data["other_shape"] = data.pop("onnx_shape")
+    data["other_dtype"] = data.pop("onnx_dtype")
+    return data

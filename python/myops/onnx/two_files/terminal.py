@@ -1,0 +1,101 @@
+"""The comparison of two files in a terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from myops._text import for_markup as escape
+from myops.onnx.comparison import terminal
+from myops.onnx.two_files.result import CAUSES, FileBlame, FileReport
+
+_MOST_NODES = 6
+_MOST_UNMATCHED = 4
+
+
+def show(report: FileReport, console: Console | None, all_values: bool) -> None:
+    """Prints the table of values, what differs and why, and the verdict."""
+    console = console or Console(highlight=False)
+    console.print(f"first   {escape(report.sides[0])}")
+    console.print(f"second  {escape(report.sides[1])}")
+    for number, (name, item) in enumerate(report.inputs.items()):
+        made = f"; invented: {item['invented']}" if item["invented"] else ""
+        title = "inputs" if not number else ""
+        console.print(escape(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
+    rows = list(report.values)
+    shown = rows if all_values else terminal.chosen(rows, report.blame)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("value", overflow="fold")
+    table.add_column("shape", overflow="fold")
+    for name in ("max abs", "max rel", "cosine"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("paired by", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    before = -1
+    for place, value in enumerate(rows):
+        if value in shown:
+            if place != before + 1:
+                table.add_row(f"[dim]... {place - before - 1} more[/]")
+            cells = terminal.row(value)
+            table.add_row(*cells[:-1], value.paired, cells[-1])
+            before = place
+    if before + 1 < len(rows):
+        table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")
+    console.print(table)
+    _show_outputs(report, console)
+    _show_unmatched(report, console, all_values)
+    for note in report.notes:
+        console.print(f"[yellow]note[/] {escape(note)}")
+    if report.blame is not None:
+        _show_blame("First difference", report.blame, console)
+    if report.begins is not None:
+        _show_begins(report, report.begins, console)
+    verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
+    inside = sum(bool(value.where) for value in rows)
+    more = f", {inside} of them inside If, Loop or Scan" if inside else ""
+    console.print(f"{verdict} {len(rows)} values compared{more}")
+
+
+def _show_outputs(report: FileReport, console: Console) -> None:
+    for value in report.outputs:
+        if value.status != "ok":
+            console.print(
+                f"[red]{value.status}[/] output {escape(repr(value.name))} of the untouched file: "
+                f"{escape(value.detail)}"
+            )
+    for value in report.values:
+        if value.status in ("order", "absorbed"):
+            console.print(
+                f"[yellow]{value.status}[/] {escape(value.title)}: {escape(value.detail)}"
+            )
+
+
+def _show_unmatched(report: FileReport, console: Console, all_values: bool) -> None:
+    reasons: dict[str, list[str]] = {}
+    for item in report.unmatched:
+        reasons.setdefault(item.reason, []).append(f"{item.path} ({item.kind})")
+    for reason, names in reasons.items():
+        kept = names if all_values else names[:_MOST_UNMATCHED]
+        more = f" and {len(names) - len(kept)} more" if len(names) > len(kept) else ""
+        console.print(f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
+
+
+def _show_blame(title: str, blame: FileBlame, console: Console) -> None:
+    console.print()
+    console.print(f"[bold red]{title}[/] in {escape(blame.title)}")
+    console.print(f"  cause: {CAUSES[blame.cause]}")
+    for name, nodes in (("first", blame.nodes), ("second", blame.other_nodes)):
+        kept = ", ".join(nodes[:_MOST_NODES])
+        more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+        if nodes:
+            console.print(f"  nodes of the {name}: [bold]{escape(kept)}[/]{more}")
+    for text in blame.evidence:
+        console.print(f"  - {escape(text)}")
+
+
+def _show_begins(report: FileReport, begins: FileBlame, console: Console) -> None:
+    if report.blame is not None and report.blame.value == begins.value:
+        console.print("  The outputs begin to differ here as well.")
+    else:
+        _show_blame("The outputs begin to differ", begins, console)

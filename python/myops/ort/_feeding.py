@@ -1,0 +1,86 @@
+"""Inputs on which a model runs, here in this process: given ones, the others invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from myops._text import reason
+from myops.ort._doctor import feeds
+
+Feed = Mapping[str, np.ndarray]
+
+
+@dataclass
+class Chosen:
+    """Inputs on which a model ran.
+
+    feed: Arrays by name of the input.
+    invented: What of an input is made up that was not asked for, in words.
+    """
+
+    feed: dict[str, np.ndarray]
+    invented: dict[str, str]
+
+    def described(self) -> dict[str, dict[str, Any]]:
+        """dtype and shape of each input, and what of it was made up."""
+        return {
+            name: {"dtype": str(array.dtype), "shape": list(array.shape),
+                   "invented": self.invented.get(name, "")}
+            for name, array in self.feed.items()
+        }  # fmt: skip
+
+
+def that_run(
+    model: onnx.ModelProto,
+    asked: tuple[Mapping[str, Any], Mapping[str, int], Mapping[str, Any]],
+    *runs: Callable[[Feed], Any],
+) -> Chosen:
+    """Inputs that a function accepts; several are tried.
+
+    Args:
+        model: What states the inputs.
+        asked: Arrays or .npy files, lengths and shapes by name, as `myops.ort.doctor` takes them.
+        runs: Functions that raise RunError for inputs that do not do; the second is asked when
+            nothing suits the first.
+
+    Raises:
+        ValueError: A name that the model does not have, or an input that cannot be invented.
+        RuntimeError: Nothing suits, or what a function raises for another reason.
+    """
+    from myops.onnx.comparison.ort_side import RunError
+
+    try:
+        made = feeds.make(model, feeds.Asked(*asked))
+    except feeds.CannotMakeError as error:
+        raise ValueError(f"{error}. Give it: inputs=, or shapes= where only that is open") from None
+    tried = [feed for found in made.feeds for feed in (_normal(model, asked[0], found), found)]
+    first: Exception | None = None
+    for run in runs:
+        for feed in tried:
+            try:
+                run(feed)
+            except RunError as error:
+                first = first or error
+            else:
+                return Chosen(feed, made.invented)
+    shown = "; ".join(f"{name}: {note}" for name, note in made.invented.items())
+    hint = f" Invented were {shown}." if shown else ""
+    raise RuntimeError(
+        f"the model runs on none of {len(tried)} sets of inputs: {reason(first)}{hint} Say what "
+        "they are like with inputs=, shapes= or dims="
+    )
+
+
+def _normal(model: onnx.ModelProto, given: Mapping[str, Any], feed: Feed) -> dict[str, np.ndarray]:
+    """The same with floats of both signs, except for lists of factors."""
+    random = np.random.default_rng(0)
+    return {
+        name: array if name in given or array.dtype.kind != "f" or feeds.is_list(name, model)
+        else np.asarray(random.standard_normal(array.shape)).astype(array.dtype)
+        for name, array in feed.items()
+    }  # fmt: skip
