@@ -121,6 +121,8 @@ def main() -> None:
     --debug, or MYOPS_DEBUG=1, shows the traceback too.
     """
     words = sys.argv[1:]
+    if words[-1:] == ["--module"]:
+        words.append("")  # the command lists the modules that there are
     options = words[: words.index("--")] if "--" in words else words
     for stream in (sys.stdout, sys.stderr):  # a sign that the terminal lacks is no error
         if hasattr(stream, "reconfigure"):

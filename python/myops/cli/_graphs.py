@@ -23,7 +23,11 @@ Output = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Module = Annotated[
     str | None,
-    typer.Option(help="Path of a PyTorch module, as in model.named_modules().", metavar="PATH"),
+    typer.Option(
+        help="Path of a PyTorch module, as in model.named_modules(). Without one, those of the "
+        "model are listed.",
+        metavar="PATH",
+    ),
 ]
 Call = Annotated[
     int | None, typer.Option(help="Which call of the module, if there are several; from 0.")
@@ -77,6 +81,21 @@ class Writing:
     def say(self, text: str) -> None:
         """A line about the result."""
         (_console.say_aside if self._to_stdout else _console.say)(text)
+
+
+def refuse_no_module(module: str | None, model: Any) -> None:
+    """Lists the modules of a model when --module came without a path.
+
+    Raises:
+        ValueError: It did.
+    """
+    from myops.onnx import module_paths
+
+    if module == "":
+        known = module_paths.names(model)
+        none = f"The model has none: {module_paths.NO_MODULES}."
+        found = module_paths.listing(known) if known else none
+        raise ValueError(f"--module: got no path, expected that of a PyTorch module. {found}")
 
 
 def refuse_same(output: Path, model: Path, what: str) -> None:

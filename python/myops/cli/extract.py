@@ -35,7 +35,9 @@ def extract(
     from myops.onnx.surgery.extraction import extract as extract_
 
     writing = _graphs.Writing(model, output, json)
-    known = _graphs.known_names(files.load(writing.source, weights=False))
+    light = files.load(writing.source, weights=False)
+    _graphs.refuse_no_module(module, light)
+    known = _graphs.known_names(light)
     with _console.progress("extracting"), _graphs.warned() as warnings:
         part = extract_(
             writing.source,

@@ -28,9 +28,12 @@ def outputs(
 
     Example: myops outputs model.onnx verbose.onnx --module backbone.layer1
     """
+    from myops.onnx import files
     from myops.onnx.surgery.outputs import add_outputs
 
     writing = _graphs.Writing(model, output, json)
+    if module == "":
+        _graphs.refuse_no_module(module, files.load(writing.source, weights=False))
     with _console.progress("adding outputs"), _graphs.warned() as warnings:
         changed = add_outputs(
             writing.source,

@@ -34,6 +34,11 @@ def __dir__() -> list[str]:
 
 
 SCOPES = "pkg.torch.onnx.name_scopes"
+NO_MODULES = (
+    "its nodes say nothing of modules. Files written by torch >= 1.13 do, unless a tool removed "
+    "the names or metadata of the nodes"
+)
+_MOST_LISTED = 20  # modules in a sentence
 _NODE_NAME = "myops.node_name"  # of the node that this one came from
 
 
@@ -299,12 +304,22 @@ def _with_boundaries(model: onnx.ModelProto, instances: dict[Key, list[int]]) ->
     return made
 
 
+def names(model: onnx.ModelProto) -> list[str]:
+    """The paths of the modules that a graph holds, in order; empty when its nodes tell nothing."""
+    return sorted({region.path for region in regions(model) if region.path})
+
+
+def listing(known: Sequence[str]) -> str:
+    """A sentence that lists modules, the outer ones first where there are many."""
+    shown = sorted(known, key=lambda path: (path.count("."), path))[:_MOST_LISTED]
+    more = f", and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    everything = " (`myops inspect MODEL --modules` lists all)" if more else ""
+    return f"It has the modules {', '.join(map(repr, sorted(shown)))}{more}{everything}."
+
+
 def _missing(model: onnx.ModelProto, path: str, known: list[str]) -> str:
     if not known:
-        return (
-            f"no module {path!r} in the graph: its nodes say nothing of modules. Files written by "
-            "torch >= 1.13 do, unless a tool removed the names or metadata of the nodes"
-        )
+        return f"no module {path!r} in the graph: {NO_MODULES}"
     inner = [
         node.name or node.op_type
         for node in model.graph.node
@@ -318,7 +333,8 @@ def _missing(model: onnx.ModelProto, path: str, known: list[str]) -> str:
     else:
         hint = ""
     return (
-        f"no module {path!r} in the graph.{near_misses(path, known)} A module leaves nothing "
+        f"no module {path!r} in the graph.{near_misses(path, known)} {listing(known)} "
+        "A module leaves nothing "
         "behind when it computes nothing (Identity, Dropout in eval mode) or was folded into "
         f"constants or fused into the node of another module.{hint}"
     )

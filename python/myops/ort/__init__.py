@@ -7,6 +7,7 @@
     enable_pyops()       the ops as PyOps of onnxruntime-extensions
     pyop_session(model)  a session that runs every node of ours through NumPy
     bundle(model, folder) a folder with a model, the libraries it needs, and loaders
+    bench(model)         how long a model takes, beside others
     doctor(model)        why a model does not load or run, in words
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
+    from myops.ort._bench import bench
     from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
     from myops.ort._named_libraries import Policy
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PyopSession",
+    "bench",
     "bundle",
     "doctor",
     "enable_pyops",
@@ -65,7 +68,11 @@ _registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionar
 if not TYPE_CHECKING:  # or any name would be right for a type checker
 
     def __getattr__(name: str) -> Any:
-        if name in ("bundle", "doctor"):  # the doctor reports on an onnxruntime that is missing
+        if name in (
+            "bench",
+            "bundle",
+            "doctor",
+        ):  # the doctor reports on an onnxruntime that is missing
             return getattr(importlib.import_module(f"myops.ort._{name}"), name)
         if name in __all__:
             _onnxruntime()  # says what to do when it is missing

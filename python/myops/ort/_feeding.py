@@ -13,6 +13,10 @@ from myops._text import reason
 from myops.ort._doctor import feeds
 
 Feed = Mapping[str, np.ndarray]
+ADVICE = (
+    "Say what the inputs are like: --shape NAME:1x3x320x320, --dim NAME=LENGTH, --input "
+    "NAME=FILE.npy; in Python shapes=, dims=, inputs=."
+)
 
 
 @dataclass
@@ -57,7 +61,7 @@ def that_run(
     try:
         made = feeds.make(model, feeds.Asked(*asked))
     except feeds.CannotMakeError as error:
-        raise ValueError(f"{error}. Give it: inputs=, or shapes= where only that is open") from None
+        raise ValueError(f"{error}. {ADVICE}") from None
     tried = [feed for found in made.feeds for feed in (_normal(model, asked[0], found), found)]
     first: Exception | None = None
     for run in runs:
@@ -71,8 +75,8 @@ def that_run(
     shown = "; ".join(f"{name}: {note}" for name, note in made.invented.items())
     hint = f" Invented were {shown}." if shown else ""
     raise RuntimeError(
-        f"the model runs on none of {len(tried)} sets of inputs: {reason(first)}{hint} Say what "
-        "they are like with inputs=, shapes= or dims="
+        f"the model does not run; {len(tried)} inputs were tried. With the first: {reason(first)}"
+        f"{hint} {ADVICE}"
     )
 
 
