@@ -15,7 +15,7 @@ from myops.ort._doctor import feeds
 Feed = Mapping[str, np.ndarray]
 ADVICE = (
     "Say what the inputs are like: --shape NAME:1x3x320x320, --dim NAME=LENGTH, --input "
-    "NAME=FILE.npy; in Python shapes=, dims=, inputs=."
+    "NAME=FILE.npy; in Python shapes=, dims= and inputs= do that"
 )
 
 

@@ -26,8 +26,13 @@ def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
     return parents
 
 
-def settle(graph: Graph, values: Sequence[Value]) -> list[str]:
-    """Marks what is absorbed; returns the names of the values at which a difference starts."""
+def settle(graph: Graph, values: Sequence[Value], *, deep: bool = False) -> list[str]:
+    """Marks what is absorbed; returns the names of the values at which a difference starts.
+
+    Args:
+        deep: Whether a difference may pass through several values before it is absorbed, as when a
+            tool moved work over a whole part of the graph.
+    """
     by_name: dict[str, list[Value]] = {}
     for value in values:
         by_name.setdefault(value.name, []).append(value)
@@ -49,5 +54,7 @@ def settle(graph: Graph, values: Sequence[Value]) -> list[str]:
                 if value.status == "fail":
                     value.status = "absorbed"
                     value.detail = "what is computed from it agrees"
+            if deep:
+                bad.discard(name)
     still = {n for n, found in by_name.items() if any(v.status == "fail" for v in found)}
     return sorted((n for n in still if not parents[n] & still), key=graph.depth)

@@ -84,7 +84,10 @@ class Runner:
                 raise ValueError(f"the ONNX model has the inputs {missing}, which have no value")
             fed = {name: _as_type(array, expected[name])
                    for name, array in fed.items() if name in expected}  # fmt: skip
+            texts = any(array.dtype.kind in "OSU" for array in fed.values())
             try:
+                if texts:  # of which ONNX Runtime makes no OrtValue
+                    return dict(zip(wanted, map(_plain, session.run(wanted, fed)), strict=True))
                 values = session.run_with_ort_values(wanted, _ort_values(fed))
             except Exception as error:  # ONNX Runtime's own kinds have no common base
                 raise RunError(f"ONNX Runtime does not run the model: {error}") from error
@@ -220,3 +223,10 @@ def _array(value: Any) -> np.ndarray | str:
         return np.asarray(value.numpy())
     except RuntimeError as error:
         return f"{value.data_type()} cannot be fetched: {error}"
+
+
+def _plain(value: Any) -> np.ndarray | str:
+    """The same for what a session gave as Python objects."""
+    if value is None:
+        return "an optional value that is absent"
+    return value if isinstance(value, np.ndarray) else f"a {type(value).__name__}, not a tensor"

@@ -110,7 +110,7 @@ def compare_files(
     found = search.Pairing(matches[0], graphs, backends, both, tolerance, main, inner, named)
     search.mark_ties(found)
     say("searching")
-    blame, starts = search.first_difference(found)
+    blame, arising = search.first_difference(found)
     begins = search.begins(found)
     _settle_bodies(main, inner)
     outputs = _optimised(models, backends, feeds, ends, tolerance)
@@ -131,9 +131,9 @@ def compare_files(
             "All values agree when they are outputs, which keeps ONNX Runtime from fusing nodes; "
             "the outputs of the untouched file differ."
         )
-    others = [name for name in starts if blame is not None and name != blame.value]
+    others = [name for name in arising if blame is not None and name != blame.value]
     if others:
-        notes.append(f"Independent of that, differences also start at: {', '.join(others[:5])}.")
+        notes.append(f"Differences also arise at: {', '.join(map(repr, others[:5]))}.")
     notes += dict.fromkeys([*more, *traces[0].notes, *traces[1].notes])
     stopped = any(result.stop for result in traces)
     names = ("onnx", "numpy") if {b.name for b in backends} == {"reference"} else (
@@ -141,7 +141,7 @@ def compare_files(
     return FileReport(
         passed=not failed and not stopped and not lost,
         sides=_titles(first, second, backends),
-        values=sorted([*main, *inner], key=lambda row: row.depth),
+        values=sorted([*inner, *main], key=lambda row: row.depth),
         outputs=outputs,
         blame=blame,
         begins=begins,

@@ -39,12 +39,18 @@ class FileValue(Value):
             "numbers" (nothing but their numbers).
         where: The nodes around the body that it is in; () in the main graph.
         iterations: How many runs of the body were compared; 0 in the main graph.
+        origin: Of a value that differs: "arises" (the nodes before it give something else from
+            equal inputs) or "inherited" (they give the same; what they got differs). "" for others,
+            and inside bodies.
+        order: Where it stands in a run, for values in bodies.
     """
 
     other: str = ""
     paired: str = ""
     where: tuple[str, ...] = ()
     iterations: int = 0
+    origin: str = ""
+    order: tuple[float, ...] = ()
 
     @property
     def title(self) -> str:
@@ -179,7 +185,7 @@ class FileReport:
 
 def _row(value: FileValue) -> dict[str, Any]:
     data = value.to_dict()
-    for name in ("path", "call", "kind", "place", "fused"):  # of PyTorch modules
+    for name in ("path", "call", "kind", "place", "fused", "order"):  # most are of PyTorch modules
         del data[name]
     data["other_shape"] = data.pop("onnx_shape")
     data["other_dtype"] = data.pop("onnx_dtype")

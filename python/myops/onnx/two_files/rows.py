@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -164,6 +165,9 @@ def of_bodies(
             if row.status == "fail" and any(step):
                 row.detail += f"; first in iteration {', '.join(str(i + 1) for i in step)}"
             row.where, row.iterations, row.depth = match.where, len(found), match.path[0][0]
+            # In the order of a run: before the outputs of the node around it.
+            places = [place for place, _, _ in match.path]
+            row.order = (*step, *places, match.first.makers[name], math.inf)
             row.node = label(match.first.nodes[match.first.makers[name]])
             rows.append(row)
     return rows, notes

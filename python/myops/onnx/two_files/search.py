@@ -20,6 +20,7 @@ from myops.onnx.two_files.rows import differs
 from myops.onnx.two_files.tracing import Trace
 
 _MOST_SEARCHES = 8
+_MOST_JUDGED = 300  # values that differ, of which it is found out whether that arises there
 
 
 @dataclass
@@ -57,31 +58,37 @@ def mark_ties(found: Pairing) -> None:
 
 
 def first_difference(found: Pairing) -> tuple[FileBlame | None, list[str]]:
-    """Who is to blame for the first value that differs, and all values where differences start.
+    """Who is to blame for the first value that differs, and all values at which differences arise.
 
-    A start that follows from a choice among equals is none; grown rounding is named only when
-    there is nothing else.
+    A difference that follows from a choice among equals is none; what is inherited is named only
+    where no difference arises.
     """
     blame: FileBlame | None = None
     seen: set[str] = set()
-    starts = settle(found.graphs[0], found.rows)
+    starts = settle(found.graphs[0], found.rows, deep=True)
     while len(seen) < _MOST_SEARCHES:
         name = next((start for start in starts if start not in seen), None)
         if name is None:
             break
         seen.add(name)
         judged = _judge(found, next(row for row in found.rows if row.name == name))
-        if judged.cause == "order":
-            for row in found.rows:
-                if row.name == name:
-                    row.status, row.detail = "order", judged.evidence[-1]
-            starts = settle(found.graphs[0], found.rows)
+        if judged.cause != "order":
+            blame = blame or judged
             continue
-        if blame is None or judged.cause != "rounding":
-            blame = judged
-        if judged.cause != "rounding":
-            break
-    return blame, starts
+        for row in found.rows:
+            if row.name == name:
+                row.status, row.detail = "order", judged.evidence[-1]
+        starts = settle(found.graphs[0], found.rows, deep=True)
+    failing = [row for row in found.rows if row.status == "fail"]
+    arising = []
+    for row in failing[:_MOST_JUDGED]:
+        judged = _judge(found, row, found.rows)
+        row.origin = "inherited" if judged.cause in ("rounding", "order") else "arises"
+        if row.origin == "arises":
+            arising.append(row.name)
+            if blame is None or blame.cause == "rounding":
+                blame = judged
+    return blame, arising
 
 
 def _judge(found: Pairing, row: FileValue, trusted: Sequence[FileValue] | None = None) -> FileBlame:
@@ -151,11 +158,11 @@ def _explain(
     strangers = [p for p in places if p not in alike]
     strangers_there = set(other_places) - {alike.get(place) for place in places}
     blame.evidence += changed
-    inner = next((item for item in found.inner
-                  if item.depth in places and item.status == "fail"), None)  # fmt: skip
+    inside = [row for row in found.inner if row.depth in places and row.status == "fail"]
+    inner = min(inside, key=lambda row: row.order, default=None)
     if inner is not None:
         blame.evidence.append(
-            f"Inside, the first value that differs is {inner.title!r}, which {inner.node} makes: "
+            f"Inside, the first value that differs is {inner.title}, which {inner.node} makes: "
             f"{inner.detail}."
         )
     if not changed and not strangers and not strangers_there and inner is None:

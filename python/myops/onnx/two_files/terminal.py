@@ -38,7 +38,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
             if place != before + 1:
                 table.add_row(f"[dim]... {place - before - 1} more[/]")
             cells = terminal.row(value)
-            table.add_row(*cells[:-1], value.paired, cells[-1])
+            table.add_row(*cells[:-1], value.paired, f"{cells[-1]} {value.origin}".strip())
             before = place
     if before + 1 < len(rows):
         table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")

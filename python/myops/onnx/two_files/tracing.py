@@ -17,7 +17,7 @@ import onnx
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, difference
 from myops.onnx.surgery import _graph
-from myops.onnx.two_files.backends import Backend, Run
+from myops.onnx.two_files.backends import BACKENDS, Backend, Run
 
 MOST_ITERATIONS = 100  # of a loop, that are looked into
 MOST_BYTES = 1 << 30  # of values inside bodies, that are kept
@@ -116,7 +116,7 @@ class _Bodies:
             self._note(
                 f"The body of {_graph.label(node)}, run alone, gives something else than in the "
                 "graph, so the values inside are not those of the run: it draws random numbers, "
-                "or it is changed by optimisations."
+                f"or {BACKENDS[self._backend.name]} runs it otherwise inside its node."
             )
 
     def _note(self, text: str) -> None:
