@@ -44,8 +44,10 @@ hostile = {HOSTILE: example}
 
 # How each command is given a model and a file to write; None: it reads no model.
 WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
+    "bench": lambda model, out: [model, "--repeat", "2"],
     "bundle": lambda model, out: [model, "--output", out],
     "compare": lambda model, out: ["net.py:example", model],
+    "diff": lambda model, out: [model, "good.onnx" if model == "-" else model],
     "doctor": lambda model, out: [model, "--run"],
     "edit": lambda model, out: [model, out, "--dim", "x:0=batch"],
     "export": None,
@@ -330,7 +332,7 @@ def test_models_through_pipes(command: str, tmp_path: Path) -> None:
     assert "got an empty file" in errors
 
 
-@pytest.mark.parametrize("command", ["inspect", "doctor", "compare", "view"])
+@pytest.mark.parametrize("command", ["inspect", "doctor", "compare", "view", "diff", "bench"])
 def test_readers_read_stdin(command: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None

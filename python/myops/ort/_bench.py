@@ -99,12 +99,12 @@ class Benchmark:
         for heading in ("threads", "runs", "min ms", *(f"p{p} ms" for p in PERCENTILES),
                         "runs/s", "relative"):  # fmt: skip
             table.add_column(heading, justify="right", no_wrap=True)
-        for item in self.timings:
-            times = [item.fastest, *item.percentiles.values()]
+        for timing in self.timings:
+            times = [timing.fastest, *timing.percentiles.values()]
             table.add_row(
-                for_markup(item.name), str(item.threads), str(item.runs),
-                *(f"{1000 * value:.3f}" for value in times), f"{item.throughput:.1f}",
-                f"{item.relative:.2f}",
+                for_markup(timing.name), str(timing.threads), str(timing.runs),
+                *(f"{1000 * value:.3f}" for value in times), f"{timing.throughput:.1f}",
+                f"{timing.relative:.2f}",
             )  # fmt: skip
         console.print(table)
         for name, found in self.differences.items():

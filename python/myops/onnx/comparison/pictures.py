@@ -127,11 +127,11 @@ def pictures(value: Value, sides: tuple[str, str] = ("PyTorch", "ONNX Runtime"))
     low, high = _range([expected])
     if expected.ndim == 3:
         scaled = [np.clip((a - low) / (high - low), 0, 1) for a in (expected, got)]
-        sides = [axes[i].imshow(np.nan_to_num(scaled[i])) for i in (0, 1)]
+        drawn = [axes[i].imshow(np.nan_to_num(scaled[i])) for i in (0, 1)]
     else:
         style = {"cmap": "gray", "vmin": low, "vmax": high, "interpolation": "nearest"}
-        sides = [axes[0].imshow(expected, **style), axes[1].imshow(got, **style)]
-        figure.colorbar(sides[1], ax=axes[1], shrink=0.8)
+        drawn = [axes[0].imshow(expected, **style), axes[1].imshow(got, **style)]
+        figure.colorbar(drawn[1], ax=axes[1], shrink=0.8)
     top = float(np.nanmax(np.where(np.isfinite(gap), gap, 0))) or 1e-30
     shown = axes[2].imshow(gap, cmap="inferno", vmin=0, vmax=top, interpolation="nearest")
     figure.colorbar(shown, ax=axes[2], shrink=0.8, format="%.1e")

@@ -256,7 +256,7 @@ def _follow(main: Sequence[FileValue], outputs: Sequence[FileValue]) -> None:
 
 def _settle_bodies(main: Sequence[FileValue], inner: Sequence[FileValue]) -> None:
     """What differs in a body whose node gives the same does not matter."""
-    made = {}
+    made: dict[int, list[FileValue]] = {}
     for row in main:
         made.setdefault(row.depth, []).append(row)
     for row in inner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,7 @@ def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> I
     for name in sorted({*before, *after}):
         values = [_attribute(side[name]) if name in side else None for side in (before, after)]
         if values[0] != values[1]:
-            yield Detail(f"attribute {name}", *(v and v[0] for v in values))
+            yield _detail(f"attribute {name}", [value and value[0] for value in values])
     if not _reads_alike(match, node.input, twin.input):
         yield Detail("inputs", list(node.input), list(twin.input))
     if len(node.output) != len(twin.output):
@@ -264,7 +264,7 @@ def _of_constants(match: Match, where: str) -> Iterator[Change]:
         if sides[0] is None or sides[1] is None or one.numbers[name] != two.numbers[name]:
             shown = [side and f"sparse {_size(side.values)} of {list(side.dims)}" for side in sides]
             kinds = "added" if sides[0] is None else "removed" if sides[1] is None else "changed"
-            yield Change(kinds, "constant", name, where, [Detail("", *shown)])
+            yield Change(kinds, "constant", name, where, [_detail("", shown)])
 
 
 def _size(tensor: onnx.TensorProto) -> str:
@@ -274,7 +274,7 @@ def _size(tensor: onnx.TensorProto) -> str:
 def _tensor_details(one: onnx.TensorProto, two: onnx.TensorProto) -> Iterator[Detail]:
     if one.data_type != two.data_type:
         names = [summary.dtype_name(item.data_type) for item in (one, two)]
-        yield Detail("dtype", *names)
+        yield _detail("dtype", names)
     if list(one.dims) != list(two.dims):
         yield Detail("shape", list(one.dims), list(two.dims))
     elif digest(one)[1:] != digest(two)[1:]:
@@ -303,7 +303,11 @@ def _values_detail(one: np.ndarray | None, two: np.ndarray | None) -> Iterator[D
         gap = np.abs(np.where(differs, b - a, 0))
     largest = float(np.where(np.isnan(gap), np.inf, gap).max())
     shown = [x.ravel()[:_LONGEST].tolist() if x.size <= _LONGEST else None for x in (one, two)]
-    yield Detail("values", *shown, differing=count, size=one.size, largest=largest)
+    yield _detail("values", shown, differing=count, size=one.size, largest=largest)
+
+
+def _detail(field: str, sides: Sequence[Any], **more: Any) -> Detail:
+    return Detail(field, sides[0], sides[1], **more)
 
 
 def _renamed(match: Match, where: str) -> Iterator[tuple[str, str, str, str]]:
@@ -336,7 +340,7 @@ def _of_functions(
         if before is None or after is None:
             texts = [f and f"{len(f.node)} nodes" for f in (before, after)]
             made = "added" if before is None else "removed"
-            yield Change(made, "function", title, "", [Detail("", *texts)])
+            yield Change(made, "function", title, "", [_detail("", texts)])
             continue
         details = []
         for field in ("input", "output", "attribute"):
@@ -345,21 +349,17 @@ def _of_functions(
                 names = [sorted([*n, *(i.name for i in f.attribute_proto)])
                          for n, f in zip(names, (before, after), strict=True)]  # fmt: skip
                 if names[0] != names[1]:
-                    details.append(Detail(field, *names))
+                    details.append(_detail(field, names))
             elif len(names[0]) != len(names[1]):
-                details.append(Detail(f"{field}s", *names))
+                details.append(_detail(f"{field}s", names))
         opsets = [{i.domain or "ai.onnx": i.version for i in f.opset_import}
                   for f in (before, after)]  # fmt: skip
         if opsets[0] != opsets[1]:
-            details.append(Detail("opsets", *opsets))
+            details.append(_detail("opsets", opsets))
         if details:
             yield Change("changed", "function", title, "", details)
         graphs = [_as_graph(f) for f in (before, after)]
-        _of_graphs(found, match_graphs(*graphs, numbering), f"function {label_of(title)}")
-
-
-def label_of(title: str) -> str:
-    return repr(title)
+        _of_graphs(found, match_graphs(graphs[0], graphs[1], numbering), f"function {title!r}")
 
 
 def _as_graph(function: onnx.FunctionProto) -> onnx.GraphProto:

@@ -4,6 +4,7 @@ How a pair was found, the surest first:
 
     same      it computes the same: the same operators, attributes and constants, from equal inputs
     place     the same operator between values that belong together; attributes or weights differ
+    replaced  another operator in its place: it reads the same, and nothing else there is unpaired
     name      nothing but the name: behind it are other operators
 """
 
@@ -19,7 +20,7 @@ import onnx
 from myops.onnx.surgery._graph import label
 from myops.onnx.two_files.scopes import Numbering, Scope, kind
 
-SAME, PLACE, NAME = "same", "place", "name"
+SAME, PLACE, REPLACED, NAME = "same", "place", "replaced", "name"
 
 
 @dataclass(eq=False)
@@ -138,6 +139,8 @@ def _matched(
     _by_name(found)
     _downwards(found)
     _upwards(found, ends)
+    _downwards(found, replaced=True)
+    _upwards(found, ends)
     for left, right in ends.items():
         found.pair_values(left, right, NAME if left == right else PLACE)
     _constants(found)
@@ -198,29 +201,44 @@ def _data(scope: Scope, node: onnx.NodeProto) -> list[str]:
     return ["" if name in scope.constants else name for name in node.input]
 
 
-def _downwards(found: Match) -> None:
-    """Nodes of one type that read values which belong together, from the inputs on."""
+def _downwards(found: Match, *, replaced: bool = False) -> None:
+    """Nodes of one type that read values which belong together, from the inputs on.
+
+    Args:
+        replaced: Whether a node of another type will do, where no other reads the same.
+    """
     one, two = found.first, found.second
     theirs: dict[Any, list[int]] = defaultdict(list)
     for place, node in enumerate(two.nodes):
         read = _data(two, node)
         if found.is_free(place) and any(read):
-            numbers = tuple(_second(found, name) if name else -1 for name in read)
-            theirs[(*kind(node), numbers)].append(place)
+            theirs[tuple(_second(found, name) if name else -1 for name in read)].append(place)
     titles = {title for node in one.nodes for title in _titles(node)}
     for place, node in enumerate(one.nodes):
         read = _data(one, node)
         if place in found.nodes or not any(read):
             continue
         numbers = tuple(found.number(name) if name else -1 for name in read)
-        free = [p for p in theirs.get((*kind(node), numbers), ()) if found.is_free(p)]
-        if not free or len(node.output) != len(two.nodes[free[0]].output):
-            continue
-        wanted = _titles(node)
-        twin = next((p for p in free if wanted & _titles(two.nodes[p])), None)
-        if twin is None:  # rather one whose names nobody else here has
-            twin = next((p for p in free if not titles & _titles(two.nodes[p])), free[0])
-        found.pair_nodes(place, twin, PLACE)
+        free = [p for p in theirs.get(numbers, ())
+                if found.is_free(p) and len(two.nodes[p].output) == len(node.output)]  # fmt: skip
+        alike = [p for p in free if kind(two.nodes[p]) == kind(node)]
+        if alike:
+            wanted = _titles(node)
+            twin = next((p for p in alike if wanted & _titles(two.nodes[p])), None)
+            if twin is None:  # rather one whose names nobody else here has
+                strangers = (p for p in alike if not titles & _titles(two.nodes[p]))
+                twin = next(strangers, alike[0])
+            found.pair_nodes(place, twin, PLACE)
+        elif replaced and len(free) == 1 and len(_rivals(found, node, read)) == 1:
+            found.pair_nodes(place, free[0], REPLACED)
+
+
+def _rivals(found: Match, node: onnx.NodeProto, read: list[str]) -> list[int]:
+    """The unpaired nodes of the first side that read the same."""
+    first = next(name for name in read if name)
+    places = found.first.readers[first]
+    return [p for p in places if p not in found.nodes
+            and _data(found.first, found.first.nodes[p]) == read]  # fmt: skip
 
 
 def _second(found: Match, name: str) -> int | None:
@@ -232,12 +250,14 @@ def _upwards(found: Match, ends: Mapping[str, str]) -> None:
     """Nodes of one type whose results are used alike, from the outputs and from pairs back."""
     one, two = found.first, found.second
     waiting = list(ends.items())
-    for left, (right, _) in found.nodes.items():
-        waiting += _read(found, left, right)
+    for place, (other, _) in found.nodes.items():
+        waiting += _read(found, place, other)
     while waiting:
         a, b = waiting.pop()
-        left, right = one.makers.get(a), two.makers.get(b)
-        if left is None or right is None or left in found.nodes or not found.is_free(right):
+        if a not in one.makers or b not in two.makers:
+            continue
+        left, right = one.makers[a], two.makers[b]
+        if left in found.nodes or not found.is_free(right):
             continue
         node, twin = one.nodes[left], two.nodes[right]
         if kind(node) == kind(twin) and list(node.output).index(a) == list(twin.output).index(b):
@@ -285,6 +305,7 @@ def _constants(found: Match) -> None:
             found.constants[left] = right
             used.add(right)
 
+    found.constants.update({name: name for name in one.sparse if name in two.sparse})
     for name in one.constants:
         if one.numbers[name] == two.numbers.get(name):
             pair(name, name)

@@ -12,7 +12,7 @@ import numpy as np
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Difference, Tolerance, coarser, difference
 from myops.onnx.surgery._graph import label
-from myops.onnx.two_files.matching import SAME, Match
+from myops.onnx.two_files.matching import NAME, REPLACED, SAME, Match
 from myops.onnx.two_files.result import FileValue
 from myops.onnx.two_files.tracing import Trace
 
@@ -63,8 +63,8 @@ def of_main_graph(
         if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
             continue
         row = compared(name, other, how, expected, got, tolerance)
-        if how == "name" and name not in outputs and _unlike(expected, got):
-            continue  # a name is not enough for values of other shapes
+        if how in (NAME, REPLACED) and name not in outputs and _unlike(expected, got):
+            continue  # that is not enough for values of other shapes
         rows[name] = row
     for row in _by_numbers(match, graphs, (first, second), rows, tolerance):
         rows[row.name] = row

@@ -139,6 +139,8 @@ def _held(node: onnx.NodeProto) -> onnx.TensorProto | None:
 def array_of(tensor: onnx.TensorProto) -> np.ndarray | None:
     """The numbers of a tensor; None when it is broken or its data are elsewhere."""
     try:
+        if tensor.data_type == onnx.TensorProto.STRING:  # also such as are no UTF-8
+            return np.array(list(tensor.string_data), object).reshape(tuple(tensor.dims))
         return np.asarray(numpy_helper.to_array(tensor))
     except Exception:  # what onnx raises for a broken tensor has no common base
         return None

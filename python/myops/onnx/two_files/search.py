@@ -212,7 +212,7 @@ def _differs_from(
     places = sorted({place for some, _ in cuts for place in some})
     ends = list(dict.fromkeys(end for _, some in cuts for end in some))
     known = found.traces[0].values
-    arrays = {end: put[end] if end in put else known.get(end) for end in ends}
+    arrays: dict[str, Any] = {end: put[end] if end in put else known.get(end) for end in ends}
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
         return False  # a value that is no tensor: it stays as it is in the first file
     names = [row.name for row in wanted]
