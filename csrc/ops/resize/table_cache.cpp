@@ -2,11 +2,11 @@
 // one takes the place of the oldest. Readers only share a lock, and nobody waits for it: whoever
 // does not get it makes the tables again, which are the same. So a process that was forked while
 // another thread held the lock works on, too.
+#include "table_cache.h"
+
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
-
-#include "table_cache.h"
 
 namespace myops::resize {
 namespace {
