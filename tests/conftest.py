@@ -19,6 +19,7 @@ LONGEST = [
     "test_adding_an_op.py",
     "test_your_own_op.py",
     "test_gallery.py",
+    "test_author_ops.py",
     "test_faults.py",
     "test_faulty_descriptions.py",
 ]

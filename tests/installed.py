@@ -39,6 +39,18 @@ def outside() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
+def copied(source: Path, folder: Path) -> Path:
+    """A copy of a package's sources, without what was built from them."""
+    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "*.dylib")
+    return Path(shutil.copytree(source, folder, ignore=made))
+
+
+def install(python: Path, package: Path) -> None:
+    """Builds a package of ops against our wheel, without an index."""
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
+    run(*pip, "--no-deps", ".", cwd=package)
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of myops, from the Python files of the tree and the binaries that are in use."""

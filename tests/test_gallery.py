@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import leaks
 import pytest
-from installed import ROOT, run
+from installed import ROOT, copied, install, run
 
 GALLERY = ROOT / "examples" / "gallery"
 OPS = ("homography_warp", "splat_points", "volume_render")
@@ -17,15 +16,12 @@ OPS = ("homography_warp", "splat_points", "volume_render")
 @pytest.fixture(scope="module")
 def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, built and installed."""
-    folder = tmp_path_factory.mktemp("gallery") / "gallery"
-    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "*.dylib")
-    shutil.copytree(GALLERY, folder, ignore=made)
+    folder = copied(GALLERY, tmp_path_factory.mktemp("gallery") / "gallery")
     setup = folder / "setup.py"
     fast = 'extensions("myops_gallery", extra_compile_args=["-O1"])'  # compiled in half the time
     assert 'extensions("myops_gallery")' in setup.read_text()
     setup.write_text(setup.read_text().replace('extensions("myops_gallery")', fast))
-    pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
-    run(*pip, "--no-deps", ".", cwd=folder)
+    install(python, folder)
     return folder
 
 
