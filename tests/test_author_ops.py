@@ -1,5 +1,5 @@
-"""tests/data/author_ops: a package as somebody else would write it, with outputs of other dtypes than
-the inputs, refusals that depend on numbers, one dtype only. Built against a wheel of ours."""
+"""tests/data/author_ops: a package as somebody else would write it, with outputs of other dtypes
+than the inputs, refusals that depend on numbers, one dtype only; built against a wheel of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every family of the conformance tests, in every runtime, on ops that are unlike those of myops."""
+"""Every family of the conformance tests, in every runtime, on ops that myops has none of."""
 
 import pytest
 import torch
