@@ -118,7 +118,7 @@ def test_what_cannot_be_done(words: list[str], text: str) -> None:
 
 
 def test_diff() -> None:
-    status, out, errors = call("diff", "good.onnx", "good.onnx")
+    status, out, _ = call("diff", "good.onnx", "good.onnx")
     assert (status, out) == (0, "good.onnx and good.onnx are equal\n")
     status, out, _errors = call("diff", "good.onnx", "wrong.onnx")
     assert status == 1
