@@ -120,7 +120,7 @@ def test_what_cannot_be_done(words: list[str], text: str) -> None:
 def test_diff() -> None:
     status, out, _ = call("diff", "good.onnx", "good.onnx")
     assert (status, out) == (0, "good.onnx and good.onnx are equal\n")
-    status, out, _errors = call("diff", "good.onnx", "wrong.onnx")
+    status, out, _ = call("diff", "good.onnx", "wrong.onnx")
     assert status == 1
     assert "~ node 'mul' (Mul): operator: Mul -> Add" in out
     assert "good.onnx and wrong.onnx differ: 1 node changed" in out

@@ -197,8 +197,8 @@ def _titles(node: onnx.NodeProto) -> set[str]:
 
 
 def _data(scope: Scope, node: onnx.NodeProto) -> list[str]:
-    """The inputs of a node, "" where it reads a constant or nothing."""
-    return ["" if name in scope.constants else name for name in node.input]
+    """The inputs of a node, "" where it reads nothing, or what follows from constants alone."""
+    return ["" if name in scope.fixed else name for name in node.input]
 
 
 def _downwards(found: Match, *, replaced: bool = False) -> None:

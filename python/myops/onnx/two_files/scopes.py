@@ -43,6 +43,7 @@ class Scope:
         readers: The places of the nodes that read a value, constants included.
         constants: What is written in the file: initializers, and Constant nodes.
         sparse: Sparse initializers.
+        fixed: All values that follow from these alone.
         numbers: What each value computes.
         keys: What each node computes, by place.
     """
@@ -61,6 +62,10 @@ class Scope:
                 self.makers.setdefault(name, place)
             for name in dict.fromkeys(node.input):
                 self.readers.setdefault(name, []).append(place)
+        self.fixed = {*self.constants, *self.sparse}
+        for node in self.nodes:
+            if node.input and self.fixed.issuperset(filter(None, node.input)) and not _varies(node):
+                self.fixed.update(filter(None, node.output))
         self.makers.pop("", None)
         self.readers.pop("", None)
         self.numbers: dict[str, int] = {}
@@ -100,6 +105,12 @@ class Scope:
                     continue
                 same = node.op_type == "Identity" and not is_custom(node.domain) and read
                 numbers[name] = read[0] if same else numbering.of("value", key, number)
+
+
+def _varies(node: onnx.NodeProto) -> bool:
+    """Whether a node may give something else each time, or reads more than its inputs."""
+    random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial")
+    return random or any(item.type == AttributeProto.GRAPH for item in node.attribute)
 
 
 def kind(node: onnx.NodeProto) -> Key:
