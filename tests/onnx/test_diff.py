@@ -295,6 +295,21 @@ def test_equal_nodes_are_not_mixed_up():
     assert (change.what, change.name) == ("constant", "k")
 
 
+def test_operands_of_a_sum_may_change_places():
+    other = renamed(chain(3), lambda name: f"z{name}")
+    for node in other.graph.node:
+        if node.op_type == "Add":
+            node.input[:] = list(node.input)[::-1]
+    found = diff(chain(3), other)
+    assert found.equal
+    set_weight(other, "zb1", np.zeros(6, np.float32))
+    assert only(diff(chain(3), other)).name == "b1"
+    matrix = chain(3)
+    node = matrix.graph.node[3]
+    node.input[:] = list(node.input)[::-1]
+    assert only(diff(chain(3), matrix)).details[0].field == "inputs"
+
+
 def test_large_graphs_take_linear_time():
     import time
 

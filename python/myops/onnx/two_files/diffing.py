@@ -14,7 +14,7 @@ from myops.onnx import files
 from myops.onnx.surgery import summary
 from myops.onnx.two_files.difference import Change, Detail, Difference
 from myops.onnx.two_files.matching import Match, interface, match_graphs
-from myops.onnx.two_files.scopes import Numbering, array_of, attributes, digest, kind
+from myops.onnx.two_files.scopes import Numbering, array_of, attributes, commutes, digest, kind
 
 _LONGEST = 8  # numbers of a tensor that are shown
 
@@ -190,7 +190,10 @@ def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> I
         values = [_attribute(side[name]) if name in side else None for side in (before, after)]
         if values[0] != values[1]:
             yield _detail(f"attribute {name}", [value and value[0] for value in values])
-    if not _reads_alike(match, node.input, twin.input):
+    alike = _reads_alike(match, node.input, twin.input)
+    if not alike and commutes(node) and kind(node) == kind(twin):
+        alike = _reads_alike(match, node.input, twin.input[::-1])
+    if not alike:
         yield Detail("inputs", list(node.input), list(twin.input))
     if len(node.output) != len(twin.output):
         yield Detail("outputs", list(node.output), list(twin.output))

@@ -18,7 +18,7 @@ from typing import Any
 import onnx
 
 from myops.onnx.surgery._graph import label
-from myops.onnx.two_files.scopes import Numbering, Scope, kind
+from myops.onnx.two_files.scopes import Numbering, Scope, commutes, kind
 
 SAME, PLACE, REPLACED, NAME = "same", "place", "replaced", "name"
 
@@ -212,14 +212,15 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
     for place, node in enumerate(two.nodes):
         read = _data(two, node)
         if found.is_free(place) and any(read):
-            theirs[tuple(_second(found, name) if name else -1 for name in read)].append(place)
+            numbers = [_second(found, name) if name else -1 for name in read]
+            theirs[_in_order(node, numbers)].append(place)
     titles = {title for node in one.nodes for title in _titles(node)}
     for place, node in enumerate(one.nodes):
         read = _data(one, node)
         if place in found.nodes or not any(read):
             continue
-        numbers = tuple(found.number(name) if name else -1 for name in read)
-        free = [p for p in theirs.get(numbers, ())
+        numbers = [found.number(name) if name else -1 for name in read]
+        free = [p for p in theirs.get(_in_order(node, numbers), ())
                 if found.is_free(p) and len(two.nodes[p].output) == len(node.output)]  # fmt: skip
         alike = [p for p in free if kind(two.nodes[p]) == kind(node)]
         if alike:
@@ -231,6 +232,13 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
             found.pair_nodes(place, twin, PLACE)
         elif replaced and len(free) == 1 and len(_rivals(found, node, read)) == 1:
             found.pair_nodes(place, free[0], REPLACED)
+
+
+def _in_order(node: onnx.NodeProto, numbers: list[int | None]) -> tuple[int | None, ...]:
+    """What a node reads, in an order of its own where the order means nothing."""
+    if commutes(node):
+        numbers = sorted(numbers, key=lambda number: -2 if number is None else number)
+    return tuple(numbers)
 
 
 def _rivals(found: Match, node: onnx.NodeProto, read: list[str]) -> list[int]:
@@ -267,8 +275,25 @@ def _upwards(found: Match, ends: Mapping[str, str]) -> None:
 
 def _read(found: Match, left: int, right: int) -> list[tuple[str, str]]:
     """What two nodes read that is not paired on either side."""
-    pairs = zip(found.first.nodes[left].input, found.second.nodes[right].input, strict=False)
+    pairs = zip(*aligned(found, left, right), strict=False)
     return [(a, b) for a, b in pairs if a not in found.values and found.is_unused(b)]
+
+
+def aligned(found: Match, left: int, right: int) -> tuple[list[str], list[str]]:
+    """The inputs of two nodes; those of the second turned around where that fits better."""
+    one, two = found.first, found.second
+    node, twin = one.nodes[left], two.nodes[right]
+    read, other = list(node.input), list(twin.input)
+    if commutes(node) and kind(node) == kind(twin):
+        numbers = [found.number(name) for name in read]
+        theirs = [_second(found, name) for name in other]
+        met = [a is not None and a == b for a, b in zip(numbers, theirs, strict=True)]
+        crossed = [a is not None and a == b for a, b in zip(numbers, theirs[::-1], strict=True)]
+        written = [(name in one.fixed) for name in read]
+        turned = [(name in two.fixed) for name in other]
+        if sum(crossed) > sum(met) or (not any(met) and written != turned == written[::-1]):
+            other.reverse()
+    return read, other
 
 
 def _by_name(found: Match) -> None:
@@ -310,7 +335,7 @@ def _constants(found: Match) -> None:
         if one.numbers[name] == two.numbers.get(name):
             pair(name, name)
     for left, (right, _) in found.nodes.items():
-        for a, b in zip(one.nodes[left].input, two.nodes[right].input, strict=False):
+        for a, b in zip(*aligned(found, left, right), strict=False):
             pair(a, b)
     for name in one.constants:
         pair(name, name)

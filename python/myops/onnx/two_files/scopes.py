@@ -18,6 +18,7 @@ from myops.onnx.surgery._graph import is_custom
 
 Key = tuple[Hashable, ...]
 
+_COMMUTING = {"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
 _CONSTANTS = {"value_float": np.float32, "value_floats": np.float32,
               "value_int": np.int64, "value_ints": np.int64}  # fmt: skip
 
@@ -96,6 +97,7 @@ class Scope:
             read = [known(name) if name else -1 for name in node.input]
             while read and read[-1] == -1:
                 read.pop()
+            read = sorted(read) if commutes(node) else read
             head = numbering.of("head", *kind(node), *_plain(node), *read)
             bodies = [(item.name, *_body(item.g, numbering, head, known))
                       for item in node.attribute if item.type == AttributeProto.GRAPH]  # fmt: skip
@@ -105,6 +107,11 @@ class Scope:
                     continue
                 same = node.op_type == "Identity" and not is_custom(node.domain) and read
                 numbers[name] = read[0] if same else numbering.of("value", key, number)
+
+
+def commutes(node: onnx.NodeProto) -> bool:
+    """Whether the two inputs of a node may change places, to the bit."""
+    return len(node.input) == 2 and node.op_type in _COMMUTING and not is_custom(node.domain)
 
 
 def _varies(node: onnx.NodeProto) -> bool:
