@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import AttributeProto
 
 from myops.onnx import files
 from myops.onnx.surgery import summary
+from myops.onnx.two_files import tensors
 from myops.onnx.two_files.difference import Change, Detail, Difference
 from myops.onnx.two_files.matching import Match, interface, match_graphs
 from myops.onnx.two_files.scopes import Numbering, array_of, attributes, commutes, digest, kind
-
-_LONGEST = 8  # numbers of a tensor that are shown
+from myops.onnx.two_files.tensors import of_sides
 
 
 def diff(first: files.Model, second: files.Model) -> Difference:
@@ -125,7 +124,7 @@ def _of_graphs(found: Difference, matches: list[Match], prefix: str) -> None:
     for match in matches:
         where = " > ".join(filter(None, (prefix, *match.where)))
         found.changes += _of_nodes(match, where)
-        found.changes += _of_constants(match, where)
+        found.changes += tensors.changes(match, where)
         found.renamed += _renamed(match, where)
 
 
@@ -161,7 +160,7 @@ def node_changes(match: Match, place: int) -> Iterator[str]:
     for name in node.input:
         if name in match.constants:
             pair = match.first.constants[name], match.second.constants[match.constants[name]]
-            for detail in _tensor_details(*pair):
+            for detail in tensors.details(*pair):
                 yield f"{title}: constant {name!r}: {detail}."
 
 
@@ -189,7 +188,7 @@ def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> I
     for name in sorted({*before, *after}):
         values = [_attribute(side[name]) if name in side else None for side in (before, after)]
         if values[0] != values[1]:
-            yield _detail(f"attribute {name}", [value and value[0] for value in values])
+            yield of_sides(f"attribute {name}", [value and value[0] for value in values])
     alike = _reads_alike(match, node.input, twin.input)
     if not alike and commutes(node) and kind(node) == kind(twin):
         alike = _reads_alike(match, node.input, twin.input[::-1])
@@ -233,7 +232,7 @@ def _attribute(item: AttributeProto) -> tuple[Any, Any]:
     if item.type == AttributeProto.TENSOR:
         array = array_of(item.t)
         size = f"{summary.dtype_name(item.t.data_type)}{list(item.t.dims)}"
-        small = array is not None and array.size <= _LONGEST
+        small = array is not None and array.size <= tensors.LONGEST
         return f"{size} {array.tolist()}" if small and array is not None else size, digest(item.t)
     try:
         value = onnx.helper.get_attribute_value(item)
@@ -246,71 +245,6 @@ def _attribute(item: AttributeProto) -> tuple[Any, Any]:
                  for v in value] if hasattr(value, "__iter__") else str(value)  # fmt: skip
         value = value if all(isinstance(v, (int, float, str)) for v in value) else str(value)
     return value, repr(value)
-
-
-def _of_constants(match: Match, where: str) -> Iterator[Change]:
-    one, two = match.first, match.second
-    for name, tensor in one.constants.items():
-        if name not in match.constants:
-            if name not in match.values:
-                yield Change("removed", "constant", name, where, [Detail("", _size(tensor), None)])
-            continue
-        details = list(_tensor_details(tensor, two.constants[match.constants[name]]))
-        if details:
-            yield Change("changed", "constant", name, where, details)
-    paired = set(match.constants.values())
-    for name, tensor in two.constants.items():
-        if name not in paired and match.is_unused(name):
-            yield Change("added", "constant", name, where, [Detail("", None, _size(tensor))])
-    for name in sorted({*one.sparse, *two.sparse}):
-        sides = [scope.sparse.get(name) for scope in (one, two)]
-        if sides[0] is None or sides[1] is None or one.numbers[name] != two.numbers[name]:
-            shown = [side and f"sparse {_size(side.values)} of {list(side.dims)}" for side in sides]
-            kinds = "added" if sides[0] is None else "removed" if sides[1] is None else "changed"
-            yield Change(kinds, "constant", name, where, [_detail("", shown)])
-
-
-def _size(tensor: onnx.TensorProto) -> str:
-    return f"{summary.dtype_name(tensor.data_type)}{list(tensor.dims)}"
-
-
-def _tensor_details(one: onnx.TensorProto, two: onnx.TensorProto) -> Iterator[Detail]:
-    if one.data_type != two.data_type:
-        names = [summary.dtype_name(item.data_type) for item in (one, two)]
-        yield _detail("dtype", names)
-    if list(one.dims) != list(two.dims):
-        yield Detail("shape", list(one.dims), list(two.dims))
-    elif digest(one)[1:] != digest(two)[1:]:
-        yield from _values_detail(array_of(one), array_of(two))
-
-
-def _values_detail(one: np.ndarray | None, two: np.ndarray | None) -> Iterator[Detail]:
-    if one is None or two is None:
-        yield Detail("values", "unreadable" if one is None else "readable",
-                     "unreadable" if two is None else "readable")  # fmt: skip
-        return
-    if one.dtype.kind not in "biufc" or two.dtype.kind not in "biufc":
-        try:  # the types that onnx adds to NumPy's: bfloat16, float8
-            one, two = one.astype(np.float64), two.astype(np.float64)
-        except (TypeError, ValueError):
-            count = int(np.count_nonzero(one != two))
-            yield Detail("values", None, None, differing=count, size=one.size)
-            return
-    wide = np.complex128 if "c" in (one.dtype.kind, two.dtype.kind) else np.float64
-    a, b = one.astype(wide), two.astype(wide)
-    differs = (one != two) & ~(np.isnan(a) & np.isnan(b))
-    count = int(np.count_nonzero(differs))
-    if not count:
-        return  # other bits of one number: -0.0, another NaN, another dtype
-    with np.errstate(invalid="ignore"):
-        gap = np.abs(np.where(differs, b - a, 0))
-    largest = float(np.where(np.isnan(gap), np.inf, gap).max())
-    shown = [x.ravel()[:_LONGEST].tolist() if x.size <= _LONGEST else None for x in (one, two)]
-    yield _detail("values", shown, differing=count, size=one.size, largest=largest)
-
-
-def _detail(field: str, sides: Sequence[Any], **more: Any) -> Detail:
-    return Detail(field, sides[0], sides[1], **more)
 
 
 def _renamed(match: Match, where: str) -> Iterator[tuple[str, str, str, str]]:
@@ -343,7 +277,7 @@ def _of_functions(
         if before is None or after is None:
             texts = [f and f"{len(f.node)} nodes" for f in (before, after)]
             made = "added" if before is None else "removed"
-            yield Change(made, "function", title, "", [_detail("", texts)])
+            yield Change(made, "function", title, "", [of_sides("", texts)])
             continue
         details = []
         for field in ("input", "output", "attribute"):
@@ -352,13 +286,13 @@ def _of_functions(
                 names = [sorted([*n, *(i.name for i in f.attribute_proto)])
                          for n, f in zip(names, (before, after), strict=True)]  # fmt: skip
                 if names[0] != names[1]:
-                    details.append(_detail(field, names))
+                    details.append(of_sides(field, names))
             elif len(names[0]) != len(names[1]):
-                details.append(_detail(f"{field}s", names))
+                details.append(of_sides(f"{field}s", names))
         opsets = [{i.domain or "ai.onnx": i.version for i in f.opset_import}
                   for f in (before, after)]  # fmt: skip
         if opsets[0] != opsets[1]:
-            details.append(_detail("opsets", opsets))
+            details.append(of_sides("opsets", opsets))
         if details:
             yield Change("changed", "function", title, "", details)
         graphs = [_as_graph(f) for f in (before, after)]
