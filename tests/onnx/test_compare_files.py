@@ -403,15 +403,61 @@ def test_only_the_optimiser(monkeypatch):
     assert [value.status for value in report.outputs] == ["fail"]
 
 
-def test_models_without_nodes_and_with_constant_outputs():
+@pytest.mark.parametrize("backend", list(backends.BACKENDS))
+def test_models_without_nodes_and_with_constant_outputs(backend):
     ends = [info("x", FLOAT, [2]), info("x", FLOAT, [2])]
     empty = model_of([], ends[:1], ends[1:])
-    assert compare_files(empty, empty).passed
+    assert compare_files(empty, empty, backend=backend).passed
     nodes = [helper.make_node("Constant", [], ["y"], value=constant("", [1.0, 2.0]))]
     fixed = model_of(nodes, [], [info("y", FLOAT, [2])])
     other = model_of([], [], [info("y", FLOAT, [2])], [constant("y", [1.0, 3.0])])
-    assert compare_files(fixed, fixed).passed
-    assert not compare_files(fixed, other).passed
+    assert compare_files(fixed, fixed, backend=backend).passed
+    for pair in ((fixed, other), (other, fixed)):
+        assert not compare_files(*pair, backend=backend).passed
+
+
+def test_sequences():
+    """Values that are no tensors are passed over, and outputs that are none are said."""
+    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
+             helper.make_node("SequenceAt", ["s", "i"], ["a"]),
+             helper.make_node("Neg", ["a"], ["y"])]  # fmt: skip
+    outputs = [info("y", FLOAT, [3]), helper.make_tensor_sequence_value_info("s", FLOAT, None)]
+    weights = [constant("i", 0, np.int64)]
+    model = model_of(nodes, [info("x", FLOAT, [3])], outputs, weights)
+    for backend in backends.BACKENDS:
+        report = compare_files(model, model, backend=backend)
+        assert report.passed
+        assert any("output 's' was not compared" in note for note in report.notes)
+        assert set(rows(report)) == {"a", "y"}
+    del model.graph.output[0]
+    with pytest.raises(ValueError, match="expected outputs that are tensors"):
+        compare_files(model, model)
+    # One that a branch reads.
+    then = helper.make_graph([helper.make_node("SequenceAt", ["s", "i"], ["t"])], "then", [],
+                             [info("t", FLOAT, [3])])  # fmt: skip
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [],
+                              [info("e", FLOAT, [3])])  # fmt: skip
+    nodes = [nodes[0], helper.make_node("If", ["flag"], ["y"], "choose", then_branch=then,
+                                        else_branch=other)]  # fmt: skip
+    inputs = [info("x", FLOAT, [3]), info("flag", BOOL, [])]
+    report = compare_files(*[model_of(nodes, inputs, outputs[:1], weights)] * 2)
+    assert report.passed
+    assert any("Inside 'choose' (If) nothing was compared" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16])
+def test_narrow_types(kind):
+    def model(op):
+        nodes = [helper.make_node("Cast", ["x"], ["wide"], to=FLOAT),
+                 helper.make_node(op, ["wide"], ["a"], "op"),
+                 helper.make_node("Cast", ["a"], ["y"], to=kind)]  # fmt: skip
+        return model_of(nodes, [info("x", kind, [5])], [info("y", kind, [5])])
+
+    given = {"x": np.linspace(-1, 1, 5, dtype=np.float32)}
+    for backend in backends.BACKENDS:
+        assert compare_files(model("Sin"), model("Sin"), backend=backend, inputs=given).passed
+        report = compare_files(model("Sin"), model("Tan"), backend=backend, inputs=given)
+        assert report.blame.value == "a"
 
 
 def test_integers_booleans_and_texts():

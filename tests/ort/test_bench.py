@@ -107,6 +107,11 @@ def test_inputs(tmp_path):
     assert found.inputs["x"] == {"dtype": "float32", "shape": [3, 4], "invented": ""}
     found = bench(model(), repeat=1)
     assert "'n'" in found.inputs["x"]["invented"]
+    half = model()
+    for item in (*half.graph.input, *half.graph.output):
+        item.type.tensor_type.elem_type = TensorProto.FLOAT16
+    found = bench(half, inputs={"x": str(tmp_path / "x.npy")}, repeat=1)
+    assert found.inputs["x"]["dtype"] == "float16"
     with pytest.raises(ValueError, match="no 'z'"):
         bench(model(), inputs={"z": np.ones(3)})
     with pytest.raises(ValueError, match="has the inputs 'w', expected those of the first"):

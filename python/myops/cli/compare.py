@@ -136,7 +136,7 @@ def _is_file(target: str) -> bool:
 def _files(first: Path, second: Path | None, **options: Any) -> Any:
     from myops.onnx.two_files.comparing import compare_files
 
-    with _console.progress("compare", 6) as advance:
+    with _console.progress("compare", 5) as advance:
         if second is None:
             report = compare_files(_graphs.source(first), progress=advance, **options)
         else:

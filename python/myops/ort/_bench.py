@@ -262,29 +262,33 @@ def _feed(
     titles: Mapping[str, Any], sessions: Mapping[Any, Any], threads: int, asked: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs on which all models run."""
-    from myops.onnx.comparison.ort_side import RunError
+    from myops.onnx.comparison.ort_side import RunError, as_type
     from myops.ort import _feeding
 
     names = list(titles)
-    wanted = {item.name for item in sessions[names[0], threads].get_inputs()}
+    wanted = {item.name: item.type for item in sessions[names[0], threads].get_inputs()}
     for name in names[1:]:
         other = {item.name for item in sessions[name, threads].get_inputs()}
-        if other != wanted:
+        if other != wanted.keys():
             raise ValueError(
                 f"bench: against: {printable(name)} has the inputs "
                 f"{', '.join(map(repr, sorted(other))) or 'none'}, expected those of the first "
                 f"model: {', '.join(map(repr, sorted(wanted))) or 'none'}"
             )
 
+    def typed(feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: as_type(array, wanted[name]) for name, array in feed.items()}
+
     def all_run(feed: Mapping[str, np.ndarray]) -> None:
         for name in names:
             try:
-                sessions[name, threads].run(None, dict(feed))
+                sessions[name, threads].run(None, typed(feed))
             except Exception as error:  # ONNX Runtime's own kinds have no common base
                 raise RunError(f"{printable(name)}: {error}") from error
 
     proto = files.load(titles[names[0]], weights=False)
     chosen = _feeding.that_run(proto, asked, all_run)
+    chosen.feed = typed(chosen.feed)
     return chosen.feed, chosen.described()
 
 

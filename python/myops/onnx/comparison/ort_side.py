@@ -82,7 +82,7 @@ class Runner:
             missing = [name for name in expected if name not in fed]
             if missing:
                 raise ValueError(f"the ONNX model has the inputs {missing}, which have no value")
-            fed = {name: _as_type(array, expected[name])
+            fed = {name: as_type(array, expected[name])
                    for name, array in fed.items() if name in expected}  # fmt: skip
             texts = any(array.dtype.kind in "OSU" for array in fed.values())
             try:
@@ -200,7 +200,8 @@ def without_narrow(
     return copy, feeds
 
 
-def _as_type(array: np.ndarray, stated: str) -> np.ndarray:
+def as_type(array: np.ndarray, stated: str) -> np.ndarray:
+    """An array in the type that an input of a session states, such as "tensor(float16)"."""
     kinds = {"float": "float32", "double": "float64"}
     kind = stated.removeprefix("tensor(").removesuffix(")")
     return np.asarray(array, kinds.get(kind, kind)) if kind != "string" else np.asarray(array)

@@ -106,6 +106,7 @@ def compare_files(
     main = rows.of_main_graph(matches[0], graphs, both, tolerance)
     inner, more = rows.of_bodies(matches, both, tolerance)
     ends = interface(graphs[0].outputs, graphs[1].outputs)
+    notes += _no_tensors(ends, both)
     lost = [name for name in graphs[0].outputs if name not in ends]
     found = search.Pairing(matches[0], graphs, backends, both, tolerance, main, inner, named)
     search.mark_ties(found)
@@ -217,6 +218,24 @@ def _feeds(
 
     chosen = _feeding.that_run(models[0], asked, both, runs[0])
     return (chosen.feed, second(chosen.feed)), chosen.described()
+
+
+def _no_tensors(ends: Mapping[str, str], traces: tuple[Trace, Trace]) -> list[str]:
+    """Notes on outputs that cannot be compared.
+
+    Raises:
+        ValueError: None can.
+    """
+    notes = []
+    for name, other in ends.items():
+        for found, title in zip(traces, (name, other), strict=True):
+            kind = found.values.get(title)
+            if isinstance(kind, str):
+                notes.append(f"The output {title!r} was not compared: it is {kind}.")
+                break
+    if notes and len(notes) == len(ends):
+        raise ValueError(f"compare: expected outputs that are tensors. {' '.join(notes)}")
+    return notes
 
 
 def _optimised(

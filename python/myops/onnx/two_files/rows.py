@@ -32,7 +32,7 @@ def compared(
         detail = f"{found.wrong} of {found.size} elements"
     ok = found is not None and found.agrees
     return FileValue(
-        path="", call=0, kind="", role="value", place="", fused="", name=name, node="", depth=-1,
+        path="", call=0, kind=f"paired by {paired}", role="value", place="", fused="", name=name, node="", depth=-1,
         shape=expected.shape, dtype=str(expected.dtype), onnx_shape=got.shape,
         onnx_dtype=str(got.dtype), difference=found, status="ok" if ok else "fail", detail=detail,
         expected=expected, got=got, other=other, paired=paired,
@@ -56,7 +56,8 @@ def of_main_graph(
     """The values of the main graphs, in the order of the first."""
     first, second = (found.values for found in traces)
     outputs = set(graphs[0].outputs)
-    pairs = {name: pair for name, pair in match.values.items() if name in graphs[0].producers}
+    wanted = {*graphs[0].producers, *outputs}
+    pairs = {name: pair for name, pair in match.values.items() if name in wanted}
     rows: dict[str, FileValue] = {}
     for name, (other, how) in pairs.items():
         expected, got = first.get(name), second.get(other)
