@@ -177,7 +177,11 @@ def test_messages_name_options(text: str, shown: str) -> None:
 # Parameters without an option: they are given otherwise, or only make sense in Python.
 ONLY_PYTHON = {
     "export": {"model", "args", "kwargs", "target", "input_names", "output_names",
-               "dynamic_shapes", "keep_initializers_as_inputs", "unknown"},
+               "dynamic_shapes", "keep_initializers_as_inputs", "unknown",
+               # torch's own, for calls of torch.onnx.export
+               "dynamo", "do_constant_folding", "optimize", "verify", "verbose", "custom_opsets",
+               "custom_translation_table", "report", "profile", "dump_exported_program",
+               "artifacts_dir"},
     "compare": {"model", "args", "kwargs", "onnx_model", "progress"},
     "edit": {"model", "f"},
     "simplify": {"model", "f"},

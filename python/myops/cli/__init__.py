@@ -13,6 +13,7 @@ or it could not be done. (130 after Ctrl-C, 141 when the reader of the output ha
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import os
@@ -29,7 +30,7 @@ import typer
 from rich.markup import escape
 
 import myops
-from myops.cli import _console, _failures
+from myops.cli import _completion, _console, _failures
 
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the whole Python traceback of an error.")
@@ -44,7 +45,7 @@ def app() -> typer.Typer:
         epilog="Exit status: 0 all is well; 1 what the command looked for is wrong; 2 wrong usage, "
         "or it could not be done.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -58,7 +59,7 @@ def app() -> typer.Typer:
             help=escape(cleandoc(command.__doc__ or "")),
             epilog=escape(_exit_status(module)),
             no_args_is_help=needs_some,
-        )(_with_debug(command))
+        )(_prepared(name, command))
     return found
 
 
@@ -77,15 +78,15 @@ def _exit_status(module: ModuleType) -> str:
     return f"Exit status: 0 all is well; {middle}2 wrong usage, or it could not be done."
 
 
-def _with_debug(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the option --debug, which `main` reads."""
+def _prepared(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the option --debug, which `main` reads, and what the shell completes."""
     hints = get_type_hints(command, include_extras=True)
 
     @functools.wraps(command)
     def run(*args: Any, debug: bool = False, **kwargs: Any) -> Any:
         return command(*args, **kwargs)
 
-    given = [item.replace(annotation=_plain_help(hints[item.name]))
+    given = [item.replace(annotation=_annotation(hints[item.name], name, item.name))
              for item in signature(command).parameters.values()]  # fmt: skip
     own = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
     setattr(run, "__signature__", signature(command).replace(parameters=[*given, own]))  # noqa: B010
@@ -93,12 +94,17 @@ def _with_debug(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _plain_help(annotation: Any) -> Any:
-    """The annotation of a parameter whose help text is no markup: [view] in it is meant."""
-    for item in getattr(annotation, "__metadata__", ()):
-        if item.help and not getattr(item, "myops_plain", False):
-            item.help, item.myops_plain = escape(item.help), True
-    return annotation
+def _annotation(annotation: Any, command: str, parameter: str) -> Any:
+    """That of a parameter, with a help text that is no markup ([view] in it is meant) and with what
+    completes it; commands share annotations, so these are copies."""
+    infos = getattr(annotation, "__metadata__", ())
+    made: Any = annotation.__origin__ if infos else annotation
+    for shared in infos:
+        info = copy.copy(shared)
+        info.help = escape(info.help) if info.help else info.help
+        info.autocompletion = _completion.completer(command, parameter)
+        made = Annotated[made, info]
+    return made
 
 
 def _version(wanted: bool) -> None:
@@ -121,6 +127,8 @@ def main() -> None:
     --debug, or MYOPS_DEBUG=1, shows the traceback too.
     """
     words = sys.argv[1:]
+    if os.environ.get(_completion.INSTRUCTION):
+        sys.exit(_completion.answer(lambda: app()(words, prog_name="myops")))
     if words[-1:] == ["--module"]:
         words.append("")  # the command lists the modules that there are
     options = words[: words.index("--")] if "--" in words else words
