@@ -4,13 +4,15 @@
     python scripts/record_casts.py doctor     # one
 
 The commands run in a temporary folder in which cast_models.py has written their files; the names of
-that folder and of this one are left out.
+that folder and of this one are left out. tests/test_casts.py finds pictures that are out of date.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "casts"
-WIDTH = 100
+WIDTH = 106
 MODELS = Path(__file__).with_name("cast_models.py")
 # Name of the picture: the commands in it.
 CASTS = {
@@ -32,8 +34,16 @@ CASTS = {
 }
 
 
-def record(name: str, folder: Path) -> None:
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+def write_models(folder: Path) -> None:
+    """Writes the files that the commands read."""
+    subprocess.run([sys.executable, str(MODELS)], cwd=folder, check=True)
+
+
+def record(name: str, folder: Path) -> str:
+    """The picture, as SVG, of what the commands print in a folder with their files."""
+    console = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False
+    )
     terminal = {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     environment = {**os.environ, **terminal}
     for command in CASTS[name]:
@@ -46,15 +56,25 @@ def record(name: str, folder: Path) -> None:
         console.print(f"[bold]$ {command}[/]")
         shown = run.stdout.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
         console.print(Text.from_ansi(shown.rstrip()))
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(FOLDER / f"{name}.svg"), title="myops")
+    return console.export_svg(title="myops")
+
+
+def words(svg: str) -> list[str]:
+    """The words in a picture, line by line of the terminal."""
+    lines: dict[str, list[str]] = {}
+    for line, text in re.findall(
+        r'<text [^>]*clip-path="url\(#[^)]*?-(line-\d+)\)">(.*?)</text>', svg
+    ):
+        lines.setdefault(line, []).append(html.unescape(text).replace("\xa0", " "))
+    return " ".join("".join(pieces) for pieces in lines.values()).split()
 
 
 def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, str(MODELS)], cwd=folder, check=True)
+        write_models(Path(folder))
         for name in sys.argv[1:] or CASTS:
-            record(name, Path(folder))
+            (FOLDER / f"{name}.svg").write_text(record(name, Path(folder)), encoding="utf-8")
             print(FOLDER / f"{name}.svg")
 
 
