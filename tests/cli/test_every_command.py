@@ -332,14 +332,38 @@ def test_models_through_pipes(command: str, tmp_path: Path) -> None:
     assert "got an empty file" in errors
 
 
-@pytest.mark.parametrize("command", ["inspect", "doctor", "compare", "view", "diff", "bench"])
+@pytest.mark.parametrize(
+    "command", ["bundle", "inspect", "doctor", "compare", "view", "diff", "bench"]
+)
 def test_readers_read_stdin(command: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
     data = (tmp_path / "good.onnx").read_bytes()
-    status, out, errors = called(command, *words("-", ""), stdin=data)
+    status, out, errors = called(command, *words("-", "out"), stdin=data)
     assert status == 0, errors
     assert out
+
+
+def test_a_bundle_of_stdin_goes_here(tmp_path: Path) -> None:
+    data = (tmp_path / "good.onnx").read_bytes()
+    status, out, errors = called("bundle", "-", stdin=data)
+    assert status == 0, errors
+    made = onnx.load(tmp_path / "model_bundle" / "model.onnx")
+    assert made.graph == onnx.load_from_string(data).graph
+    status, out, errors = called("bundle", "-", stdin=data)
+    assert (status, out) == (2, b"")
+    assert "exists and is not empty" in errors
+    assert called("bundle", "-", "-o", "other", stdin=b"")[0] == 2
+    assert not (tmp_path / "other").exists()
+    outside = onnx.load_from_string(data)
+    tensor = outside.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+    status, out, errors = called("bundle", "-", "-o", "other", stdin=outside.SerializeToString())
+    assert (status, out) == (2, b"")
+    assert "weights" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(("text", "option"), [

@@ -19,7 +19,7 @@ def bundle(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The folder to make. Default: MODEL_bundle beside "
-                     "the model.", metavar="FOLDER", show_default=False),
+                     "the model; for -, model_bundle here.", metavar="FOLDER", show_default=False),
     ] = None,
     library: Annotated[
         list[str] | None,
@@ -42,9 +42,11 @@ def bundle(
     """
     from myops.ort import bundle as make
 
-    folder = output or model.with_name(f"{model.stem}_bundle")
+    source = _graphs.source(model)
+    title = Path("model") if isinstance(source, bytes) else source
+    folder = output or title.with_name(f"{title.stem}_bundle")
     with _console.progress("bundling"):
-        made = make(model, folder, libraries=_libraries(library), check=not no_check)
+        made = make(source, folder, libraries=_libraries(library), check=not no_check)
     if json:
         named = [{"file": item.file, "version": item.version, "sha256": item.sha256,
                   "platform": item.platform, "domains": item.domains}
