@@ -25,10 +25,14 @@ class NumpyRuntime final : public Runtime {
     for (int64_t stride : strides) {
       bytes.push_back(stride * static_cast<py::ssize_t>(dtype_size(dtype)));
     }
-    const py::array array(to_numpy(dtype), shape, bytes);
-    outputs.append(array);
+    void* data = nullptr;
+    {  // the last use of anything of Python, the end of a reference included
+      py::array array(to_numpy(dtype), shape, bytes);
+      data = array.mutable_data();
+      outputs.append(array);
+    }
     others_run_.emplace();
-    return Tensor(const_cast<void*>(array.data()), dtype, shape, std::move(strides));
+    return Tensor(data, dtype, shape, std::move(strides));
   }
 
   void run(int64_t count, Task task, void* argument) override {
