@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--sanitize", action="store_true", help="under sanitizers")
     parser.add_argument("--pytest", nargs="+", default=[], metavar="PATH", help="tests in Python")
     parser.add_argument("--only", type=int, nargs="+", default=None, help="these numbers")
-    parser.add_argument("--again", action="store_true", help="with what was compiled before")
+    parser.add_argument("--again", action="store_true", help="with the kernel as compiled before")
     arguments = parser.parse_args()
 
     build = ROOT / "build/mutants" / (arguments.op + "-sanitized" * arguments.sanitize)
@@ -102,8 +102,8 @@ def main() -> int:
         sites = [site for site in every if site.number in numbers]
     else:
         sites = compile_all(build, arguments.op, every, arguments.sanitize)
-        link_programs(build, arguments.op, arguments.sanitize)
         kept.write_text(" ".join(str(site.number) for site in sites))
+    link_programs(build, arguments.op, arguments.sanitize)
     if arguments.pytest and arguments.sanitize:
         parser.error("--pytest and --sanitize: choose one; Python itself has no sanitizers")
     if arguments.pytest and not (build / "python").exists():

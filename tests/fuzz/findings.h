@@ -1,4 +1,5 @@
-// Calls that were wrong once. Each run of the fuzzer begins with them.
+// Calls that were wrong once, and some that drawing hardly reaches. Each run of the fuzzer begins
+// with them.
 #pragma once
 
 #include "calls.h"

@@ -196,6 +196,11 @@ void test_attributes_that_lie() {
   expect_refusal(with(deform, "dilations", {Ints{INT64_MAX, INT64_MAX}}), "dilations");
   expect_refusal(with(deform, "group", {INT64_MIN}), "group: got -9223372036854775808");
   expect_refusal(with(deform, "offset_group", {INT64_MAX}), "offset_group");
+  // Weights that are constant are packed before anything is checked.
+  expect_refusal(with(deform, "group", {int64_t{0}}), "group: got 0");
+  expect_refusal(with(deform, "offset_group", {int64_t{0}}), "offset_group: got 0");
+  expect_refusal(with(deform, "group", {int64_t{-1}}), "group: got -1");
+  expect_refusal(with(deform, "group", {int64_t{7}}), "group");
   expect_refusal(with(deform, "kernel_shape", {Ints{3, 2147483646}}), "kernel_shape");
 }
 

@@ -62,6 +62,7 @@ const std::vector<Case> kCases = {
     // Of 16 bits, widened a part at a time: pieces that begin within a row of many channels.
     {{40000, 9}, {30000, 9}, Layout::Contiguous, DType::Float16},
     {{1, 1, 8, 64}, {1, 1, 4, 32}, Layout::Contiguous, DType::Float16},
+    {{1, 1, 1, 200000}, {1, 1, 1, 8}, Layout::Contiguous, DType::Float16},
     // Fewer rows than there are, and all of them from a few: neighbours from the same two.
     {{8, 20}, {6, 30}, Layout::Contiguous, DType::Float32, {0.375, 0.5, 0, 1}},
     {{9, 40}, {8, 24}, Layout::Contiguous, DType::Float32, {0.25, 0.5, 0.125, 0.75}},

@@ -42,8 +42,27 @@ DType from_name(const Op& op, const Input& input, const std::string& name) {
   refuse_dtype(op, input, name);
 }
 
+namespace {
+
+// Not by the name where there is another way: it is made by a function in Python, where a daemon
+// thread may be ended with the interpreter, and then its stack of C++ is unwound.
+DType dtype_of(const Op& op, const Input& input, const py::array& array) {
+  const py::dtype type = array.dtype();
+  const char kind = type.kind();
+  const py::ssize_t size = type.itemsize();
+  if (kind == 'f' && size == 4) return DType::Float32;
+  if (kind == 'f' && size == 8) return DType::Float64;
+  if (kind == 'f' && size == 2) return DType::Float16;
+  if (kind == 'u' && size == 1) return DType::UInt8;
+  if (kind == 'i' && size == 4) return DType::Int32;
+  if (kind == 'i' && size == 8) return DType::Int64;
+  return from_name(op, input, py::str(type.attr("name")));
+}
+
+}  // namespace
+
 Tensor view(const Op& op, const Input& input, const py::array& array) {
-  const DType dtype = from_name(op, input, py::str(array.dtype().attr("name")));
+  const DType dtype = dtype_of(op, input, array);
   const auto size = static_cast<py::ssize_t>(dtype_size(dtype));
   Shape shape(array.shape(), array.shape() + array.ndim());
   Shape strides;
