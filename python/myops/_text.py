@@ -82,6 +82,17 @@ def shorten(text: str, limit: int) -> str:
     return cut.rstrip() + "..."
 
 
+def byte_size(count: float) -> str:
+    """ "3 bytes", "1.2 MiB"."""
+    if count < 1024:
+        return f"{count} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024 or unit == "GiB":
+            break
+    return f"{count:.1f} {unit}"
+
+
 def _shown(sign: str) -> str:
     if sign.isprintable() or unicodedata.category(sign) == "Zs":
         return sign

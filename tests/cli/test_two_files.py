@@ -57,7 +57,7 @@ def test_compare() -> None:
     assert "First difference in 'y'" in out
     assert "Mul 'mul': operator: Mul -> Add." in out
     assert "report: page.html" in out
-    assert Path("page.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert Path("page.html").read_text("utf-8").startswith("<!doctype html>")
     status, out, errors = call("compare", "good.onnx", "wrong.onnx", "--json")
     data = json.loads(out)
     assert (status, data["passed"], data["begins"]["value"]) == (1, False, "y")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
+import html
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,7 +22,10 @@ from onnx import TensorProto, helper
 from rich.console import Console
 from torch import nn
 
-from myops.onnx.comparison import compare
+from myops.onnx.comparison import compare, plot
+from myops.onnx.comparison.html import render as page_of
+from myops.onnx.comparison.metrics import difference
+from myops.onnx.comparison.result import Report, Value
 
 NET = """
 import torch
@@ -64,7 +70,8 @@ def test_a_user_finds_a_fault(folder):
     assert (folder / "x" / "script.py").is_file()
     page = (folder / "r.html").read_text()
     assert "Conv &#39;/2/Conv&#39;" in page
-    assert "http" not in re.sub('data:[^"]*', "", page)  # nothing from elsewhere
+    assert "://" not in re.sub('data:[^"]*', "", page)  # nothing from elsewhere
+    assert "myops compare net.py:example bad.onnx --html r.html --repro x</code>" in page
 
 
 def test_a_user_sees_that_all_is_well(folder):
@@ -110,23 +117,88 @@ def test_mistakes_of_a_user(folder, words, text, monkeypatch):
 def test_html_holds_pictures_of_both_sides_and_their_difference(tmp_path):
     from matplotlib import image
 
+    report = faulty()
+    report.write_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    (figure, *_) = re.findall(r'<figure class="pictures">.*?</div></figure>', page, re.DOTALL)
+    found = re.findall(
+        r'<img (?:class="(\w*)" )?alt="([^"]*)" src="data:image/png;base64,([^"]+)"', figure
+    )
+    assert [kind for kind, *_ in found] == ["", "", "", "scale"]
+    assert [text.split(",")[0].split(" of ")[0] for _, text, _ in found[:3]] == [
+        "PyTorch", "ONNX Runtime", "difference",
+    ]  # fmt: skip
+    sides = [image.imread(io.BytesIO(base64.b64decode(item))) for *_, item in found]
+    assert {side.shape for side in sides[:3]} == {(16, 16, 4)}  # a pixel for each element
+    value = next(v for v in report.values if v.title in html.unescape(figure))
+    gap = np.abs(value.got - value.expected)[0]
+    channel = int(re.search(r"image 0 channel (\d+)", figure)[1])
+    brightness = sides[2][..., :3].sum(axis=-1)
+    assert brightness.argmax() == gap[channel].argmax()
+
+
+def test_the_plot_tells_values_that_differ_from_those_before(tmp_path):
+    report = faulty()
+    report.write_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    for name, width in (("broad", 720), ("narrow", 350)):
+        (drawing,) = re.findall(rf'<svg class="{name}".*?</svg>', page, re.DOTALL)
+        ok = [float(x) for x in re.findall(r'class="mark ok" cx="([\d.]+)"', drawing)]
+        wrong = re.findall(r'class="mark fail" d="M([\d.]+) ([\d.]+) ', drawing)
+        statuses = [value.status for value in report.values]
+        assert (len(ok), len(wrong)) == (statuses.count("ok"), statuses.count("fail"))
+        (first,) = re.findall(r'class="first" x1="([\d.]+)"', drawing)
+        assert max(ok) < float(first) == float(wrong[0][0])
+        assert all(0 < x < width for x in ok)
+        assert f"{report.values[0].title}: ok, " in drawing  # under the pointer
+
+
+def faulty():
     torch.manual_seed(3)
     model, args = Deep(4).eval(), (torch.rand(1, 3, 16, 16),)
     proto = export(model, args, "torchscript")
     set_attribute(node_of(proto, "Conv", 2), "pads", [2, 1, 0, 1])
-    report = compare(model, args, proto)
-    report.write_html(tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    assert len(found) >= 3  # the plot, the first difference, the value before it
-    plot, *_, picture = [image.imread(io.BytesIO(base64.b64decode(item))) for item in found]
-    assert plot.shape[0] > 200
-    assert picture.shape[1] > 2 * picture.shape[0]  # three pictures side by side
-    reds = (plot[..., 0] > 0.7) & (plot[..., 1] < 0.3) & (plot[..., 2] < 0.3)
-    greens = (plot[..., 1] > 0.45) & (plot[..., 0] < 0.25) & (plot[..., 2] < 0.4)
-    assert reds.sum() > 50  # values that fail are marked, and those before are not
-    assert greens.sum() > 50
-    assert np.flatnonzero(greens.any(axis=0))[0] < np.flatnonzero(reds.any(axis=0))[0]
+    return compare(model, args, proto)
+
+
+@pytest.mark.parametrize(
+    ("errors", "ticks"),
+    [
+        ([], []),
+        ([0.0], ["0"]),
+        ([0.0, 0.0], ["0"]),
+        ([math.inf, math.nan, None], ["inf"]),
+        ([0.0, 1e-7, 2e-3, math.inf], ["0", "1e-7", "1e-2", "inf"]),
+        ([1e-300, 1e300], ["0", "inf"]),
+        ([3e-5], ["1e-5", "1e-4"]),
+    ],
+)
+def test_any_error_has_a_place_in_the_plot(errors, ticks):
+    found = plot.drawings(report_of(errors))
+    assert len(found) == (2 if errors else 0)
+    for drawing in found:
+        assert {*ticks} <= {text for _, text in drawing.rows}
+        assert len({*drawing.rows}) == len(drawing.rows) <= 10
+        assert len(drawing.marks) == len(errors)
+        for x, y, *_ in drawing.marks:
+            assert drawing.left <= x <= drawing.right
+            assert drawing.top <= y <= drawing.bottom
+        heights = [drawing.bottom - y for _, y, *_ in drawing.marks]
+        if None not in errors and not any(map(math.isnan, errors)):
+            assert heights == sorted(heights)
+    assert ("<svg" in page_of(report_of(errors))) == bool(errors)
+
+
+def report_of(errors):
+    def value(place, error):
+        array = np.zeros(2, np.float32)
+        gap = None if error is None else dataclasses.replace(
+            difference(array, array, 1e-4, 1e-6), relative_rms=error)  # fmt: skip
+        return Value(f"m{place}", 0, "ReLU", "output", "", "", f"v{place}", "n", place, (2,),
+                     "float32", (2,), "float32", gap, "ok", "", array, array)  # fmt: skip
+
+    values = [value(place, error) for place, error in enumerate(errors)]
+    return Report(True, values, [], None, [], [], {"torch": "1"})
 
 
 def test_names_of_a_model_file_are_escaped(tmp_path):

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import myops.cli
 from myops.onnx.matrix import Case, Cell, Matrix, layout, opset_matrix, report
 from myops.onnx.matrix import cases as built_in
-from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, OK, REFUSED, WARNED, WRONG
+from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, LOST, OK, REFUSED, VERDICTS, WARNED, WRONG
 
 DOCS = Path(__file__).parents[2] / "docs"
 TORCHSCRIPT = ["torchscript"]
@@ -83,12 +83,14 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: Any) -> None:
         self.tags.append(tag)
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "img"):
             self.open.append(tag)
         found = dict(attributes)
         if tag == "td" and "title" in found:
             self.tips.append(found["title"])
-        self.loads += [found[name] for name in ("src", "href") if name in found]
+        self.loads += [
+            found[name] for name in ("src", "href") if not found.get(name, "#").startswith("#")
+        ]
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -116,6 +118,32 @@ def test_the_terminal_table_fits_80_columns(matrix: Matrix, encoding: str, symbo
     text = raw.getvalue().decode(encoding)
     assert symbol in text
     assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+
+
+def test_a_matrix_with_holes_and_with_every_verdict() -> None:
+    cells = [
+        Cell("one", "dynamo", 18, OK, 0.0),
+        Cell("two", "torchscript", 9, LOST, 0.0, reason="a"),
+        Cell("one", "torchscript", 11, REFUSED, reason="b"),
+        Cell("two", "dynamo", 12, WRONG, 2.0),
+    ]
+    cells += [Cell("all", "dynamo", 10 + place, verdict) for place, verdict in enumerate(VERDICTS)]
+    made = Matrix(cells)
+    assert made.rows("torchscript")["one"] == [None, None, cells[2], *[None] * 6]
+    text = io.StringIO()
+    made.print(Console(file=text, width=100), details=True)
+    assert "node lost  torchscript 9: two" in text.getvalue()
+    assert "| one |  |  | - |  |" in made.to_markdown()
+    page = made.to_html()
+    assert page.count("<td></td>") == sum(row.count(None) for exporter in made.exporters
+                                          for row in made.rows(exporter).values())  # fmt: skip
+    reasons = [item.verdict for item in layout.reasons(cells)]
+    assert reasons == sorted(reasons, key=VERDICTS.index, reverse=True)
+    assert set(reasons) == {*VERDICTS} - {OK}
+    empty = Matrix([])
+    empty.print(Console(file=io.StringIO()))
+    assert "0 cells" in empty.to_html()
+    assert "0 cells" in empty._repr_html_()
 
 
 def test_numbers_and_ranges() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -276,7 +277,10 @@ def test_command_as_a_user_runs_it(tmp_path: Path) -> None:
     model = model_of([node("MyAdd", domain="myops")], TWO, functions=[add_body()])
     onnx.save(model, tmp_path / "add.onnx")
     run = [sys.executable, "-m", "myops", "doctor"]
-    done = subprocess.run([*run, tmp_path / "add.onnx", "--run"], capture_output=True, text=True)
+    narrow = os.environ | {"COLUMNS": "80"}
+    done = subprocess.run(
+        [*run, tmp_path / "add.onnx", "--run"], capture_output=True, text=True, env=narrow
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("The model loads and runs in ONNX Runtime")
     assert "kernel" in done.stdout

@@ -6,49 +6,21 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console as RichConsole
-from rich.console import ConsoleDimensions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.segment import Segment
 
+from myops import _terminal
+from myops._terminal import Console as TerminalConsole
 from myops._text import printable, printable_lines
 
-_NO_TERMINAL = ConsoleDimensions(10_000, 25)  # a file has no width: nothing is wrapped
 
-
-class Console(RichConsole):
-    """A console for text that comes from files.
-
-    No control character of a text gets through, whoever printed it; newlines within a name are
-    the affair of `printable` where a line is put together. Without a terminal nothing is wrapped,
-    so that a path stays in one piece for the next program.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(emoji=False, highlight=False, **settings)
-
-    @property
-    def size(self) -> ConsoleDimensions:
-        if self._width is None and not self.is_terminal:
-            return _NO_TERMINAL
-        return super().size
-
-    @size.setter
-    def size(self, new: tuple[int, int]) -> None:
-        self._width, self._height = new
+class Console(TerminalConsole):
+    """The console of a command, whose reader may go: the command ends then, as others in a pipe."""
 
     def on_broken_pipe(self) -> None:
         raise SystemExit(reader_has_gone())
-
-    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(printable_lines(segment.text), segment.style)
 
 
 out = Console()
@@ -69,12 +41,7 @@ def message(kind: str, text: str, style: str) -> None:
 
 def say(text: str) -> None:
     """A line of text as it is, without colours by guess."""
-    out.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def say_aside(text: str) -> None:
-    """The same on stderr, when stdout holds something else."""
-    errors.print(printable(text), markup=False, soft_wrap=True)
+    _terminal.say(out, text)
 
 
 @contextlib.contextmanager

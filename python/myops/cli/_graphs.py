@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from myops import _terminal
 from myops.cli import _console
 
 Model = Annotated[
@@ -76,11 +77,12 @@ class Writing:
         self.source = source(model)
         self.file: Any = sys.stdout.buffer if to_stdout else output
         self.name = "stdout" if to_stdout else str(output)
-        self._to_stdout = to_stdout
+        # What the command says goes to stderr when stdout holds the model.
+        self.console = _console.errors if to_stdout else _console.out
 
     def say(self, text: str) -> None:
         """A line about the result."""
-        (_console.say_aside if self._to_stdout else _console.say)(text)
+        _terminal.say(self.console, text)
 
 
 def refuse_no_module(module: str | None, model: Any) -> None:
@@ -154,14 +156,3 @@ def known_names(model: Any) -> set[str]:
     found = {item.name for item in [*graph.input, *graph.initializer, *graph.node]}
     found.update(name for node in graph.node for name in node.output)
     return found - {""}
-
-
-def size(count: float) -> str:
-    """ "3 bytes", "1.2 MiB"."""
-    if count < 1024:
-        return f"{count} bytes"
-    for unit in ("KiB", "MiB", "GiB"):
-        count /= 1024
-        if count < 1024 or unit == "GiB":
-            break
-    return f"{count:.1f} {unit}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from myops.cli import _console, _graphs, _inputs, _targets
+from myops.cli import _console, _graphs, _inputs, _targets, _typed
 
 VERDICT = "they differ"
 OPTIONS = {
@@ -20,6 +20,7 @@ _FOR_PYTORCH = ("--exporter", "--opset", "--optimization", "--repro")
 
 
 def compare(
+    context: typer.Context,
     target: Annotated[
         str,
         typer.Argument(
@@ -114,6 +115,7 @@ def compare(
         report = _pytorch(target, model, exporter, opset, optimization or "disable", shared)
         if repro is not None and report.blame is not None and report.blame.submodel is not None:
             report.write_reproduction(repro)
+    report.command = _typed.command(context)
     if html is not None:
         report.write_html(html)
     if json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from myops._names import choose
-from myops.cli import _console, _targets
+from myops.cli import _console, _targets, _typed
 
 VERDICT = "cells that --fail-on asks for"
 OPTIONS = {
@@ -31,6 +31,7 @@ _FAILURES = {
 
 
 def matrix(
+    context: typer.Context,
     target: Annotated[
         str,
         typer.Argument(
@@ -120,14 +121,13 @@ def matrix(
                 progress=lambda row: advance(row, total=steps),
             )  # fmt: skip
     found.notes = notes(found) if notes else ""
+    found.command = _typed.command(context)
     for path in output or []:
         found.save(path)
     if json:
         _console.print_json(found.as_dict())
     else:
-        _console.out.print(found)
-        if details:
-            _console.out.print(report.Details(found))
+        found.print(_console.out, details=details)
         for path in output or []:
             _console.say(f"{path} written")
     if any(item.verdict in verdicts for item in found.cells):

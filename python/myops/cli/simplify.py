@@ -60,6 +60,7 @@ def simplify(
     import numpy as np
 
     from myops.onnx import files
+    from myops.onnx.surgery._printing import show_simplified
     from myops.onnx.surgery.slimming import simplify as simplify_
 
     writing = _graphs.Writing(model, output, json)
@@ -86,21 +87,7 @@ def simplify(
             "bytes_after": result.bytes_after, "notes": result.notes, "warnings": warnings,
         })  # fmt: skip
         return
-    before, after = sum(result.before.values()), sum(result.after.values())
-    said = "numbers not compared"
-    if result.difference is not None:
-        said = f"largest difference {result.difference:.2g}"
-    writing.say(f"{writing.name}: {before} nodes became {after}; {said}")
-    sizes = _graphs.size(result.bytes_before), _graphs.size(result.bytes_after)
-    grows = result.bytes_after > 1.1 * result.bytes_before + 1024
-    hint = " (folded constants take more space; --largest-constant bounds them)" if grows else ""
-    writing.say(f"size {sizes[0]} -> {sizes[1]}{hint}")
-    for note in result.notes:
-        writing.say(f"note: {note}")
-    for name in sorted({*result.before, *result.after}):
-        counts = result.before.get(name, 0), result.after.get(name, 0)
-        if counts[0] != counts[1]:
-            writing.say(f"  {name:<24} {counts[0]:>5} -> {counts[1]}")
+    show_simplified(result, writing.console, writing.name, "--largest-constant")
 
 
 def _shapes(

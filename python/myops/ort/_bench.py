@@ -82,15 +82,18 @@ class Benchmark:
 
     def print(self, console: Console | None = None) -> None:
         """A table in the terminal; times are in milliseconds."""
-        from rich.console import Console as RichConsole
         from rich.table import Table
+        from rich.text import Text
 
-        console = console or RichConsole(highlight=False)
+        from myops._terminal import Console as Terminal
+        from myops._terminal import line
+
+        console = console or Terminal()
         for number, (name, item) in enumerate(self.inputs.items()):
             made = f"; invented: {item['invented']}" if item["invented"] else ""
             title = "" if number else "inputs"
-            console.print(for_markup(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
-        console.print(for_markup(
+            line(console, for_markup(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
+        line(console, for_markup(
             f"{'on':<7} {self.machine['cpu']}, {self.machine['cores']} cores, ONNX Runtime "
             f"{self.machine['onnxruntime']}"
         ))  # fmt: skip
@@ -102,15 +105,15 @@ class Benchmark:
         for timing in self.timings:
             times = [timing.fastest, *timing.percentiles.values()]
             table.add_row(
-                for_markup(timing.name), str(timing.threads), str(timing.runs),
+                Text(printable(timing.name)), str(timing.threads), str(timing.runs),
                 *(f"{1000 * value:.3f}" for value in times), f"{timing.throughput:.1f}",
                 f"{timing.relative:.2f}",
             )  # fmt: skip
         console.print(table)
         for name, found in self.differences.items():
-            console.print(for_markup(f"outputs of {name}: apart by {found:.2g}"))
+            line(console, for_markup(f"outputs of {name}: apart by {found:.2g}"))
         for note in self.notes:
-            console.print(f"[yellow]note[/] {for_markup(note)}")
+            line(console, f"[yellow]note[/] {for_markup(note)}")
 
 
 def bench(

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+STATUSES = {
+    "ok": "all elements agree",
+    "order": "only a choice among equals",
+    "absorbed": "it differs, but everything that is computed from it agrees",
+    "fail": "it differs",
+}
+
+
 @dataclass(eq=False)
 class Value:
     """A value of the graph beside the tensor of PyTorch.
@@ -139,6 +147,7 @@ class Report:
         unmatched: Calls of modules without a value in the graph: path, call, kind, reason.
         notes: What else is worth knowing.
         versions: Of what was used.
+        command: The command that makes this report again; "" when it was made otherwise.
     """
 
     passed: bool
@@ -148,6 +157,7 @@ class Report:
     unmatched: Sequence[Any]
     notes: Sequence[str]
     versions: dict[str, str]
+    command: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -159,6 +169,7 @@ class Report:
             "unmatched": [dataclasses.asdict(item) for item in self.unmatched],
             "notes": list(self.notes),
             "versions": self.versions,
+            "command": self.command,
         }
 
     def to_json(self) -> str:
@@ -171,12 +182,18 @@ class Report:
         """A table in the terminal.
 
         Args:
-            console: Where to. Default: stdout.
+            console: Where to, a `rich.console.Console`. Default: stdout.
             all_values: Every value; otherwise of a long list what is around the difference.
         """
         from myops.onnx.comparison import terminal
 
         terminal.show(self, console, all_values)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops.onnx.comparison import html, terminal
+
+        return html.fragment(self, terminal.chosen(terminal.distinct(self.values), self.blame))
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """One self-contained file: table, plot along the depth, pictures of image-like values."""

@@ -8,8 +8,12 @@ from typing import Any, TypeVar
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from myops._terminal import Console as Terminal
+from myops._terminal import line
 from myops._text import for_markup as escape
+from myops._text import printable
 from myops.onnx.comparison.result import Blame, Report, Value
 
 Row = TypeVar("Row", bound=Value)
@@ -31,8 +35,8 @@ CAUSES = {
 
 def show(report: Report, console: Console | None, all_values: bool) -> None:
     """Prints the table of values, what differs and why, and the verdict."""
-    console = console or Console()
-    rows = list(report.values) if all_values else _distinct(report.values)
+    console = console or Terminal()
+    rows = list(report.values) if all_values else distinct(report.values)
     shown = rows if all_values else chosen(rows, report.blame)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("module", overflow="fold")
@@ -56,20 +60,20 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
         at = next((v.depth for v in rows if v.name == report.blame.value), 0)
         odd = [v for v in odd if v.depth < at or v.status == "order"]
     for item in odd if all_values else odd[:_AROUND]:
-        console.print(f"[yellow]{item.status}[/] {escape(item.title)}: {escape(item.detail)}")
+        line(console, f"[yellow]{item.status}[/] {escape(item.title)}: {escape(item.detail)}")
     if report.unmatched:
         _show_unmatched(report, console, all_values)
     for note in report.notes:
-        console.print(f"[yellow]note[/] {escape(note)}")
+        line(console, f"[yellow]note[/] {escape(note)}")
     if report.blame is not None:
         _show_blame(report.blame, console)
     modules = len({(v.path, v.call) for v in report.values if v.path})
     calls = modules + len({(item.path, item.call) for item in report.unmatched})
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
-    console.print(f"{verdict} {len(rows)} values compared, of {modules} of {calls} module calls")
+    line(console, f"{verdict} {len(rows)} values compared, of {modules} of {calls} module calls")
 
 
-def _distinct(values: Sequence[Value]) -> list[Value]:
+def distinct(values: Sequence[Value]) -> list[Value]:
     """One row for a value that is the output of several modules: that of the innermost."""
     best: dict[tuple[str, str], Value] = {}
     for value in values:
@@ -92,18 +96,19 @@ def chosen(rows: Sequence[Row], blame: Any) -> list[Row]:
     return [value for place, value in enumerate(rows) if place in near]
 
 
-def row(value: Value) -> list[str]:
+def row(value: Value) -> list[Text]:
     """The cells of a value, its status last."""
     shape = f"{value.dtype}{_dims(value.shape)}"
     if value.onnx_shape != value.shape:
         shape += f" / {_dims(value.onnx_shape)}"
-    status = f"[{_STYLES[value.status]}]{value.status}[/]"
+    status = Text(value.status, _STYLES[value.status])
+    named = [Text(printable(value.title)), Text(printable(shape))]
     found = value.difference
     if found is None:
-        return [escape(value.title), escape(shape), "-", "-", "-", status]
+        return [*named, Text("-"), Text("-"), Text("-"), status]
     cosine = "-" if found.cosine is None else f"{found.cosine:.5f}"
     numbers = [f"{found.max_abs:.2e}", f"{found.max_rel:.2e}", cosine]
-    return [escape(value.title), escape(shape), *numbers, status]
+    return [*named, *map(Text, numbers), status]
 
 
 def _dims(shape: Sequence[int]) -> str:
@@ -114,9 +119,10 @@ def _show_optimised(report: Report, console: Console) -> None:
     for value in report.outputs:
         if value.status != "ok":
             style = _STYLES[value.status]
-            console.print(
+            line(
+                console,
                 f"[{style}]{value.status}[/] {escape(value.title)} {escape(repr(value.name))}, "
-                f"as ONNX Runtime optimises the model: {escape(value.detail)}"
+                f"as ONNX Runtime optimises the model: {escape(value.detail)}",
             )
 
 
@@ -128,20 +134,20 @@ def _show_unmatched(report: Report, console: Console, all_values: bool) -> None:
         unique = list(dict.fromkeys(paths))
         kept = unique if all_values else unique[:4]
         more = f" and {len(unique) - len(kept)} more" if len(unique) > len(kept) else ""
-        console.print(f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
+        line(console, f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
 
 
 def _show_blame(blame: Blame, console: Console) -> None:
-    console.print()
-    console.print(f"[bold red]First difference[/] in {escape(blame.title)}")
-    console.print(f"  cause: {CAUSES[blame.cause]}")
+    line(console)
+    line(console, f"[bold red]First difference[/] in {escape(blame.title)}")
+    line(console, f"  cause: {CAUSES[blame.cause]}")
     if blame.nodes:
         word = "node" if len(blame.nodes) == 1 else f"{len(blame.nodes)} nodes, from"
-        console.print(f"  {word}: [bold]{escape(blame.nodes[0])}[/]")
+        line(console, f"  {word}: [bold]{escape(blame.nodes[0])}[/]")
         if len(blame.nodes) > 1:
-            console.print(f"  to: [bold]{escape(blame.nodes[-1])}[/]")
-    console.print(f"  value: {escape(blame.value)}")
+            line(console, f"  to: [bold]{escape(blame.nodes[-1])}[/]")
+    line(console, f"  value: {escape(blame.value)}")
     for text in blame.evidence:
-        console.print(f"  - {escape(text)}")
+        line(console, f"  - {escape(text)}")
     if blame.reproduction:
-        console.print(f"  reproduction: {escape(blame.reproduction)}/script.py")
+        line(console, f"  reproduction: {escape(blame.reproduction)}/script.py")

@@ -7,7 +7,17 @@ import math
 import re
 from collections.abc import Sequence
 
-from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, LOST, OK, REFUSED, WARNED, WRONG, Cell
+from myops.onnx.matrix.cells import (
+    CHANGED,
+    LOAD_ERROR,
+    LOST,
+    OK,
+    REFUSED,
+    VERDICTS,
+    WARNED,
+    WRONG,
+    Cell,
+)
 
 SYMBOLS = {OK: "✓", CHANGED: "→", LOST: "○", REFUSED: "-", LOAD_ERROR: "!", WARNED: "≈", WRONG: "✗"}
 PLAIN_SYMBOLS = {
@@ -32,8 +42,10 @@ def number(error: float | None) -> str:
     return f"{error:.0e}".replace("e-0", "e-")
 
 
-def text(cell: Cell, symbols: dict[str, str] = SYMBOLS, short: bool = False) -> str:
-    """A cell in few characters: a symbol, and the error or the opset of the file."""
+def text(cell: Cell | None, symbols: dict[str, str] = SYMBOLS, short: bool = False) -> str:
+    """A cell in few characters: a symbol, and the error or the opset of the file; "" for none."""
+    if cell is None:
+        return ""
     symbol = symbols[cell.verdict]
     if cell.verdict == CHANGED:
         return f"{symbol}{cell.written}"
@@ -54,22 +66,27 @@ def ranges(opsets: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def columns(rows: Sequence[Sequence[Cell]]) -> list[list[int]]:
+Row = Sequence["Cell | None"]  # by opset; None where nothing was measured
+
+
+def columns(rows: Sequence[Row]) -> list[list[int]]:
     """Places of neighbouring opsets in which no row changes: one column of a table each."""
     merged: list[list[int]] = []
-    for place in range(len(rows[0])):
-        looks = [(row[place].verdict, row[place].written) for row in rows]
-        if merged and looks == [(row[merged[-1][0]].verdict, row[merged[-1][0]].written)
-                                for row in rows]:  # fmt: skip
+    before: list[tuple[str, int | None] | None] = []
+    for place in range(len(rows[0]) if rows else 0):
+        looks = [(cell.verdict, cell.written) if (cell := row[place]) else None for row in rows]
+        if merged and looks == before:
             merged[-1].append(place)
         else:
             merged.append([place])
+        before = looks
     return merged
 
 
-def worst(cells: Sequence[Cell]) -> Cell:
-    """The one with the largest error among cells of one verdict."""
-    return max(cells, key=lambda cell: cell.error or 0.0)
+def worst(row: Row, places: Sequence[int]) -> Cell | None:
+    """The cell with the largest error among those of one verdict; None when there is none."""
+    cells = [cell for place in places if (cell := row[place])]
+    return max(cells, key=lambda cell: cell.error or 0.0, default=None)
 
 
 @dataclasses.dataclass
@@ -81,6 +98,7 @@ class Reason:
     exporter: str
     opsets: str
     cases: list[str]
+    cells: list[Cell] = dataclasses.field(default_factory=list, repr=False)
 
 
 def reasons(cells: Sequence[Cell]) -> list[Reason]:
@@ -90,16 +108,14 @@ def reasons(cells: Sequence[Cell]) -> list[Reason]:
         if cell.verdict != OK:
             said = _without_opset(cell)
             by_case.setdefault((cell.verdict, said, cell.exporter, cell.case), []).append(cell)
-    found: dict[tuple[str, str, str, str], list[str]] = {}
+    found: dict[tuple[str, str, str, str], Reason] = {}
     for (verdict, said, exporter, case), group in by_case.items():
-        key = (verdict, said, exporter, ranges([cell.opset for cell in group]))
-        found.setdefault(key, []).append(case)
-    order = (WRONG, WARNED, LOAD_ERROR, REFUSED, CHANGED)
-    return sorted(
-        (Reason(v, said, exporter, opsets, cases)
-         for (v, said, exporter, opsets), cases in found.items()),
-        key=lambda item: order.index(item.verdict),
-    )  # fmt: skip
+        opsets = ranges([cell.opset for cell in group])
+        reason = found.setdefault((verdict, said, exporter, opsets),
+                                  Reason(verdict, said, exporter, opsets, []))  # fmt: skip
+        reason.cases.append(case)
+        reason.cells.extend(group)
+    return sorted(found.values(), key=lambda item: -VERDICTS.index(item.verdict))
 
 
 def _without_opset(cell: Cell) -> str:

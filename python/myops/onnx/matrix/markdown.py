@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from myops._text import printable
 from myops.onnx.matrix import layout
 from myops.onnx.matrix.cells import EXPORTERS, MEANINGS
 
@@ -16,6 +18,8 @@ def render(matrix: Matrix) -> str:
     lines = [f"# Opset matrix: {matrix.title}" if matrix.title else "# Opset matrix", ""]
     if matrix.notes:
         lines += [matrix.notes.rstrip(), ""]
+    if matrix.command:
+        lines += ["Make this page again with", "", *_fenced(matrix.command), ""]
     lines += [f"Measured with {matrix.software()}. {matrix.summary()}.", ""]
     for verdict, count in matrix.counts().items():
         if count:
@@ -42,14 +46,21 @@ def render(matrix: Matrix) -> str:
     return "\n".join(lines)
 
 
+def _fenced(text: str) -> list[str]:
+    """A block of code, whatever backticks are in it."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, printable(text), fence]
+
+
 def _table(matrix: Matrix, exporter: str) -> list[str]:
     rows = matrix.rows(exporter)
-    merged = layout.columns(rows)
-    heads = [layout.ranges([rows[0][place].opset for place in places]) for places in merged]
+    merged = layout.columns(list(rows.values()))
+    heads = [layout.ranges([matrix.opsets[place] for place in places]) for places in merged]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    for case, row in zip(matrix.cases, rows, strict=True):
-        cells = [layout.text(layout.worst([row[p] for p in places])) for places in merged]
-        marked = [f"**{item}**" if item[0] in "✗≈" else item for item in cells]
+    for case, row in rows.items():
+        cells = [layout.text(layout.worst(row, places)) for places in merged]
+        marked = [f"**{item}**" if item[:1] in ("✗", "≈") else item for item in cells]
         lines.append(f"| {_cell(case)} | " + " | ".join(marked) + " |")
     return [*lines, ""]
 

@@ -9,11 +9,7 @@ from myops.onnx.matrix.report import Matrix
 _ABOUT = """\
 What `torch.onnx.export` makes of `torch.nn.functional.interpolate`, and `myops.onnx.export` of
 `myops.interpolate`, in numbers: every model is exported with each exporter at each opset, run in
-ONNX Runtime, and compared with PyTorch. Remake this page with
-
-```
-myops matrix interpolate -o docs/opset_matrix.md -o docs/opset_matrix.json
-```
+ONNX Runtime, and compared with PyTorch.
 
 - **scale_factor**: a 9x10 image by 2, 1.7, 0.6 and 0.12 (to one pixel), a 1x10 image by 1.7; for
   bilinear and bicubic also with `recompute_scale_factor=True`.

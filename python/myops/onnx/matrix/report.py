@@ -9,12 +9,15 @@ import os
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myops._names import choose
-from myops._text import for_markup, printable
+from myops._text import printable
 from myops.onnx.matrix import layout
 from myops.onnx.matrix.cells import EXPORTERS, MEANINGS, VERDICTS, Cell
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")  # what decides the verdicts
 _STYLES = {"ok": "green", "opset changed": "yellow", "node lost": "yellow",
@@ -31,14 +34,16 @@ def versions() -> dict[str, str]:
 class Matrix:
     """What each exporter makes of each row at each opset.
 
-    `rich.print(matrix)` shows it as tables.
+    `matrix.print()` shows it as tables, and so does a notebook in which it stands last in a cell.
 
     Attributes:
         cells: One for each row, exporter and opset.
         title: What it is about.
         tolerance: What was given to `opset_matrix`; None: by dtype.
         versions: Of torch, onnx, onnxscript and onnxruntime, as measured.
-        notes: Markdown to stand above the tables.
+        notes: Markdown to stand with the tables.
+        command: The command that makes this matrix again, and the files written with it; "" when
+            it was made otherwise.
     """
 
     cells: list[Cell]
@@ -46,6 +51,7 @@ class Matrix:
     tolerance: float | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=versions)
     notes: str = ""
+    command: str = ""
 
     @property
     def cases(self) -> list[str]:
@@ -78,8 +84,14 @@ class Matrix:
         found = [c for c in self.cells if (c.case, c.exporter) == (case, exporter)]
         return sorted(found, key=lambda item: item.opset)
 
-    def rows(self, exporter: str) -> list[list[Cell]]:
-        return [self.row(case, exporter) for case in self.cases]
+    def rows(self, exporter: str) -> dict[str, list[Cell | None]]:
+        """The rows of an exporter by name: a cell for each of `opsets`, None where none is."""
+        rows: dict[str, list[Cell | None]] = {}
+        for case in self.cases:
+            found = {cell.opset: cell for cell in self.row(case, exporter)}
+            if found:
+                rows[case] = [found.get(opset) for opset in self.opsets]
+        return rows
 
     def counts(self) -> dict[str, int]:
         """How many cells have each verdict."""
@@ -101,6 +113,7 @@ class Matrix:
             "versions": self.versions,
             "tolerance": self.tolerance,
             "notes": self.notes,
+            "command": self.command,
             "counts": self.counts(),
             "cells": [cell.as_dict() for cell in self.cells],
         }
@@ -124,7 +137,7 @@ class Matrix:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
             cells = [Cell.from_dict(_infinite(item)) for item in found["cells"]]
             return cls(cells, found["title"], found["tolerance"], found["versions"],
-                       found["notes"])  # fmt: skip
+                       found["notes"], found.get("command", ""))  # fmt: skip
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{os.fspath(path)}: not an opset matrix in JSON: {error}") from error
 
@@ -135,7 +148,7 @@ class Matrix:
         return render(self)
 
     def to_html(self) -> str:
-        """One self-contained page: every cell with its reason as a tooltip and in a list."""
+        """One self-contained page: the notes, and every cell with the reason why it is not ok."""
         from myops.onnx.matrix.html import render
 
         return render(self)
@@ -149,13 +162,35 @@ class Matrix:
         forms = {".md": self.to_markdown, ".json": self.to_json, ".html": self.to_html}
         Path(path).write_text(forms[check_path(path)](), encoding="utf-8")
 
+    def print(self, console: Console | None = None, *, details: bool = False) -> None:
+        """Tables in the terminal.
+
+        Args:
+            console: Where to, a `rich.console.Console`. Default: stdout.
+            details: Also say why cells are not ok.
+        """
+        from myops._terminal import Console as Terminal
+
+        console = console or Terminal()
+        console.print(self)
+        if details:
+            console.print(Details(self))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops.onnx.matrix.html import fragment
+
+        return fragment(self)
+
     def __rich_console__(self, console: Any, options: Any) -> Any:
+        from rich.text import Text
+
         symbols = _symbols(options)
         for exporter in self.exporters:
-            yield f"[bold]{for_markup(exporter)}[/]: {EXPORTERS.get(exporter, '')}"
+            yield Text.assemble((printable(exporter), "bold"), f": {EXPORTERS.get(exporter, '')}")
             yield _table(self, exporter, options.max_width, symbols)
         yield _legend(self, symbols)
-        yield f"[dim]{for_markup(self.software())}[/]"
+        yield Text(printable(self.software()), "dim")
 
 
 def _table(matrix: Matrix, exporter: str, width: int, symbols: dict[str, str]) -> Any:
@@ -163,19 +198,15 @@ def _table(matrix: Matrix, exporter: str, width: int, symbols: dict[str, str]) -
     from rich.table import Table
     from rich.text import Text
 
-    rows = matrix.rows(exporter)
+    named = matrix.rows(exporter)
+    rows = list(named.values())
     merged = layout.columns(rows)
-    heads = [layout.ranges([rows[0][place].opset for place in places]) for places in merged]
-    label = max(len(case) for case in matrix.cases)
+    heads = [layout.ranges([matrix.opsets[place] for place in places]) for places in merged]
+    label = max(len(case) for case in named)
 
     def shown(short: bool) -> list[list[str]]:
-        return [
-            [
-                layout.text(layout.worst([row[p] for p in places]), symbols, short)
-                for places in merged
-            ]
-            for row in rows
-        ]
+        return [[layout.text(layout.worst(row, places), symbols, short) for places in merged]
+                for row in rows]  # fmt: skip
 
     texts = shown(short=False)
     widths = [max(len(head), *(len(row[i]) for row in texts)) for i, head in enumerate(heads)]
@@ -185,9 +216,10 @@ def _table(matrix: Matrix, exporter: str, width: int, symbols: dict[str, str]) -
     table.add_column("opset", overflow="fold")
     for head in heads:
         table.add_column(head, no_wrap=True)
-    for case, row, said in zip(matrix.cases, rows, texts, strict=True):
-        styled = [Text(item, _STYLES[row[places[0]].verdict])
-                  for item, places in zip(said, merged, strict=True)]  # fmt: skip
+    for case, row, said in zip(named, rows, texts, strict=True):
+        cells = [layout.worst(row, places) for places in merged]
+        styled = [Text(item, _STYLES[cell.verdict] if cell else "")
+                  for item, cell in zip(said, cells, strict=True)]  # fmt: skip
         table.add_row(Text(printable(case)), *styled)
     return table
 

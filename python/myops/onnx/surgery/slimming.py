@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -20,12 +20,15 @@ from myops.onnx.surgery import _aside, _comparison, _dims, _graph, _inference, _
 from myops.onnx.surgery._errors import SimplifyError
 from myops.onnx.surgery._graph import GraphError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _FIRST_INFERRED = 7  # opset
 
 
 @dataclass(frozen=True)
 class Simplified:
-    """What `simplify` did.
+    """What `simplify` did; `print()` shows it, and so does a notebook.
 
     Attributes:
         model: The new model.
@@ -51,6 +54,24 @@ class Simplified:
     bytes_before: int = 0
     bytes_after: int = 0
     notes: tuple[str, ...] = ()
+
+    def print(self, console: Console | None = None) -> None:
+        """Nodes and bytes before and after, in the terminal.
+
+        Args:
+            console: Where to, a `rich.console.Console`. Default: stdout.
+        """
+        from myops._terminal import Console as Terminal
+        from myops.onnx.surgery import _printing
+
+        _printing.show_simplified(self, console or Terminal())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops import _pages
+        from myops.onnx.surgery import _printing
+
+        return _pages.fragment("simplified.html", result=self, words=_printing)
 
 
 def simplify(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -14,6 +14,9 @@ from myops import _libraries
 from myops.onnx import _scopes, files, module_paths
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _graph, _inference, _storage
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
 _PROVIDERS = {  # beginnings of domains, and who runs such nodes
@@ -74,7 +77,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `inspect` finds.
+    """What `inspect` finds; `print()` shows it, and so does a notebook.
 
     Example:
         >>> summary = myops.onnx.inspect("upscale.onnx")
@@ -106,6 +109,28 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
+
+    def print(
+        self, console: Console | None = None, *, nodes: bool = False, modules: bool = False
+    ) -> None:
+        """The summary in the terminal.
+
+        Args:
+            console: Where to, a `rich.console.Console`. Default: stdout.
+            nodes: Also list every node, with its attributes.
+            modules: Also list the PyTorch modules that the file tells of.
+        """
+        from myops._terminal import Console as Terminal
+        from myops.onnx.surgery import _printing
+
+        _printing.show_summary(self, console or Terminal(), nodes, modules)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops import _pages
+        from myops.onnx.surgery import _printing
+
+        return _pages.fragment("summary.html", summary=self, words=_printing, most=500)
 
 
 def inspect(model: files.Model) -> Summary:

@@ -145,11 +145,12 @@ class Difference:
             console: Where to. Default: stdout.
             all_changes: Every change and every new name; otherwise of many the first of a kind.
         """
-        from rich.console import Console as RichConsole
+        from myops._terminal import Console as Terminal
+        from myops._terminal import line
 
-        console = console or RichConsole(highlight=False)
-        for line in self._lines(all_changes):
-            console.print(line, soft_wrap=True)
+        console = console or Terminal()
+        for text in self._lines(all_changes):
+            line(console, text, wrap=False)
 
     def _lines(self, all_changes: bool) -> Iterator[str]:
         counts: Counter[tuple[str, str]] = Counter()

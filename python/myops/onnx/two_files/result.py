@@ -126,6 +126,7 @@ class FileReport:
         notes: What else is worth knowing.
         inputs: dtype and shape of each input, and what of it was invented.
         versions: Of what was used.
+        command: The command that makes this report again; "" when it was made otherwise.
     """
 
     passed: bool
@@ -138,6 +139,7 @@ class FileReport:
     notes: Sequence[str]
     inputs: dict[str, dict[str, Any]]
     versions: dict[str, str]
+    command: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
@@ -152,6 +154,7 @@ class FileReport:
             "notes": list(self.notes),
             "inputs": self.inputs,
             "versions": self.versions,
+            "command": self.command,
         }
 
     def to_json(self) -> str:
@@ -171,16 +174,26 @@ class FileReport:
 
         terminal.show(self, console, all_values)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops.onnx.comparison import html, terminal
+
+        return html.fragment(self, terminal.chosen(self.values, self.blame), self._words())
+
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """One self-contained file: table, plot along the depth, pictures of image-like values."""
         from myops.onnx.comparison import html
 
-        words = html.Words(
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(html.render(self, self._words()))
+
+    def _words(self) -> Any:
+        from myops.onnx.comparison import html
+
+        return html.Words(
             self.sides, ("first", "second"), ("first", "second"), "value",
             "Outputs of the untouched files", CAUSES,
         )  # fmt: skip
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(html.render(self, words))
 
 
 def _row(value: FileValue) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from myops._terminal import Console as Terminal
+from myops._terminal import line
 from myops._text import for_markup as escape
 from myops.onnx.comparison import terminal
 from myops.onnx.two_files.result import CAUSES, FileBlame, FileReport
@@ -16,13 +18,13 @@ _MOST_UNMATCHED = 4
 
 def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     """Prints the table of values, what differs and why, and the verdict."""
-    console = console or Console(highlight=False)
-    console.print(f"first   {escape(report.sides[0])}")
-    console.print(f"second  {escape(report.sides[1])}")
+    console = console or Terminal()
+    line(console, f"first   {escape(report.sides[0])}")
+    line(console, f"second  {escape(report.sides[1])}")
     for number, (name, item) in enumerate(report.inputs.items()):
         made = f"; invented: {item['invented']}" if item["invented"] else ""
         title = "inputs" if not number else ""
-        console.print(escape(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
+        line(console, escape(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
     rows = list(report.values)
     shown = rows if all_values else terminal.chosen(rows, report.blame)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -38,7 +40,8 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
             if place != before + 1:
                 table.add_row(f"[dim]... {place - before - 1} more[/]")
             cells = terminal.row(value)
-            table.add_row(*cells[:-1], value.paired, f"{cells[-1]} {value.origin}".strip())
+            cells[-1].append(f" {value.origin}" if value.origin else "")
+            table.add_row(*cells[:-1], value.paired, cells[-1])
             before = place
     if before + 1 < len(rows):
         table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")
@@ -46,7 +49,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     _show_outputs(report, console)
     _show_unmatched(report, console, all_values)
     for note in report.notes:
-        console.print(f"[yellow]note[/] {escape(note)}")
+        line(console, f"[yellow]note[/] {escape(note)}")
     if report.blame is not None:
         _show_blame("First difference", report.blame, console)
     if report.begins is not None:
@@ -54,20 +57,21 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
     inside = sum(bool(value.where) for value in rows)
     more = f", {inside} of them inside If, Loop or Scan" if inside else ""
-    console.print(f"{verdict} {len(rows)} values compared{more}")
+    line(console, f"{verdict} {len(rows)} values compared{more}")
 
 
 def _show_outputs(report: FileReport, console: Console) -> None:
     for value in report.outputs:
         if value.status != "ok":
-            console.print(
+            line(
+                console,
                 f"[red]{value.status}[/] output {escape(repr(value.name))} of the untouched file: "
-                f"{escape(value.detail)}"
+                f"{escape(value.detail)}",
             )
     for value in report.values:
         if value.status in ("order", "absorbed"):
-            console.print(
-                f"[yellow]{value.status}[/] {escape(value.title)}: {escape(value.detail)}"
+            line(
+                console, f"[yellow]{value.status}[/] {escape(value.title)}: {escape(value.detail)}"
             )
 
 
@@ -78,24 +82,24 @@ def _show_unmatched(report: FileReport, console: Console, all_values: bool) -> N
     for reason, names in reasons.items():
         kept = names if all_values else names[:_MOST_UNMATCHED]
         more = f" and {len(names) - len(kept)} more" if len(names) > len(kept) else ""
-        console.print(f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
+        line(console, f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
 
 
 def _show_blame(title: str, blame: FileBlame, console: Console) -> None:
-    console.print()
-    console.print(f"[bold red]{title}[/] in {escape(blame.title)}")
-    console.print(f"  cause: {CAUSES[blame.cause]}")
+    line(console)
+    line(console, f"[bold red]{title}[/] in {escape(blame.title)}")
+    line(console, f"  cause: {CAUSES[blame.cause]}")
     for name, nodes in (("first", blame.nodes), ("second", blame.other_nodes)):
         kept = ", ".join(nodes[:_MOST_NODES])
         more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
         if nodes:
-            console.print(f"  nodes of the {name}: [bold]{escape(kept)}[/]{more}")
+            line(console, f"  nodes of the {name}: [bold]{escape(kept)}[/]{more}")
     for text in blame.evidence:
-        console.print(f"  - {escape(text)}")
+        line(console, f"  - {escape(text)}")
 
 
 def _show_begins(report: FileReport, begins: FileBlame, console: Console) -> None:
     if report.blame is not None and report.blame.value == begins.value:
-        console.print("  The outputs begin to differ here as well.")
+        line(console, "  The outputs begin to differ here as well.")
     else:
         _show_blame("The outputs begin to differ", begins, console)

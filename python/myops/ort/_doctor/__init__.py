@@ -1,6 +1,7 @@
 """`doctor`: why a model does not load or run, in words.
 
     report      findings and facts: `Report`, `Finding`
+    terminal    how they are shown, there and in notebooks
     environment versions, CPU, providers
     elf, libraries, tracing   custom-op libraries
     named       those that a bundled model names
@@ -61,8 +62,8 @@ def doctor(
         advance: Called with a text before each step.
 
     Returns:
-        The report: `verdict`, `summary`, `findings`, `exit_status`, facts; `str(report)` and
-        `report.to_dict()`.
+        The report: `verdict`, `summary`, `findings`, `exit_status`, facts; `report.print()`,
+        `str(report)` and `report.to_dict()`.
 
     Raises:
         FileNotFoundError: No such model file.
@@ -71,7 +72,7 @@ def doctor(
 
     Example:
         >>> report = myops.ort.doctor("model.onnx", run=True)
-        >>> print(report)
+        >>> report.print()
         The model loads and runs in ONNX Runtime ...
     """
     asked = feeds.Asked(inputs or {}, dims or {}, shapes or {})

@@ -6,9 +6,12 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myops._text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ERROR, WARNING = "error", "warning"
 
@@ -70,7 +73,7 @@ class NodeFacts:
 
 @dataclass
 class Report:
-    """The result of `doctor`.
+    """The result of `doctor`; `print()` shows it, and so does a notebook.
 
     verdict: One of "healthy", "loads", "runs", "problem", "does not load",
         "loads, but something is wrong", "fails when it runs", "not examined".
@@ -139,6 +142,23 @@ class Report:
         plain = dataclasses.asdict(self)
         plain["exit_status"] = self.exit_status
         return plain
+
+    def print(self, console: Console | None = None) -> None:
+        """The verdict, the findings and the facts, in the terminal.
+
+        Args:
+            console: Where to, a `rich.console.Console`. Default: stdout.
+        """
+        from myops._terminal import Console as Terminal
+        from myops.ort._doctor import terminal
+
+        terminal.show(self, console or Terminal())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops.ort._doctor import terminal
+
+        return terminal.fragment(self)
 
     def __str__(self) -> str:
         lines = [self.summary]

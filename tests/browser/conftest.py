@@ -1,0 +1,54 @@
+"""A headless Chromium in which the pages are looked at, as a reader's browser shows them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Nothing of it asks the network for anything.
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The driver of one browser for all tests."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no chromium and chromedriver; on Debian: apt-get install chromium-driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    found.set_page_load_timeout(60)
+    yield found
+    found.quit()
+
+
+@pytest.fixture
+def show(chromium: Any) -> Callable[..., Any]:
+    """show(path, width, scheme): the page in a window of that width; the driver."""
+
+    def shown(path: Path, width: int = 1400, scheme: str = "light", height: int = 900) -> Any:
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
+        })  # fmt: skip
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        chromium.get_log("browser")  # of the page before
+        chromium.get(path.as_uri())
+        return chromium
+
+    return shown
