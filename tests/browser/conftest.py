@@ -23,8 +23,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser is None or driver is None:
         pytest.skip("no chromium and chromedriver; on Debian: apt-get install chromium-driver")
-    from selenium import webdriver
-
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is of the extra test")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     for option in OPTIONS:
