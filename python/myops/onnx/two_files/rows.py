@@ -32,7 +32,8 @@ def compared(
         detail = f"{found.wrong} of {found.size} elements"
     ok = found is not None and found.agrees
     return FileValue(
-        path="", call=0, kind=f"paired by {paired}", role="value", place="", fused="", name=name, node="", depth=-1,
+        path="", call=0, kind=f"paired by {paired}", role="value", place="", fused="", name=name,
+        node="", depth=-1,
         shape=expected.shape, dtype=str(expected.dtype), onnx_shape=got.shape,
         onnx_dtype=str(got.dtype), difference=found, status="ok" if ok else "fail", detail=detail,
         expected=expected, got=got, other=other, paired=paired,
