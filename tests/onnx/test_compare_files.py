@@ -569,6 +569,26 @@ def test_the_report_prints_and_becomes_json_and_html(tmp_path, capsys):
     assert "PyTorch" not in page
 
 
+def test_many_absorbed_values_are_cut(capsys):
+    """A factor that is divided out again after many nodes."""
+
+    def model(factor):
+        kinds = ["Abs", "Relu"] * 6
+        nodes = [helper.make_node("Mul", ["x", "f"], ["v0"], "up")]
+        nodes += [helper.make_node(kind, [f"v{i}"], [f"v{i + 1}"]) for i, kind in enumerate(kinds)]
+        nodes.append(helper.make_node("Div", ["v12", "f"], ["y"], "down"))
+        ends = [info("x", FLOAT, [8]), info("y", FLOAT, [8])]
+        return model_of(nodes, ends[:1], ends[1:], [constant("f", factor)])
+
+    report = compare_files(model(2.0), model(4.0))
+    assert report.passed
+    assert sum(value.status == "absorbed" for value in report.values) == 13
+    report.print(Console(width=150))
+    assert "... 7 more such values (--all has them)" in capsys.readouterr().out
+    report.print(Console(width=150), all_values=True)
+    assert "more such values" not in capsys.readouterr().out
+
+
 def test_torch_is_not_imported(tmp_path):
     onnx.save(loop(), tmp_path / "a.onnx")
     code = (

@@ -227,8 +227,8 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
             wanted = _titles(node)
             twin = next((p for p in alike if wanted & _titles(two.nodes[p])), None)
             if twin is None:  # rather one whose names nobody else here has
-                strangers = (p for p in alike if not titles & _titles(two.nodes[p]))
-                twin = next(strangers, alike[0])
+                others = (p for p in alike if not titles & _titles(two.nodes[p]))
+                twin = next(others, alike[0])
             found.pair_nodes(place, twin, PLACE)
         elif replaced and len(free) == 1 and len(_rivals(found, node, read)) == 1:
             found.pair_nodes(place, free[0], REPLACED)

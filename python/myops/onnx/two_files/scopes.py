@@ -79,7 +79,7 @@ class Scope:
 
         Args:
             inputs: The numbers of the inputs.
-            outer: The number of a value of the graphs around this one; None for a stranger.
+            outer: The number of a value of the graphs around this one; None for an unknown name.
         """
         numbers = self.numbers = dict(inputs)
         for name, tensor in self.constants.items():

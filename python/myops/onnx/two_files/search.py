@@ -155,8 +155,8 @@ def _explain(
     """Adds what stands otherwise in these nodes, or says that nothing does."""
     changed = [text for place in places for text in diffing.node_changes(found.match, place)]
     alike = {place: pair[0] for place, pair in found.match.nodes.items()}
-    strangers = [p for p in places if p not in alike]
-    strangers_there = set(other_places) - {alike.get(place) for place in places}
+    unpaired = [p for p in places if p not in alike]
+    unpaired_there = set(other_places) - {alike.get(place) for place in places}
     blame.evidence += changed
     inside = [row for row in found.inner if row.depth in places and row.status == "fail"]
     inner = min(inside, key=lambda row: row.order, default=None)
@@ -165,7 +165,7 @@ def _explain(
             f"Inside, the first value that differs is {inner.title}, which {inner.node} makes: "
             f"{inner.detail}."
         )
-    if not changed and not strangers and not strangers_there and inner is None:
+    if not changed and not unpaired and not unpaired_there and inner is None:
         sides = [backend.name for backend in found.backends]
         if sides[0] != sides[1]:
             blame.cause = "backends"

@@ -14,6 +14,7 @@ from myops.onnx.two_files.result import CAUSES, FileBlame, FileReport
 
 _MOST_NODES = 6
 _MOST_UNMATCHED = 4
+_MOST_ODD = 6
 
 
 def show(report: FileReport, console: Console | None, all_values: bool) -> None:
@@ -46,7 +47,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     if before + 1 < len(rows):
         table.add_row(f"[dim]... {len(rows) - before - 1} more[/]")
     console.print(table)
-    _show_outputs(report, console)
+    _show_outputs(report, console, all_values)
     _show_unmatched(report, console, all_values)
     for note in report.notes:
         line(console, f"[yellow]note[/] {escape(note)}")
@@ -60,7 +61,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     line(console, f"{verdict} {len(rows)} values compared{more}")
 
 
-def _show_outputs(report: FileReport, console: Console) -> None:
+def _show_outputs(report: FileReport, console: Console, all_values: bool) -> None:
     for value in report.outputs:
         if value.status != "ok":
             line(
@@ -68,11 +69,12 @@ def _show_outputs(report: FileReport, console: Console) -> None:
                 f"[red]{value.status}[/] output {escape(repr(value.name))} of the untouched file: "
                 f"{escape(value.detail)}",
             )
-    for value in report.values:
-        if value.status in ("order", "absorbed"):
-            line(
-                console, f"[yellow]{value.status}[/] {escape(value.title)}: {escape(value.detail)}"
-            )
+    odd = [value for value in report.values if value.status in ("order", "absorbed")]
+    for value in odd if all_values else odd[:_MOST_ODD]:
+        text = escape(f"{value.title}: {value.detail}")
+        line(console, f"[yellow]{value.status}[/] {text}")
+    if len(odd) > _MOST_ODD and not all_values:
+        line(console, f"[dim]... {len(odd) - _MOST_ODD} more such values (--all has them)[/]")
 
 
 def _show_unmatched(report: FileReport, console: Console, all_values: bool) -> None:
