@@ -56,6 +56,8 @@ class Detail:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list):
+        value = [float(f"{item:.6g}") if isinstance(item, float) else item for item in value]
     return shorten(value if isinstance(value, str) else repr(value), _LONGEST)
 
 
