@@ -114,6 +114,12 @@ def compare_files(
     blame, arising = search.first_difference(found)
     begins = search.begins(found)
     _settle_bodies(main, inner)
+    absorbed = [row.title for row in (*main, *inner) if row.status == "absorbed"]
+    if absorbed:
+        notes.append(
+            f"{len(absorbed)} values inside differ, and what follows from them agrees for these "
+            f"inputs; the first is {absorbed[0]}."
+        )
     outputs = _optimised(models, backends, feeds, ends, tolerance)
     _follow(main, outputs)
     for side, result in zip(("first", "second"), traces, strict=True):
