@@ -120,7 +120,7 @@ def compare_files(
             f"{len(absorbed)} values inside differ, and what follows from them agrees for these "
             f"inputs; the first is {absorbed[0]}."
         )
-    outputs = _optimised(models, backends, feeds, ends, tolerance)
+    outputs = _untouched(models, backends, feeds, ends, tolerance)
     _follow(main, outputs)
     for side, result in zip(("first", "second"), traces, strict=True):
         if result.stop is not None:
@@ -244,15 +244,15 @@ def _no_tensors(ends: Mapping[str, str], traces: tuple[Trace, Trace]) -> list[st
     return notes
 
 
-def _optimised(
+def _untouched(
     models: tuple[onnx.ModelProto, onnx.ModelProto],
     backends: tuple[Backend, Backend],
     feeds: tuple[Any, Any],
     ends: Mapping[str, str],
     tolerance: Tolerance,
 ) -> list[FileValue]:
-    """The outputs of the untouched files; nothing when no backend optimises."""
-    if not any(backend.optimises for backend in backends):
+    """The outputs of the untouched files; nothing when no backend rewrites what it runs."""
+    if not any(backend.rewrites for backend in backends):
         return []
     sides = zip(backends, models, feeds, strict=True)
     try:

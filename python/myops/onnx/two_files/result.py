@@ -21,7 +21,7 @@ CAUSES = {
     "rounding": "from equal inputs, no node gives something else; small differences add up",
     "order": "equal values, between which the two choose differently",
     "stops": "the second stops at a node",
-    "optimiser": "only the optimisations of ONNX Runtime change the outputs",
+    "optimiser": "only what ONNX Runtime makes of the untouched file changes the outputs",
 }
 
 
@@ -117,7 +117,7 @@ class FileReport:
             is computed from it agrees.
         sides: What was compared: file and backend, twice.
         values: All values that were compared, in the order of the first file.
-        outputs: The outputs of the untouched files, where a backend optimises.
+        outputs: The outputs of the untouched files, where a backend rewrites what it runs.
         blame: Where the difference starts; None when there is none.
         begins: The bisection: the first value at which the outputs begin to differ when the
             second file computes up to there and the first file what follows. None when the
