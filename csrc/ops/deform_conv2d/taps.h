@@ -276,9 +276,10 @@ void Taps<T>::locate(const Entries& entries, const Box& box, int64_t pixel) {
     const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
     int32_t* to = cells_.get() + k * stride_ + 2 * plane_;
     for (int64_t p = entries.first; p < entries.last; ++p) {
-      const int32_t line = y[p] == kMissed ? top : y[p];
-      const int32_t place = (line - top) * row + (x[p] - left) * step;
-      to[p] = y[p] == kMissed ? -1 : place;
+      const bool missed = y[p] == kMissed;  // x too; what is computed from it would overflow
+      const int32_t line = missed ? top : y[p], column = missed ? left : x[p];
+      const int32_t place = (line - top) * row + (column - left) * step;
+      to[p] = missed ? -1 : place;
     }
   }
 }
