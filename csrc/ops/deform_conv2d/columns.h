@@ -201,7 +201,9 @@ class Columns {
   template <bool kAdd>
   void interpolate(const View<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
-    const View<const A> own{view.data + block.first - held_.first, view.row, view.pixel};
+    // Without a window nothing is read: all samples miss.
+    const A* data = view.data == nullptr ? nullptr : view.data + (block.first - held_.first);
+    const View<const A> own{data, view.row, view.pixel};
     sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
                          row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
