@@ -111,6 +111,18 @@ def test_a_frozen_input_shows_at_another_value() -> None:
     assert cell.error == pytest.approx(float(x.max()), rel=1e-5)
 
 
+def test_nearest_at_a_length_where_onnx_runtime_rounds_down() -> None:
+    """4 / (6 / 21) is below 14 in float32; PyTorch computes 4 * (21 / 6). The checks found it."""
+    case = built_in.interpolate()["nearest, dynamic"][1]
+    assert "14x6" in case.label
+    (cell,) = opset_matrix({"nearest": case}, [18], ["torchscript"]).cells
+    assert cell.verdict == WRONG
+    assert "[1, 2, 32, 21]" in cell.reason
+    case = built_in.interpolate()["myops nearest, dynamic"][1]
+    (ours,) = opset_matrix({"nearest": case}, [18], ["torchscript"]).cells
+    assert ours.verdict == OK
+
+
 def test_axes_that_change_become_dynamic() -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Dropout()).train()
     case = Case(model, IMAGE, run_at=[torch.randn(4, 2, 5, 6)])

@@ -83,7 +83,10 @@ def interpolate() -> dict[str, list[Case]]:
     return rows
 
 
-# checks=False below: what the checks would vary, run_at and the rows vary already.
+# checks=False below: what the checks find has no number to show in a table of numbers. With them, the
+# 200 cells of opsets 11 and 20 had the same verdicts, but for "nearest, dynamic", and its lengths are
+# among those of _dynamic since: from 32x21 to 14x6, ONNX Runtime computes the place 4 / (6 / 21) a
+# little below 14, and takes another pixel than PyTorch.
 
 
 def _image(*lengths: int) -> torch.Tensor:
@@ -122,7 +125,7 @@ def _by_size(function: Any, options: Any, rank: int = 2) -> list[Case]:
 
 
 def _dynamic(function: Any, options: Any, rank: int = 2) -> list[Case]:
-    others = [(_image(*_lengths(rank, 7, 13)),), (_image(*_lengths(rank, 12, 5)),)]
+    others = [(_image(*_lengths(rank, *size)),) for size in ((7, 13), (12, 5), (32, 21))]
     x = _image(*_lengths(rank))
     forms: list[tuple[str, dict[str, Any]]] = [
         ("x1.7 at other sizes", {"scale_factor": 1.7}),

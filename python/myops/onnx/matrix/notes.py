@@ -14,8 +14,8 @@ ONNX Runtime, and compared with PyTorch.
 - **scale_factor**: a 9x10 image by 2, 1.7, 0.6 and 0.12 (to one pixel), a 1x10 image by 1.7; for
   bilinear and bicubic also with `recompute_scale_factor=True`.
 - **size**: 9x10 to 14x6 and 1x1; 1x10 to 3x7.
-- **dynamic**: exported at 9x10 with dynamic height and width, run also at 7x13 and 12x5; a factor
-  of 1.7 (for bilinear also recomputed), and a size of 14x6.
+- **dynamic**: exported at 9x10 with dynamic height and width, run also at 7x13, 12x5 and
+  32x21; a factor of 1.7 (for bilinear also recomputed), and a size of 14x6.
 - **factor.item()**: the factor is an input of the model, exported at 2, run also at 1.7 and 0.6.
 - **myops ...**: the same factors and sizes through `myops.onnx.export`, which refuses where torch
   would change the opset; its **dynamic** rows have a factor that is an input, too.
