@@ -83,10 +83,10 @@ def interpolate() -> dict[str, list[Case]]:
     return rows
 
 
-# checks=False below: what the checks find has no number to show in a table of numbers. With them, the
-# 200 cells of opsets 11 and 20 had the same verdicts, but for "nearest, dynamic", and its lengths are
-# among those of _dynamic since: from 32x21 to 14x6, ONNX Runtime computes the place 4 / (6 / 21) a
-# little below 14, and takes another pixel than PyTorch.
+# checks=False below: what the checks find has no number to show in a table of numbers. With them,
+# the 200 cells of opsets 11 and 20 had the same verdicts, but for "nearest, dynamic", and its
+# lengths are among those of _dynamic since: from 32x21 to 14x6, ONNX Runtime computes the place
+# 4 / (6 / 21) a little below 14, and takes another pixel than PyTorch.
 
 
 def _image(*lengths: int) -> torch.Tensor:
