@@ -154,12 +154,18 @@ class Columns {
   bool held() const { return held_.count() > 0; }
   // X from channel `first` on, which they hold.
   View<const A> window(int64_t first) const {
-    return {window_.data + first - held_.first, window_.row, window_.pixel};
+    return {behind(window_, first), window_.row, window_.pixel};
   }
 
   const Taps<T>& taps() const { return taps_; }
 
  private:
+  // A channel of a window that begins with the first one held. Where all samples miss there is no
+  // window, and nothing is read.
+  const A* behind(const View<const A>& view, int64_t channel) const {
+    return view.data == nullptr ? nullptr : view.data + (channel - held_.first);
+  }
+
   void hold(const Range& channels, const Entries& entries, const Box& box) {
     held_ = channels;
     if (box.pixels() > 0) {
@@ -201,9 +207,7 @@ class Columns {
   template <bool kAdd>
   void interpolate(const View<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
-    // Without a window nothing is read: all samples miss.
-    const A* data = view.data == nullptr ? nullptr : view.data + (block.first - held_.first);
-    const View<const A> own{data, view.row, view.pixel};
+    const View<const A> own{behind(view, block.first), view.row, view.pixel};
     sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
                          row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
