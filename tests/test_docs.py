@@ -14,8 +14,8 @@ import torch
 import myops
 import myops.nn
 import myops.onnx
-import myops.testing.battery
 import myops.testing.cases
+import myops.testing.suite
 from myops import _description
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +59,7 @@ def test_testing_page_blocks_run() -> None:
         *myops.ops.modules(),
         myops.nn,
         _description,
-        myops.testing.battery,
+        myops.testing.suite,
         myops.testing.cases,
     ],
 )

@@ -8,7 +8,7 @@
     myops.build                                      ops of your own: in NumPy, in C++
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
-    myops.testing                                    the battery for any op
+    myops.testing                                    the conformance suite for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
 

@@ -35,7 +35,7 @@ def build(tree: Path, names: list[str]) -> None:
     folder = tree / "csrc" / "ops" / "faulty"
     folder.mkdir(parents=True)
     shutil.copy(FAULTY / "faulty_ops.cpp", folder)
-    shutil.copy(FAULTY / "run_battery.py", tree)
+    shutil.copy(FAULTY / "run_suite.py", tree)
     ops = tree / "python" / "myops" / "ops"
     for file in ops.glob("*.py"):
         if file.name != "__init__.py":
@@ -47,8 +47,8 @@ def build(tree: Path, names: list[str]) -> None:
 
 
 def ask(tree: Path, wanted: dict[str, list[str]]) -> dict[str, Any]:
-    """What the battery finds: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}."""
-    return json.loads(_run(tree, "run_battery.py", json.dumps(wanted)).splitlines()[-1])
+    """What the suite finds: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}."""
+    return json.loads(_run(tree, "run_suite.py", json.dumps(wanted)).splitlines()[-1])
 
 
 def _run(tree: Path, *arguments: str) -> str:

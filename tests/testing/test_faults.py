@@ -1,5 +1,5 @@
-"""The battery finds what it is there to find: one deliberately broken op for each fault, compiled
-from tests/data/faulty_ops. The same op without a fault passes everything."""
+"""The conformance suite finds one deliberately broken op for each kind of fault, compiled from
+tests/data/faulty_ops. The same op without a fault passes everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The battery on prototypes: a sound one passes, and what is wrong with others is found."""
+"""The conformance suite on prototypes: a sound one passes, and faults of others are found."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""homography_warp: the battery with the slow reference, torch's grid_sample as another judge, and
-what the documentation says of points that no plane has."""
+"""homography_warp: the conformance suite with the slow reference, torch's grid_sample as another
+judge, and what the documentation says of points that no plane has."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("check", checks(homography_warp, CASES, reference=slow, gradients=1))
-def test_battery(check):
+def test_conformance(check):
     check()
 
 

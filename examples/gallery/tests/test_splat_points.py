@@ -62,7 +62,7 @@ CASES = [
     checks(splat_points, CASES, reference=slow, gradients=1, skip={"bodies": NO_BODY}),
     ids=str,
 )
-def test_battery(check):
+def test_conformance(check):
     check()
 
 

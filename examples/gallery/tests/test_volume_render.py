@@ -38,7 +38,7 @@ CASES = [
 @pytest.mark.parametrize(
     "check", checks(volume_render, CASES, reference=slow, gradients=1), ids=str
 )
-def test_battery(check):
+def test_conformance(check):
     check()
 
 

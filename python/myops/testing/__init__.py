@@ -1,4 +1,4 @@
-"""The battery for any op: one list of cases buys every check, in every runtime.
+"""The conformance suite for any op: one list of cases buys every check, in every runtime.
 
     Case(args, kwargs)           a call of the op
     check_op(op, cases, ...)     all checks; raises CheckError with every failure
@@ -17,10 +17,10 @@ Example:
     ['values', 'purity', 'lengths']
 """
 
-from myops.testing.battery import Check, check_op, checks
 from myops.testing.cases import Case
 from myops.testing.families import FAMILIES
 from myops.testing.report import CheckError, Failure, Report, Tally
+from myops.testing.suite import Check, check_op, checks
 
 __all__ = [
     "FAMILIES",

@@ -1,4 +1,4 @@
-"""What a call of an op is, for the battery: its arguments, and what may be said about it."""
+"""A call of an op for the conformance suite: its arguments, and what may be said about it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 class Case:
     """One call of the op: `op(*args, **kwargs)`.
 
-    The battery varies the tensors among the arguments (layouts, lengths, dtypes, NaN) and keeps
-    everything else. Where two settings could be confused, give them different values: a kernel
+    The conformance suite varies the tensors among the arguments (layouts, lengths, dtypes, NaN)
+    and keeps everything else. Where two settings could be confused, give them different values: a kernel
     that swaps height and width is right for every square.
 
     Args:

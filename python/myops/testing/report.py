@@ -1,4 +1,4 @@
-"""What the battery found: how much ran, what was refused, what failed and what to do about it."""
+"""What the conformance suite found: how much ran, what was refused, what failed and why."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Tally:
 
 
 class CheckError(AssertionError):
-    """The op failed the battery.
+    """The op failed the conformance suite.
 
     Attributes:
         report: All that ran; `report.failures` has the failures one by one.
@@ -119,7 +119,7 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a battery did. `str(report)` is a table with one line a family.
+    """What a suite did. `str(report)` is a table with one line a family.
 
     Attributes:
         op: Name of the op.

@@ -1,5 +1,6 @@
 // One small op, alpha * sum over k of x[n, k] * w[k] + beta, right once and then wrong in many
-// ways: what the battery of myops.testing must find. All are in one binary to be compiled once.
+// ways: what the conformance suite of myops.testing must find. All are in one binary to be compiled
+// once.
 #include <atomic>
 #include <chrono>
 #include <cmath>

@@ -1,4 +1,4 @@
-"""soft_clip: the battery of myops.testing in every runtime, then what it does not ask."""
+"""soft_clip: the conformance suite of myops.testing in every runtime, then what it does not ask."""
 
 import myops.onnx
 import myops.ort
@@ -24,7 +24,7 @@ def slow(x, limit=1.0):
 # Values, lengths, layouts, dtypes, NaN, error texts, shapes, gradients, opcheck, torch.compile,
 # both exporters; equal bits in torch, NumPy, ONNX Runtime and PyOps with any number of threads.
 @pytest.mark.parametrize("check", checks(soft_clip, CASES, reference=slow), ids=str)
-def test_battery(check):
+def test_conformance(check):
     check()
 
 

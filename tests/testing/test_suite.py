@@ -1,4 +1,4 @@
-"""The battery itself: how it is called, what it derives from a case, what its report says."""
+"""The conformance suite itself: how it is called, what it derives from a case, its report."""
 
 from __future__ import annotations
 

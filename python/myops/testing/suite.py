@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass
-class Battery:
+class Suite:
     """An op with its cases; nothing runs before it is asked. `check_op` says what each field is."""
 
     op: Any
@@ -84,7 +84,7 @@ class Battery:
         start = time.perf_counter()
         try:
             function(trial)
-        except Exception as error:  # neither op nor battery was ready for it: report, go on
+        except Exception as error:  # neither op nor suite was ready for it: report, go on
             where = traceback.extract_tb(error.__traceback__)[-1]
             tally.fail(
                 "",
@@ -126,9 +126,9 @@ class Check:
         ('values-3,3', [])
     """
 
-    def __init__(self, battery: Battery, family: str, case: str) -> None:
+    def __init__(self, suite: Suite, family: str, case: str) -> None:
         self.family, self.case = family, case
-        self._battery = battery
+        self._suite = suite
         self.__name__ = f"{family}-{case}"
 
     def __call__(self) -> Tally:
@@ -141,7 +141,7 @@ class Check:
             CheckError: The op failed.
             unittest.SkipTest: Nothing ran; its text says why. pytest reports a skipped test.
         """
-        tally = self._battery.run(self.family, self.case)
+        tally = self._suite.run(self.family, self.case)
         report = Report(tally.op, [tally], {})
         if tally.failures:
             raise CheckError(report)
@@ -157,16 +157,16 @@ class Check:
 
 
 def _called_as(
-    battery: Callable[_Arguments, Battery],
-) -> Callable[[Callable[[Battery], _Result]], Callable[_Arguments, _Result]]:
-    """A function of a battery becomes one of the battery's arguments, which stand there only."""
+    suite: Callable[_Arguments, Suite],
+) -> Callable[[Callable[[Suite], _Result]], Callable[_Arguments, _Result]]:
+    """A function of a suite becomes one of the suite's arguments, which stand there only."""
 
-    def decorate(function: Callable[[Battery], _Result]) -> Callable[_Arguments, _Result]:
+    def decorate(function: Callable[[Suite], _Result]) -> Callable[_Arguments, _Result]:
         @functools.wraps(function)
         def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            return function(battery(*args, **kwargs))
+            return function(suite(*args, **kwargs))
 
-        given = inspect.signature(battery).parameters.values()
+        given = inspect.signature(suite).parameters.values()
         result = inspect.signature(function).return_annotation
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # for help()
             list(given), return_annotation=result
@@ -176,9 +176,9 @@ def _called_as(
     return decorate
 
 
-@_called_as(Battery)
-def checks(battery: Battery) -> list[Check]:
-    """The battery in pieces: one check for each family and case. Arguments as for `check_op`.
+@_called_as(Suite)
+def checks(suite: Suite) -> list[Check]:
+    """The suite in pieces: one check for each family and case. Arguments as for `check_op`.
 
     Nothing of the op runs until a check is called.
 
@@ -189,12 +189,12 @@ def checks(battery: Battery) -> list[Check]:
         >>> str(found[0])
         'values-3x4,4'
     """
-    return battery.checks()
+    return suite.checks()
 
 
-@_called_as(Battery)
-def check_op(battery: Battery) -> Report:
-    """Runs the whole battery on an op, in every runtime, on every case.
+@_called_as(Suite)
+def check_op(suite: Suite) -> Report:
+    """Runs the whole conformance suite on an op, in every runtime, on every case.
 
     From each case it derives others by itself: other lengths where the op lets them change (0, 1,
     odd ones), other memory layouts, every dtype that the op declares, NaN, Inf and extreme
@@ -239,8 +239,8 @@ def check_op(battery: Battery) -> Report:
         >>> report.failures
         []
     """
-    tallies = [battery.run(check.family, check.case) for check in battery.checks()]
-    report = Report(battery.subject.name, tallies, battery.skipped)
+    tallies = [suite.run(check.family, check.case) for check in suite.checks()]
+    report = Report(suite.subject.name, tallies, suite.skipped)
     if report.failures:
         raise CheckError(report)
     return report

@@ -1,6 +1,6 @@
-"""Runs the battery on faulty ops, inside the tree that has them, and prints what it found.
+"""Runs the conformance suite on faulty ops, inside the tree that has them; prints what it found.
 
-python run_battery.py '{"tail_twice": ["values", "lengths"], ...}'
+python run_suite.py '{"tail_twice": ["values", "lengths"], ...}'
 """
 
 from __future__ import annotations
