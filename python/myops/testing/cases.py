@@ -16,8 +16,8 @@ class Case:
     """One call of the op: `op(*args, **kwargs)`.
 
     The conformance suite varies the tensors among the arguments (layouts, lengths, dtypes, NaN)
-    and keeps everything else. Where two settings could be confused, give them different values: a kernel
-    that swaps height and width is right for every square.
+    and keeps everything else. Where two settings could be confused, give them different values: a
+    kernel that swaps height and width is right for every square.
 
     Args:
         args: The positional arguments. Tensors must be on the CPU and hold numbers that the
