@@ -35,7 +35,7 @@ def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> 
 
 def outside() -> dict[str, str]:
     """The environment of a user, who has no source tree of ours."""
-    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI")
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI", "PYTEST_ADDOPTS")
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 

@@ -178,6 +178,8 @@ def of_programs() -> Iterator[Way]:
         "resize by a tensor": lambda x: myops.resize(x, scales),
         "deform_conv2d": lambda x: myops.deform_conv2d(x, offset, weight),
     }
+    meta = torch.device("meta")
+    on_meta = x.to(meta), offset.to(meta), weight.to(meta)
     for name, call in calls.items():
         compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
         mapped = torch.func.vmap(call)
@@ -194,7 +196,9 @@ def of_programs() -> Iterator[Way]:
         yield f"{name}, compiled training", 1_500, step
         yield f"{name}, vmap", 1_500, lambda mapped=mapped: mapped(batch)
         yield f"{name}, torch.func.grad", 1_500, lambda derived=derived: derived(x)
-        if name != "resize by a tensor":
+        if name == "deform_conv2d":
+            yield f"{name}, meta", 2_000, lambda: myops.deform_conv2d(*on_meta)
+        elif name != "resize by a tensor":
             yield f"{name}, meta", 2_000, lambda call=call: call(x.to("meta"))
         yield f"{name}, forward mode", 1_500, forward_mode
 

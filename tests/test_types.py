@@ -46,8 +46,8 @@ WRONG = [
     "myops.onnx.exprt(x)",
 ]
 CHECKERS = {
-    "mypy": ["-m", "mypy", "--no-incremental"],
-    "pyright": ["-m", "basedpyright", "--level", "error"],
+    "mypy": ["-m", "mypy", "--no-incremental", "--python-executable"],
+    "pyright": ["-m", "basedpyright", "--level", "error", "--pythonpath"],
 }
 
 
@@ -105,12 +105,14 @@ resample = myops.prototype(
 """
 
 
-def found_lines(checker: str, folder: Path, program: str, wrong: list[str], *words: str) -> str:
+def found_lines(
+    checker: str, folder: Path, program: str, wrong: list[str], python: str = sys.executable
+) -> str:
     """Asserts that exactly the wrong lines are errors; what the checker said."""
     first = program.count("\n") + 1
     (folder / "program.py").write_text(program + "\n".join(wrong) + "\n")
     done = subprocess.run(
-        [sys.executable, *CHECKERS[checker], *words, "program.py"], cwd=folder, timeout=600,
+        [sys.executable, *CHECKERS[checker], python, "program.py"], cwd=folder, timeout=600,
         capture_output=True, text=True, check=False,
         env={**os.environ, "MYPYPATH": f"{ROOT}/python"},
     )  # fmt: skip
@@ -164,8 +166,7 @@ def test_type_checkers_on_packages_of_others(checker: str, installed: Path, tmp_
     (tmp_path / "pyproject.toml").write_text(
         '[tool.basedpyright]\ntypeCheckingMode = "standard"\n[tool.mypy]\n'
     )
-    word = "--python-executable" if checker == "mypy" else "--pythonpath"
-    found_lines(checker, tmp_path, THEIR_PROGRAM, THEIR_WRONG, word, str(python))
+    found_lines(checker, tmp_path, THEIR_PROGRAM, THEIR_WRONG, str(python))
 
 
 def test_stub_is_up_to_date() -> None:

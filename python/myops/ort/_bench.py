@@ -161,10 +161,11 @@ def bench(
         RuntimeError: A model does not load, or runs on no inputs that were tried.
 
     Example:
-        >>> result = myops.ort.bench("upscale.onnx", "lowered", threads=[1, 2])
+        >>> result = myops.ort.bench("upscale.onnx", "lowered", threads=[1, 2], seconds=0.2)
         >>> result.print()
-        >>> result.timings[0].percentiles[99]  # seconds
-        0.00112
+        inputs ...
+        >>> best, worst = (result.timings[0].percentiles[level] for level in (50, 99))  # seconds
+        >>> assert 0 < best <= worst
     """
     _check(threads, warmup, repeat, seconds)
     say = progress or (lambda text: None)

@@ -75,8 +75,13 @@ def compare_files(
         RuntimeError: A file does not load, or the first runs on no inputs that were tried.
 
     Example:
+        >>> simplified = myops.onnx.simplify("model.onnx", "simplified.onnx")
         >>> report = myops.onnx.compare_files("model.onnx", "simplified.onnx")
         >>> report.print()
+        first   model.onnx
+        second  simplified.onnx
+        ...
+        PASS 4 values compared
         >>> assert report.passed, report.blame.evidence
         >>> myops.onnx.compare_files("model.onnx", against="reference").passed
         True

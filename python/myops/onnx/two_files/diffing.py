@@ -39,10 +39,14 @@ def diff(first: files.Model, second: files.Model) -> Difference:
         ValueError: One of them is no ONNX model.
 
     Example:
-        >>> found = myops.onnx.diff("before.onnx", "after.onnx")
+        >>> changed = onnx.load("linear.onnx")
+        >>> changed.graph.node[1].op_type = "Sub"
+        >>> found = myops.onnx.diff("linear.onnx", changed)
         >>> found.print()
+        ~ node 'add' (Add): operator: Add -> Sub
+        linear.onnx and the second differ: 1 node changed
         >>> [change.name for change in found.changes if change.what == "node"]
-        ['/layers.3/Conv']
+        ['add']
     """
     one, two = files.load(first), files.load(second)
     found = Difference(_title(first, "the first"), _title(second, "the second"))
