@@ -31,7 +31,7 @@ class InputInfo:
         doc: A sentence for readers.
         optional: Whether it may be left out.
         values: Whether it is a short list, such as scales, whose numbers decide the output's shape.
-        access: The memory that the kernel can walk: "contiguous", "channels_last", "strided" or
+        access: The layouts that the kernel accepts: "contiguous", "channels_last", "strided" or
             "shape_only". Anything else is copied for it.
 
     Example:
