@@ -20,6 +20,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from myops._extras import require
 from myops._text import printable, shorten, shown_in_html
 
 _LONGEST = 1000  # characters of a text outside of tables, whose cells scroll
@@ -50,8 +51,7 @@ def _render(name: str, **values: Any) -> str:
 
 @functools.cache
 def _environment() -> Any:
-    import jinja2
-
+    jinja2 = require("jinja2", "an HTML page")
     found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -66,9 +66,8 @@ def _environment() -> Any:
 
 @functools.cache
 def _style() -> Any:
-    from markupsafe import Markup
-
-    return Markup(Path(__file__).with_name("style.css").read_text("utf-8"))
+    markupsafe = require("markupsafe", "an HTML page")
+    return markupsafe.Markup(Path(__file__).with_name("style.css").read_text("utf-8"))
 
 
 def _hash(style: str) -> str:

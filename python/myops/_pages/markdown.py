@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from myops._extras import require
 from myops._text import printable_lines
 
 
@@ -23,18 +24,17 @@ def html(text: str) -> Any:
         >>> print(html("*two* < 3"))
         <p><em>two</em> &lt; 3</p>
     """
-    from markdown_it import MarkdownIt
-    from markupsafe import Markup
-
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    parser.validateLink = _is_safe  # type: ignore[method-assign]
+    markdown_it = require("markdown_it", "an HTML page")
+    markupsafe = require("markupsafe", "an HTML page")
+    parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    parser.validateLink = _is_safe
     parser.add_render_rule("table_open", _table_open)
     parser.add_render_rule("table_close", _table_close)
     parser.add_render_rule("th_open", _cell)
     parser.add_render_rule("td_open", _cell)
     parser.add_render_rule("heading_open", _lower_heading)
     parser.add_render_rule("heading_close", _lower_heading)
-    return Markup(parser.render(printable_lines(text)).rstrip())
+    return markupsafe.Markup(parser.render(printable_lines(text)).rstrip())
 
 
 def _is_safe(url: str) -> bool:

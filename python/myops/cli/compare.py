@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from myops._extras import require
 from myops.cli import _console, _graphs, _inputs, _targets, _typed
 
 VERDICT = "they differ"
@@ -98,6 +99,8 @@ def compare(
         "--backend": backend, "--against": against, "--input": input, "--shape": shape,
         "--dim": dim,
     }  # fmt: skip
+    if html is not None:  # before minutes of work, not after them
+        require("matplotlib.image", "--html")
     two = _is_file(target)
     for name, value in given.items():
         if value is not None and (name in _FOR_PYTORCH) == two:

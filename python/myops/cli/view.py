@@ -25,7 +25,7 @@ def view(
 ) -> None:
     """Show a model in Netron, our ops with their documentation. Ctrl-C ends it.
 
-    Needs Netron: pip install "myops[view]"
+    Needs Netron: pip install "myops[tools]"
 
     Example: myops view model.onnx --no-browser --port 8080
     """

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from myops._extras import require
 from myops.onnx.comparison.result import Value
 
 _LEAST, _MOST = 4, 512  # pixels a side that make a picture
@@ -111,8 +112,7 @@ def _range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
 
 def _png(array: np.ndarray, low: float, high: float, colours: str) -> str:
     """An image as a data URI: one pixel for each element; NaN is dark."""
-    from matplotlib import image
-
+    image = require("matplotlib.image", "an HTML page with images")
     buffer = io.BytesIO()
     array = np.nan_to_num(array, nan=low, posinf=high, neginf=low)
     settings: Any = {"cmap": "gray" if colours == "grey" else colours, "vmin": low, "vmax": high}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from myops._extras import require
 from myops._names import choose
 from myops._text import reason
 from myops.onnx import _scopes, files
@@ -215,8 +216,7 @@ def _slim(
 
 
 def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, infers: bool) -> Any:
-    import onnxslim
-
+    onnxslim = require("onnxslim", "simplify")
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.functions[:]  # it would rewrite their constants in other types

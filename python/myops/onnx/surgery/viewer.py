@@ -241,7 +241,7 @@ def _copy_of_netron(folder: Path) -> ModuleType:
     found = importlib.util.find_spec("netron")
     if found is None or not found.submodule_search_locations:
         raise ImportError(
-            'view needs Netron; get it with `pip install "myops[view]"` or `pip install netron`'
+            'view needs Netron; get it with `pip install "myops[tools]"` or `pip install netron`'
         )
     home = Path(next(iter(found.submodule_search_locations)))
     for name in (_METADATA, _PAGE):

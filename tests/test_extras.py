@@ -1,0 +1,83 @@
+"""What works without the extra `myops[tools]`, and what says that it needs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Python does not find the packages of the extra. (Not jinja2 and markdown-it: torch and rich bring
+# them.)
+WITHOUT_TOOLS = """
+from importlib.machinery import PathFinder
+
+find_spec = PathFinder.find_spec
+absent = ("matplotlib", "onnxslim", "netron")
+PathFinder.find_spec = lambda name, *rest: None if name in absent else find_spec(name, *rest)
+"""
+
+FROM_MODEL_TO_SESSION = """
+import numpy as np, torch
+import myops, myops.onnx, myops.ort
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return myops.my_add(a, b).relu()
+
+a, b = torch.randn(3, 4), torch.randn(4)
+myops.onnx.export(Model(), (a, b), "model.onnx", input_names=["a", "b"])
+(result,) = myops.ort.session("model.onnx").run(None, {"a": a.numpy(), "b": b.numpy()})
+assert np.array_equal(result, Model()(a, b).numpy())
+"""
+
+COMMAND = """
+import sys
+sys.argv[0] = "myops"
+from myops.cli import main
+main()
+"""
+
+
+def run_without_tools(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TOOLS + code, *arguments],
+        cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run without the extra has made model.onnx."""
+    found = tmp_path_factory.mktemp("extras")
+    result = run_without_tools(FROM_MODEL_TO_SESSION, found)
+    assert result.returncode == 0, result.stderr
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("inspect", "model.onnx"), ("compare", "model.onnx", "model.onnx"), ("doctor", "model.onnx")],
+)
+def test_commands_that_need_no_extra(folder: Path, arguments: tuple[str, ...]) -> None:
+    result = run_without_tools(COMMAND, folder, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package"),
+    [
+        (("simplify", "model.onnx", "small.onnx"), "onnxslim"),
+        (("compare", "model.onnx", "model.onnx", "--html", "page.html"), "matplotlib"),
+        (("view", "model.onnx"), "Netron"),
+    ],
+)
+def test_commands_that_name_the_extra(
+    folder: Path, arguments: tuple[str, ...], package: str
+) -> None:
+    result = run_without_tools(COMMAND, folder, *arguments)
+    text = " ".join(result.stderr.split())
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert package in text
+    assert "myops[tools]" in text
+    assert not (folder / "small.onnx").exists()
+    assert not (folder / "page.html").exists()
