@@ -90,6 +90,27 @@ def test_modulated_pack_loads_what_mmcv_saves(bias: bool) -> None:
     torch.testing.assert_close(layer(x), by_reference(x, offset, mask.sigmoid(), state))
 
 
+@pytest.mark.parametrize("deep", [True, False])
+def test_modulated_pack_loads_what_centernet_saves(deep: bool) -> None:
+    """Its class calls the convolution conv_offset_mask, and its groups deformable_groups."""
+    names = ["weight", "bias", "conv_offset.weight", "conv_offset.bias"]
+    state = random_state(*names, planes=3)
+    saved = {name.replace("conv_offset", "conv_offset_mask"): state[name] for name in names}
+    layer = myops.nn.ModulatedDeformConv2dPack(
+        IN, OUT, KERNEL, deformable_groups=GROUPS, **SETTINGS
+    ).double()
+    network = torch.nn.Sequential(layer)
+    if deep:
+        network.load_state_dict({f"0.{name}": value for name, value in saved.items()})
+    else:
+        layer.load_state_dict(saved)
+    assert set(layer.state_dict()) == set(names)
+    x = torch.randn(2, IN, 9, 8, dtype=torch.float64)
+    first, second, mask = moves(x, state).chunk(3, dim=1)
+    offset = torch.cat([first, second], dim=1)
+    torch.testing.assert_close(network(x), by_reference(x, offset, mask.sigmoid(), state))
+
+
 def test_packs_start_undeformed() -> None:
     x = torch.randn(2, 4, 7, 6)
     for kind, factor in ((myops.nn.DeformConv2dPack, 1), (myops.nn.ModulatedDeformConv2dPack, 0.5)):
@@ -172,6 +193,11 @@ REFUSALS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
      "DeformConv2d: kernel_size: got 3 numbers, expected 1 or 2"),
     ("DeformConv2dPack", (6, 4, 3), {"deform_groups": 4},
      "DeformConv2dPack: deform_groups: got 4, expected a divisor of in_channels, 6"),
+    ("DeformConv2dPack", (6, 4, 3), {"deformable_groups": 4},
+     "DeformConv2dPack: deform_groups: got 4, expected a divisor of in_channels, 6"),
+    ("ModulatedDeformConv2dPack", (6, 4, 3), {"deform_groups": 3, "deformable_groups": 2},
+     "ModulatedDeformConv2dPack: deformable_groups: got 2 beside deform_groups=3, expected one of "
+     "the two names"),
     ("ModulatedDeformConv2dPack", (6, 4, 3), {"padding": (1, 1, 1, 1)},
      "ModulatedDeformConv2dPack: padding: got 4 numbers, expected 1 or 2"),
 ]  # fmt: skip

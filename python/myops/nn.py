@@ -10,6 +10,7 @@ Example:
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -171,10 +172,19 @@ class _Pack(_DeformConv2d):
         groups: int = 1,
         deform_groups: int = 1,
         bias: bool = True,
+        *,
+        deformable_groups: int | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
         )
+        if deformable_groups is not None:
+            if deform_groups not in (1, deformable_groups):
+                raise ValueError(
+                    f"{type(self).__name__}: deformable_groups: got {deformable_groups} beside "
+                    f"deform_groups={deform_groups}, expected one of the two names"
+                )
+            deform_groups = deformable_groups
         self._expect_divisor("deform_groups", deform_groups, in_channels=in_channels)
         self.deform_groups = deform_groups
         self.taps = deform_groups * self.kernel_size[0] * self.kernel_size[1]
@@ -189,6 +199,13 @@ class _Pack(_DeformConv2d):
         init.zeros_(self.conv_offset.weight)
         if self.conv_offset.bias is not None:
             init.zeros_(self.conv_offset.bias)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        for name in ("weight", "bias"):
+            other = f"{prefix}conv_offset_mask.{name}"  # as CenterNet and its descendants call it
+            if other in state_dict:
+                state_dict[f"{prefix}conv_offset.{name}"] = state_dict.pop(other)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class DeformConv2dPack(_Pack):
@@ -209,6 +226,7 @@ class DeformConv2dPack(_Pack):
         deform_groups: Groups of channels with offsets of their own; divides in_channels.
         bias: Whether a learned number is added to each output channel.
         im2col_step: Has no effect; configurations made for mmcv may give it.
+        deformable_groups: Another name for deform_groups, which older code uses.
 
     Raises:
         ValueError: groups or deform_groups does not divide the channels, or a pair is none.
@@ -233,10 +251,12 @@ class DeformConv2dPack(_Pack):
         deform_groups: int = 1,
         bias: bool = False,
         im2col_step: int = 32,
+        *,
+        deformable_groups: int | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
-            deform_groups, bias,
+            deform_groups, bias, deformable_groups=deformable_groups,
         )  # fmt: skip
 
     def reset_parameters(self) -> None:
@@ -258,7 +278,7 @@ class ModulatedDeformConv2dPack(_Pack):
     Of conv_offset(x), the first two thirds of the channels are the offsets, for each tap y, then
     x; sigmoid of the last third is the mask, 0.5 at first. The parameters (`weight`, `bias`,
     `conv_offset.weight`, `conv_offset.bias`) and their initial values are mmcv's, so its
-    `state_dict` loads.
+    `state_dict` loads; so does one that calls them `conv_offset_mask`, as CenterNet's does.
 
     Args:
         in_channels: Channels of the input, C.
@@ -271,6 +291,8 @@ class ModulatedDeformConv2dPack(_Pack):
         deform_groups: Groups of channels with offsets and masks of their own; divides
             in_channels.
         bias: Whether a learned number is added to each output channel.
+        deformable_groups: Another name for deform_groups: that of CenterNet's `DCN` and BasicSR's
+            `DCNv2Pack`.
 
     Raises:
         ValueError: groups or deform_groups does not divide the channels, or a pair is none.
