@@ -15,7 +15,7 @@ namespace myops::numpy {
 // None. It returns the result, or NotImplemented: the dispatcher must do it. None in its place
 // where torch has no such interface.
 //
-// `parts`: what it needs of torch, by name (see python/myops/_direct.py).
+// `parts`: what it needs of torch, by name (see python/myops/_torch/direct_call.py).
 py::object direct(const Op& op, const py::dict& parts);
 
 }  // namespace myops::numpy

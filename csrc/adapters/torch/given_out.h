@@ -1,7 +1,7 @@
 // What torch's own functions with out= ask of that tensor, for hosts with and without Python.
 //
 // In Python, kernels above this one do the same for wrapper tensors and transformations too (see
-// python/myops/_out.py), and leave nothing to do here: what they did, torch does not do again.
+// python/myops/_torch/out_overloads.py), and leave nothing to do here: what they did, torch does not do again.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>

@@ -1,7 +1,7 @@
 // What a call past torch's dispatcher asks of it, where torch's own headers answer.
 //
 // They change with each version of torch, so this is a Python module of its own, built for the one
-// version that is installed, and named after it (see python/myops/_internals.py). Calls are faster
+// version that is installed, and named after it (see python/myops/_torch/torch_internals.py). Calls are faster
 // with it and compute the same without.
 #pragma once
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.onnx import symbolic_helper
 
-from myops import _description, _torchvision
+from myops import _description
+from myops._torch import torchvision
 from myops.onnx import register, symbolic, translation
 
 _LOWEST_OPSET = 9
@@ -37,8 +38,8 @@ def register_torchvision() -> None:
         >>> {node.domain for node in program.model_proto.graph.node}
         {...'myops'...}
     """
-    overload = _torchvision.overload("register_torchvision")
-    torch.onnx.register_custom_op_symbolic(_torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
+    overload = torchvision.overload("register_torchvision")
+    torch.onnx.register_custom_op_symbolic(torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
     translation.register_translation(overload, _write_translation)
 
 
@@ -51,21 +52,21 @@ def registered(wanted: bool) -> Iterator[None]:
     from torch.onnx._internal.torchscript_exporter.registration import registry
 
     packet = getattr(torch.ops.torchvision, "deform_conv2d", None)
-    taken = _torchvision.NAME in register.names() or registry.is_registered_op(
-        _torchvision.NAME, _LOWEST_OPSET
+    taken = torchvision.NAME in register.names() or registry.is_registered_op(
+        torchvision.NAME, _LOWEST_OPSET
     )
     if not wanted or packet is None or taken:
         yield
         return
-    torch.onnx.register_custom_op_symbolic(_torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
+    torch.onnx.register_custom_op_symbolic(torchvision.NAME, _write_symbolic, _LOWEST_OPSET)
     _exporting.append(packet.default)
     try:
         yield
     finally:
         _exporting.pop()
-        torch.onnx.unregister_custom_op_symbolic(_torchvision.NAME, _LOWEST_OPSET)
+        torch.onnx.unregister_custom_op_symbolic(torchvision.NAME, _LOWEST_OPSET)
         # torch keeps an entry without functions, on which its next error message fails.
-        getattr(registry, "_registry", {}).pop(_torchvision.NAME, None)
+        getattr(registry, "_registry", {}).pop(torchvision.NAME, None)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
@@ -74,21 +75,21 @@ def translations() -> dict[Any, Callable[..., Any]]:
 
 
 def _write_symbolic(g: Any, *arguments: Any) -> Any:
-    tensors, given = arguments[: len(_torchvision.TENSORS)], arguments[len(_torchvision.TENSORS) :]
+    tensors, given = arguments[: len(torchvision.TENSORS)], arguments[len(torchvision.TENSORS) :]
     settings = []
-    for (name, kind), value in zip(_torchvision.SETTINGS.items(), given, strict=True):
+    for (name, kind), value in zip(torchvision.SETTINGS.items(), given, strict=True):
         settings.append(symbolic_helper._maybe_get_const(value, kind))
         if isinstance(settings[-1], torch._C.Value):
             raise ValueError(
-                f"{_torchvision.NAME}: {name}: got a value that is computed at run time, expected "
+                f"{torchvision.NAME}: {name}: got a value that is computed at run time, expected "
                 "a constant: an attribute of an ONNX node cannot change"
             )
-    return symbolic.emit(g, _info(), *_torchvision.node(*tensors, *settings))
+    return symbolic.emit(g, _info(), *torchvision.node(*tensors, *settings))
 
 
 def _write_translation(*arguments: Any, **named: Any) -> Any:
-    rest = [*_torchvision.TENSORS, *_torchvision.SETTINGS][len(arguments) :]
-    inputs, attributes = _torchvision.node(*arguments, *[named[name] for name in rest])
+    rest = [*torchvision.TENSORS, *torchvision.SETTINGS][len(arguments) :]
+    inputs, attributes = torchvision.node(*arguments, *[named[name] for name in rest])
     return translation.translation(_info())(*inputs, **attributes)
 
 

@@ -36,9 +36,11 @@ def translation_table() -> dict[Any, Callable[..., Any]]:
     """
     import torch
 
+    from myops._torch.loading import load
+
     table = {}
     for library in _libraries.known():
-        library.load_torch()
+        load(library)
         for info in library.ops.values():
             packet = getattr(getattr(torch.ops, info.namespace), info.name)
             if info.onnx_type:

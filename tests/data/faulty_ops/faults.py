@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from myops import _description
-from myops._torch import TorchOp, define
+from myops._torch.call import TorchOp
+from myops._torch.define import define
 
 
 @dataclass(frozen=True)

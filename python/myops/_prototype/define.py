@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from myops import _description, _libraries, _numpy, _prototype_call, _prototype_shape
+from myops import _description, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
+from myops._prototype import call, shape_rule
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
@@ -122,19 +123,19 @@ def prototype(
     rules = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
-    op = _numpy.Op(description, _prototype_shape.rule(shape))
+    op = _numpy.Op(description, shape_rule.rule(shape))
     before = _defined.get((domain, name))
     if before is not None and before.is_like(description, namespace, given):
         before.native.take(op, function)
         before.rules.update(given)
         return before.public
-    native = _prototype_call.Native(op, function, description)
+    native = call.Native(op, function, description)
     info = _description.read(native, domain, namespace)
     library = _libraries.of_prototypes(domain, namespace)
     library.add(info)
     _register(info)
     made = library.define(name, **{kind: _late(given, kind) for kind in given})
-    public = _prototype_call.public(made, function)
+    public = call.public(made, function)
     _defined[domain, name] = _Defined(description, namespace, native, given, public)
     return public
 
@@ -146,7 +147,7 @@ class _Defined:
 
     description: dict[str, Any]
     namespace: str
-    native: _prototype_call.Native
+    native: call.Native
     rules: dict[str, Callable[..., Any]]
     public: Callable[..., Any]
 
@@ -171,7 +172,7 @@ def _register(info: OpInfo) -> None:
     for values in (False, True) if info.has_values else (False,):
         library.define(info.native.dispatcher_schema(values))
         overload = f"{info.name}.values" if values else info.name
-        library.impl(overload, _prototype_call.kernel(info), "CPU")
+        library.impl(overload, call.kernel(info), "CPU")
     _kept.append(library)
 
 

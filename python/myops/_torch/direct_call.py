@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from myops import _internals
 from myops._description import OpInfo
+from myops._torch import torch_internals
+from myops._torch.private_names import private
 
 # Faster answers to what is asked below, where there are some for this torch.
-INTERNALS = _internals.table(torch.__version__, torch.version.git_version)
+INTERNALS = torch_internals.table(torch.__version__, torch.version.git_version)
 
 # Private names of torch. Where one is missing, calls go through the dispatcher.
 _WATCHERS = (  # each says whether somebody wants to see the calls that torch makes
@@ -28,14 +29,6 @@ _WRAP = "_aoti.alloc_tensor_by_stealing_from_void_ptr"
 _BUMP = "_increment_version"
 _LEVEL = "_current_level"  # of forward mode, in torch.autograd.forward_ad
 PRIVATE = (*_WATCHERS, _WRAP, _BUMP)
-
-
-def private(name: str) -> Any:
-    """What torch._C has by this name; None where it has not."""
-    found: Any = torch._C
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
 
 
 # C functions; adapters/torch/services.cpp

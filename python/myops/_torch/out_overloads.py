@@ -7,12 +7,16 @@ and compilers need.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import _C, Tensor
 
-from myops import _direct, _torch
+from myops._torch.fake import CHANNELS_LAST, is_channels_last
+from myops._torch.private_names import forward_ad, private
+
+if TYPE_CHECKING:
+    from myops._torch.call import TorchOp
 
 # Private names of torch. Where one is missing, torch's own ways for such ops serve: plain calls are
 # the same, negated tensors and programs that are functionalised are not.
@@ -42,14 +46,14 @@ def count_write(out: Tensor, before: int | None) -> None:
 class OutOverload:
     """The kernels in Python of one overload that writes into `out`."""
 
-    def __init__(self, op: _torch.TorchOp, written: Any, functional: Any) -> None:
+    def __init__(self, op: TorchOp, written: Any, functional: Any) -> None:
         """`functional` is the overload of the same inputs that allocates the result."""
         self.op = op
         self.written = written
         self.functional = functional
         name = written.name()
         torch.library.register_fake(name, self._fake, allow_override=True)
-        if any(_direct.private(item) is None for item in _PRIVATE):
+        if any(private(item) is None for item in _PRIVATE):
             return
         self._library = torch.library.Library(op.info.namespace, "FRAGMENT")
         title = name.partition("::")[2]
@@ -75,7 +79,6 @@ class OutOverload:
     def _refuse_recorded(self, name: str, item: Tensor) -> None:
         if torch.is_grad_enabled() and item.requires_grad:
             self._refuse("a tensor that requires grad", _GRADIENT, name)
-        forward_ad = _torch._forward_ad
         if forward_ad._current_level >= 0 and (
             torch.autograd.forward_ad.unpack_dual(item).tangent is not None
         ):
@@ -109,7 +112,7 @@ class OutOverload:
 
     def _fake(self, *inputs: Any, out: Tensor, **attributes: Any) -> None:
         """As the kernel does it where all lengths are known; where not, it looks when it runs."""
-        want = self.op.known_result(inputs, attributes)
+        want = self.op.fake.known_result(inputs, attributes)
         if want is not None:
             self._accept(out, want)
 
@@ -124,8 +127,8 @@ class OutOverload:
         torch._check(out.dim() == want.dim(), lambda: f"{self.op.info.name}: out: {wrong}")
         for got, wanted in zip(out.shape, want.shape, strict=True):
             torch._check(got == wanted, lambda: f"{self.op.info.name}: out: {wrong}")
-        follows = _torch.is_channels_last(want)
-        layout = _torch.CHANNELS_LAST[want.dim()] if follows else torch.contiguous_format
+        follows = is_channels_last(want)
+        layout = CHANNELS_LAST[want.dim()] if follows else torch.contiguous_format
         if not out.is_contiguous(memory_format=layout):
             words = "channels_last memory, as that of the input" if follows else "contiguous memory"
             self._refuse(f"strides {list(out.stride())}", words)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from myops import _batches
 from myops._description import OpInfo
+from myops._torch import batching
 
 if TYPE_CHECKING:
-    from myops._torch import TorchOp
+    from myops._torch.call import TorchOp
 
 Backward = Callable[..., tuple[torch.Tensor | None, ...]]
 
@@ -114,7 +114,7 @@ def function_of(
 
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
-        rule = vmap or _batches.unrolled
+        rule = vmap or batching.unrolled
         return rule(op, info, in_dims[:count], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:

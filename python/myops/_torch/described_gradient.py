@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from myops._description import OpInfo
-from myops._names import choose
 
 if TYPE_CHECKING:
     from myops._libraries import Library
@@ -23,7 +22,7 @@ def described(
         ValueError: There is no such op, or its inputs and outputs are not those of a gradient of
             `info`; or the caller brought its own `save`, which nobody would read.
     """
-    below = library.ops[choose(name, library.ops, f"the op library {library.domain!r} has")]
+    below = library.info(name)
     names = [item.name for item in info.inputs]
     grads = [f"grad_{item.name}" for item in info.outputs]
     found = [item.name.removeprefix("grad_") for item in below.outputs]

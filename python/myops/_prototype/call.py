@@ -11,7 +11,7 @@ import torch
 
 from myops import _description
 from myops._description import OpInfo
-from myops._torch import TorchOp
+from myops._torch.call import TorchOp
 from myops.ort._carry import numpy_dtype
 
 
