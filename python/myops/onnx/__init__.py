@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from myops.onnx.reference import reference_ops
     from myops.onnx.register import register_symbolic
     from myops.onnx.schema import register_schemas
-    from myops.onnx.surgery._graph import GraphError
+    from myops.onnx.graph.structure import GraphError
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
     from myops.onnx.surgery.extraction import RedundantInputWarning, extract
     from myops.onnx.surgery.outputs import add_outputs

@@ -14,16 +14,8 @@ import onnx
 import torch
 
 from myops.onnx import _dynamic_axes as _axes
-from myops.onnx import (
-    _exporters,
-    _failures,
-    _finishing,
-    _torch_arguments,
-    _writing,
-    files,
-    guards,
-    torchvision,
-)
+from myops.onnx import _exporters, _failures, _finishing, _torch_arguments, guards, torchvision
+from myops.onnx.graph import writing, files
 from myops.onnx._inputs import Inputs
 from myops.onnx._recorded import Recorded
 from myops.onnx.bodies import add_function_bodies
@@ -169,7 +161,7 @@ def export(
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
     checks = _torch_arguments.checks(guards.chosen(skip_checks), verify)
-    _writing.refuse(f, external_data)
+    writing.refuse(f, external_data)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
     task = _Task(
@@ -183,7 +175,7 @@ def export(
         _build_in_flags(model, inputs)
         with torchvision.registered(register_torchvision):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
-    _writing.write(proto, f, external_data)
+    writing.write(proto, f, external_data)
     return proto
 
 

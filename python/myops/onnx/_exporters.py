@@ -20,7 +20,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx import _exact_optimizer, _scopes, register, torchvision, translation
+from myops.onnx import _exact_optimizer, register, torchvision, translation
+from myops.onnx.graph import scopes
 from myops.onnx._inputs import NUMBERS, Inputs
 from myops.onnx._recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx._torch_arguments import Settings
@@ -60,7 +61,7 @@ def dynamo(
         program = _with_or_without_integers(model, inputs, call)
     proto, exported = program.model_proto, program.exported_program
     _separate_outputs(proto)
-    got = _scopes.onnx_opset(proto)
+    got = scopes.onnx_opset(proto)
     if got == opset:
         return proto, exported
     try:  # torch only logs why it could not convert; ask again for the reason
@@ -130,7 +131,7 @@ def _call_dynamo(
 def _separate_outputs(model: onnx.ModelProto) -> None:
     """An input that forward returns as it is comes back under a name of its own."""
     inputs = {item.name for item in model.graph.input}
-    fresh = _scopes.Names(model).fresh
+    fresh = scopes.Names(model).fresh
     for node in model.graph.node:
         for place, name in enumerate(node.output):
             if name in inputs:  # torch's Identity, which only the graph's outputs read

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 
 
 def set_lowest_ir_version(model: onnx.ModelProto) -> None:
     """The file format that opset and functions need and no newer, for the sake of old runtimes."""
-    opset = _scopes.onnx_opset(model)
+    opset = scopes.onnx_opset(model)
     versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
     needed = versions.get(opset, model.ir_version)
     if opset <= 10:
@@ -19,7 +19,7 @@ def set_lowest_ir_version(model: onnx.ModelProto) -> None:
 
 def add_shapes(model: onnx.ModelProto) -> None:
     """The shapes of all values, as far as they can be inferred."""
-    inferred = next(_scopes.scopes(model)).inferred
+    inferred = next(scopes.scopes(model)).inferred
     del model.graph.value_info[:]
     model.graph.value_info.extend(inferred.value_info)
     for output, known in zip(model.graph.output, inferred.output, strict=True):

@@ -14,7 +14,7 @@ import torch
 
 from myops import _libraries
 from myops._names import choose, near_misses
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 
 EXPORTERS = ("dynamo", "torchscript")  # "auto" tries them in this order
 _RUN_THE_FILE = ("frozen_input", "numbers")  # the checks that verify=False leaves out
@@ -169,7 +169,7 @@ def set_versions(model: onnx.ModelProto, versions: Mapping[str, int]) -> None:
         ValueError: No node of the model is of a domain.
     """
     lists = [model.graph.node, *(function.node for function in model.functions)]
-    used = {node.domain for nodes in lists for node in _scopes.all_nodes(nodes)} - {*_STANDARD}
+    used = {node.domain for nodes in lists for node in scopes.all_nodes(nodes)} - {*_STANDARD}
     for domain, version in versions.items():
         choose(domain, sorted(used), "export: custom_opsets: among the model's nodes is")
         for imports in [model.opset_import, *(item.opset_import for item in model.functions)]:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import onnx
 
 from myops._names import near_misses
-from myops.onnx import _scopes
-from myops.onnx._torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
+from myops.onnx.graph import scopes as _scopes
+from myops.onnx.graph.torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
 
 __all__ = ["Region", "regions"]
 

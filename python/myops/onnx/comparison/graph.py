@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from myops.onnx import _scopes, module_paths
+from myops.onnx.graph import scopes
+from myops.onnx import module_paths
 from myops.onnx.schema import register_schemas
 
 
@@ -176,7 +177,7 @@ def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     register_schemas(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(_scopes._without_weights(model))
+        inferred = onnx.shape_inference.infer_shapes(scopes._without_weights(model))
     except (onnx.shape_inference.InferenceError, ValueError):
         return copy
     known = {item.name for item in copy.graph.value_info}

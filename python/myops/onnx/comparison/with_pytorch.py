@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myops._names import near_misses
-from myops.onnx import files, module_paths
+from myops.onnx.graph import files
+from myops.onnx import module_paths
 from myops.onnx.comparison import steps, torch_side
 from myops.onnx.comparison.blame import Context
 from myops.onnx.comparison.graph import Graph

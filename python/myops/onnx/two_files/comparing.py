@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops.onnx import files
+from myops.onnx.graph import files
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import RunError

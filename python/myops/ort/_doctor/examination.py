@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx import files
+from myops.onnx.graph import files
 from myops.ort._doctor import (
     environment,
     feeds,

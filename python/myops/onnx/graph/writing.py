@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import external_data_helper
 
-from myops.onnx import files
+from myops.onnx.graph import files
 
 
 def refuse(f: Any, external_data: bool) -> None:

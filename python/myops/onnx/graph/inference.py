@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery._graph import graphs_of
-from myops.onnx.surgery._storage import SMALL
+from myops.onnx.graph.structure import graphs_of
+from myops.onnx.graph.storage import SMALL
 
 _INVENTED = "unk__"  # names that onnx gives to lengths that it does not know
 

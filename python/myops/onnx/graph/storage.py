@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import external_data_helper
 
-from myops.onnx import _writing, files
-from myops.onnx.surgery._graph import graphs_of, subgraphs
+from myops.onnx.graph import writing, files
+from myops.onnx.graph.structure import graphs_of, subgraphs
 
 SMALL = 4096  # elements: shapes, factors, indices, which the tools look into
 
@@ -79,7 +79,7 @@ def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None
     written = isinstance(f, (str, os.PathLike))
     if not written or size(model) < files.LIMIT - 2**24:  # space for the graph itself
         attach(model, folder)
-        _writing.write(model, f, external_data=False)
+        writing.write(model, f, external_data=False)
         return
     assert isinstance(f, (str, os.PathLike))
     data = Path(f"{os.fspath(f)}.data")
