@@ -40,7 +40,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myops.onnx._export import export
+    from myops.onnx.exporting.export import export
     from myops.onnx.bodies import MissingBodyWarning, add_function_bodies, remove_function_bodies
     from myops.onnx.comparison import compare
     from myops.onnx.guards import ExportCheckError, ExportCheckWarning

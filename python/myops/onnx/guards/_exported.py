@@ -16,8 +16,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from myops.onnx.graph import scopes, files
-from myops.onnx._inputs import Inputs
-from myops.onnx._recorded import Recorded
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckWarning
 from myops.onnx.matrix import bfloat16

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from myops.onnx._inputs import Inputs
-from myops.onnx._recorded import Condition, Place, Recorded, is_users
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Condition, Place, Recorded, is_users
 from myops.onnx.guards import ExportCheckError, _advice
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')

@@ -20,11 +20,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx import _exact_optimizer, register, torchvision, translation
+from myops.onnx.exporting import exact_optimizer
+from myops.onnx import register, torchvision, translation
 from myops.onnx.graph import scopes
-from myops.onnx._inputs import NUMBERS, Inputs
-from myops.onnx._recorded import Recorded, recording_torch_export, recording_trace
-from myops.onnx._torch_arguments import Settings
+from myops.onnx.exporting.inputs import NUMBERS, Inputs
+from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
+from myops.onnx.exporting.torch_arguments import Settings
 from myops.onnx.lowering import LoweringError, convert
 
 TORCHSCRIPT_OPSETS = (7, 20)
@@ -57,7 +58,7 @@ def dynamo(
     translation.register()
     arguments = (model, inputs, output_names, shapes, opset, settings)
     call = functools.partial(_call_dynamo, *arguments)
-    with recording_torch_export(recorded), _exact_optimizer.exact():
+    with recording_torch_export(recorded), exact_optimizer.exact():
         program = _with_or_without_integers(model, inputs, call)
     proto, exported = program.model_proto, program.exported_program
     _separate_outputs(proto)

@@ -13,11 +13,12 @@ from typing import IO, Any
 import onnx
 import torch
 
-from myops.onnx import _dynamic_axes as _axes
-from myops.onnx import _exporters, _failures, _finishing, _torch_arguments, guards, torchvision
+from myops.onnx.exporting import dynamic_axes as _axes
+from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
+from myops.onnx import guards, torchvision
 from myops.onnx.graph import writing, files
-from myops.onnx._inputs import Inputs
-from myops.onnx._recorded import Recorded
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.bodies import add_function_bodies
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
@@ -148,9 +149,9 @@ def export(
         ...     Enlarge(), (torch.rand(1, 3, 8, 8), torch.tensor(2.0)), "enlarge.onnx",
         ...     dynamic_axes={"image": {2: "height", 3: "width"}})
     """
-    _torch_arguments.refuse(unknown, export)
-    exporter = _torch_arguments.exporter(exporter, dynamo)
-    settings = _torch_arguments.settings(
+    torch_arguments.refuse(unknown, export)
+    exporter = torch_arguments.exporter(exporter, dynamo)
+    settings = torch_arguments.settings(
         exporter, verbose=verbose, optimize=optimize, do_constant_folding=do_constant_folding,
         custom_opsets=custom_opsets, custom_translation_table=custom_translation_table,
         report=report, profile=profile, dump_exported_program=dump_exported_program,
@@ -160,7 +161,7 @@ def export(
         raise ValueError(f'export: target: got {target!r}, expected "myops" or "onnx"')
     if dynamic_axes is not None and dynamic_shapes is not None:
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
-    checks = _torch_arguments.checks(guards.chosen(skip_checks), verify)
+    checks = torch_arguments.checks(guards.chosen(skip_checks), verify)
     writing.refuse(f, external_data)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
@@ -171,7 +172,7 @@ def export(
     )  # fmt: skip
     task.multiples = _axes.multiples(inputs, dynamic_axes)
     # Gradients change what some functions of torch are made of.
-    with _exporters.evaluating(model), torch.no_grad():
+    with exporters.evaluating(model), torch.no_grad():
         _build_in_flags(model, inputs)
         with torchvision.registered(register_torchvision):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
@@ -193,20 +194,20 @@ class _Task:
     checks: Sequence[str]
     libraries: Sequence[Any]
     initializers_as_inputs: bool
-    settings: _torch_arguments.Settings
+    settings: torch_arguments.Settings
     multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
 
 
 def _any(task: _Task) -> onnx.ModelProto:
     """With the first exporter whose file passes all checks."""
     errors: dict[str, Exception] = {}
-    for exporter in _torch_arguments.EXPORTERS:
+    for exporter in torch_arguments.EXPORTERS:
         try:
             return _made(task, exporter)
         except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
             errors[exporter] = error
     first = errors["dynamo"]
-    said = "\n".join(f"{name}: {_failures.text(error)}" for name, error in errors.items())
+    said = "\n".join(f"{name}: {failures.text(error)}" for name, error in errors.items())
     raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
 
 
@@ -214,15 +215,15 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
     """With one exporter; where torch fails, the error says whether the other would do."""
     try:
         return _made(task, exporter)
-    except _failures.ExporterError as error:
+    except failures.ExporterError as error:
         task.settings = dataclasses.replace(task.settings, verbose=False)
-        (other,) = [name for name in _torch_arguments.EXPORTERS if name != exporter]
+        (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _made(task, other)
         except Exception as second:
-            error.add(f'exporter="{other}" was tried and fails too: {_failures.reason(second)}.')
+            error.add(f'exporter="{other}" was tried and fails too: {failures.reason(second)}.')
         else:
             error.add(
                 f'exporter="{other}" was tried: it exports the model and passes all checks; '
@@ -234,17 +235,17 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
 def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     """The checked model, with one exporter."""
     recorded = Recorded()
-    with contextlib.nullcontext() if task.settings.verbose else _exporters.quiet():
+    with contextlib.nullcontext() if task.settings.verbose else exporters.quiet():
         written, program = _exported(task, exporter, recorded)
-    _torch_arguments.set_versions(written, task.settings.custom_opsets)
+    torch_arguments.set_versions(written, task.settings.custom_opsets)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
-    _finishing.set_lowest_ir_version(proto)
-    _finishing.add_shapes(proto)
+    finishing.set_lowest_ir_version(proto)
+    finishing.add_shapes(proto)
     if task.initializers_as_inputs:
-        _finishing.add_initializers_to_inputs(proto)
+        finishing.add_initializers_to_inputs(proto)
     if not files.is_large(proto):
         onnx.checker.check_model(proto, full_check=True)
-    with _exporters.quiet():
+    with exporters.quiet():
         guards.run(
             guards.Exported(
                 task.model, task.inputs, written, proto, exporter, task.opset, program,
@@ -260,7 +261,7 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
     """What torch's exporter makes of the model, and what torch.export made of it before."""
     model, inputs = task.model, task.inputs
     if exporter == "dynamo":
-        _exporters.refuse_scripted(model)
+        exporters.refuse_scripted(model)
         longer = _enlarged(task)
         shapes = task.dynamic_shapes
         if task.dynamic_axes is not None:
@@ -276,13 +277,13 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
             recorded,
             task.settings,
         )
-        call: Any = functools.partial(_exporters.dynamo, *arguments)
+        call: Any = functools.partial(exporters.dynamo, *arguments)
     else:
-        _exporters.refuse_opset(task.opset)
+        exporters.refuse_opset(task.opset)
         axes = _axes.named_axes(inputs, task.dynamic_axes, task.output_names)
         axes = axes or _axes.axes_from_shapes(inputs, task.dynamic_shapes)
         call = functools.partial(
-            _exporters.torchscript,
+            exporters.torchscript,
             model,
             inputs,
             task.output_names,
@@ -294,9 +295,9 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
     try:
         result = call()
     except Exception as error:  # torch's errors share no base class
-        if isinstance(error, LoweringError) or _failures.is_ours(error):
+        if isinstance(error, LoweringError) or failures.is_ours(error):
             raise
-        raise _failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
+        raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
     return result if exporter == "dynamo" else (result, None)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from myops._names import near_misses
-from myops.onnx._inputs import Inputs
+from myops.onnx.exporting.inputs import Inputs
 
 _MULTIPLE = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")  # "32*h"
 
