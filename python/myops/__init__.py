@@ -25,7 +25,7 @@ import importlib.util
 from typing import Any
 
 from myops import _libraries
-from myops.onnx import translation as _translation
+from myops.onnx.symbolics import translation as _translation
 
 __version__ = "0.1.0"
 

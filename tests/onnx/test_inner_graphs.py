@@ -6,8 +6,8 @@ import numpy as np
 import onnx.reference
 from onnx import parser
 
-from myops.onnx.graph import inner_graphs
 from myops.onnx import lowering
+from myops.onnx.graph import inner_graphs
 
 # x + w * y, with names that stand for something else around it, and `w` from there.
 BODY = "body (float[] x, float[] y) => (float[] z) { y1 = Mul(y, w) z = Add(x, y1) }"

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 from surgery_models import FLOAT, captured, exported, info, model_of, run, zoo
 
-from myops.onnx.surgery import _aside, _trial, slimming
 from myops.onnx.graph import structure
+from myops.onnx.surgery import _aside, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
 
 

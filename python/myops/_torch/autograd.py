@@ -118,7 +118,7 @@ def function_of(
         return rule(op, info, in_dims[:count], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:
-        from myops.onnx.symbolic import emit
+        from myops.onnx.symbolics.symbolic import emit
 
         return emit(g, op.info, *split(flat))
 

@@ -51,9 +51,7 @@ class TorchOp:
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
         self._written = [
-            OutOverload(
-                self, getattr(self.packet, written), getattr(self.packet, functional)
-            )
+            OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
             for written, functional in (("out", "default"), ("values_out", "values"))
             if written in self.packet.overloads()
         ]

@@ -11,7 +11,7 @@ from myops._libraries import Library
 from myops._torch.call import TorchOp
 from myops._torch.described_gradient import described
 from myops._torch.loading import load
-from myops.onnx import symbolic, translation
+from myops.onnx.symbolics import symbolic, translation
 
 # Called once in each ops/<op>.py. The op file gives what cannot be derived (gradient, symbolic
 # shape); everything with a name in it (schema, attributes, node) comes from the description in C++.

@@ -24,9 +24,8 @@ def lower(
 
     Example: myops lower model.onnx standard.onnx --opset 17
     """
-    from myops.onnx.graph import scopes
+    from myops.onnx.graph import scopes, storage
     from myops.onnx.lowering import lower as lower_
-    from myops.onnx.graph import storage
 
     writing = _graphs.Writing(model, output, json)
     loaded = storage.load(writing.source)

@@ -17,11 +17,10 @@ from typing import Any
 import onnx
 
 from myops._description import OpInfo
-from myops.onnx.graph import scopes, files
 from myops.onnx.body_cases import Case, choose, default_list
+from myops.onnx.graph import files, scopes, storage
 from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
-from myops.onnx.graph import storage
 
 
 class MissingBodyWarning(UserWarning):

@@ -17,11 +17,10 @@ from onnx import numpy_helper
 
 from myops import _description, _libraries
 from myops._description import Dim, OpInfo
-from myops.onnx.graph import inner_graphs, scopes, files
 from myops.onnx import module_paths
 from myops.onnx.arrays import Array
+from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
 from myops.onnx.schema import attribute_value
-from myops.onnx.graph import storage
 
 __all__ = ["Builder", "LoweringError", "lower"]
 
@@ -231,7 +230,7 @@ def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProt
     kept = []
     for node in reversed(nodes):
         if needed.intersection(node.output):
-            needed |= inner_graphs.reads(node)
+            needed.update(structure.reads(node))
             kept.append(node)
     return kept[::-1]
 

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from myops._text import for_markup, printable
-from myops.onnx.graph import scopes, files
+from myops.onnx.graph import files, scopes
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops.onnx.graph import scopes
 from myops.onnx.comparison import torch_side
 from myops.onnx.comparison.graph import Graph
+from myops.onnx.graph import scopes
 
 if TYPE_CHECKING:
     from myops.onnx.comparison.blame import Context

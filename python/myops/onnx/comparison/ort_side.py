@@ -11,8 +11,8 @@ import onnx
 from onnx import TensorProto
 
 from myops import ort
-from myops.onnx.graph import scopes
 from myops.onnx.comparison.graph import Graph
+from myops.onnx.graph import scopes
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions

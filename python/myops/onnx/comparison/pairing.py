@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from myops.onnx.graph import scopes
 from myops.onnx import module_paths
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, coarser, difference
 from myops.onnx.comparison.torch_side import Call, Recording, Tensor
+from myops.onnx.graph import scopes
 from myops.onnx.module_paths import Region
 
 Values = Mapping[str, Any]  # arrays by name; a string says why there is none

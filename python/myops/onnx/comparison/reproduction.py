@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from myops import _libraries
-from myops.onnx.graph import scopes, files
 from myops.onnx.comparison import ort_side
+from myops.onnx.graph import files, scopes
 
 if TYPE_CHECKING:
     from myops.onnx.comparison.result import Report

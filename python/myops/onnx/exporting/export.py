@@ -13,16 +13,17 @@ from typing import IO, Any
 import onnx
 import torch
 
+from myops.onnx import guards
+from myops.onnx.bodies import add_function_bodies
 from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
-from myops.onnx import guards, torchvision
-from myops.onnx.graph import writing, files
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
-from myops.onnx.bodies import add_function_bodies
+from myops.onnx.graph import files, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
+from myops.onnx.symbolics import torchvision
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 

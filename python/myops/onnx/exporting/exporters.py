@@ -21,12 +21,12 @@ from torch.utils import _pytree as pytree
 
 import myops
 from myops.onnx.exporting import exact_optimizer
-from myops.onnx import register, torchvision, translation
-from myops.onnx.graph import scopes
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import Settings
+from myops.onnx.graph import scopes
 from myops.onnx.lowering import LoweringError, convert
+from myops.onnx.symbolics import register, registry, torchvision, translation
 
 TORCHSCRIPT_OPSETS = (7, 20)
 _TALK = (  # of torch's exporters about their own code
@@ -108,7 +108,7 @@ def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any
 def _call_dynamo(
     model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, settings: Settings
 ) -> Any:
-    with register.exporting(opset):
+    with registry.exporting(opset):
         return torch.onnx.export(
             model,
             _positional(inputs.args, inputs.kwargs),
@@ -230,7 +230,7 @@ def torchscript(
     with (
         tempfile.TemporaryDirectory() as folder,
         _keeping_loops(model),
-        register.exporting(opset),
+        registry.exporting(opset),
         _building_in(model, inputs) as (args, kwargs),
         recording_trace(recorded),
     ):

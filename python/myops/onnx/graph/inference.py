@@ -5,43 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 
-from myops.onnx.schema import register_schemas
 from myops.onnx.graph.structure import graphs_of
-from myops.onnx.graph.storage import SMALL
+from myops.onnx.graph.weights import without_weights
+from myops.onnx.schema import register_schemas
 
 _INVENTED = "unk__"  # names that onnx gives to lengths that it does not know
 
 
-def light(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its weights as inputs: equal types and shapes, and it fits into memory twice.
-
-    It is what the checker and shape inference get, so that models of any size can be checked.
-    """
-    copy = onnx.ModelProto(ir_version=model.ir_version)
-    copy.opset_import.extend(model.opset_import)
-    copy.functions.extend(model.functions)
-    source, graph = model.graph, copy.graph
-    graph.name = source.name or "graph"
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(graph, field).extend(getattr(source, field))
-    given = {item.name for item in source.input}
-    for tensor in source.initializer:
-        external = tensor.data_location == onnx.TensorProto.EXTERNAL
-        if not external and np.prod(tensor.dims) <= SMALL:
-            graph.initializer.add().CopyFrom(tensor)
-        elif tensor.name not in given:
-            stated = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            graph.input.append(stated)
-    return copy
-
-
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The light model with inferred shapes, our nodes included."""
+    """The model without weights, with inferred shapes, our nodes included."""
     register_schemas(model)
-    small = light(model)
+    small = without_weights(model)
     try:
         inferred = onnx.shape_inference.infer_shapes(small, data_prop=True)
     except Exception:  # onnx's errors share no base class but this
@@ -83,7 +59,7 @@ def _types_in_runtime(
     """The types of values as ONNX Runtime sees them; nothing where it cannot load the model."""
     import onnxruntime
 
-    small = light(model)
+    small = without_weights(model)
     del small.graph.output[:]
     small.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     options = onnxruntime.SessionOptions()
@@ -134,7 +110,7 @@ def problem(model: onnx.ModelProto) -> str:
     does not, are let pass.
     """
     register_schemas(model)
-    small = light(model)
+    small = without_weights(model)
     stated = onnx.ModelProto()
     stated.CopyFrom(small)
     for item in stated.graph.output:

@@ -29,16 +29,3 @@ def _rename(graph: Any, outer: Mapping[str, str], fresh: Callable[[str], str]) -
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 _rename(attribute.g, names, fresh)
-
-
-def reads(node: onnx.NodeProto) -> set[str]:
-    """The names that a node reads, with those that its inner graphs take from around them."""
-    found = set(node.input)
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            inner = attribute.g
-            own = {item.name for item in (*inner.input, *inner.initializer)}
-            own.update(name for item in inner.node for name in item.output)
-            read = {item.name for item in inner.output}
-            found |= read.union(*map(reads, inner.node)) - own
-    return found

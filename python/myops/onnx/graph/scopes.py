@@ -13,9 +13,8 @@ from onnx import numpy_helper
 from myops import _libraries
 from myops._description import Dim, OpInfo
 from myops._text import printable
+from myops.onnx.graph.weights import SMALL, without_weights
 from myops.onnx.schema import DTYPES, dims_of, register_schemas
-
-_BIG = 4096  # elements; a larger constant is data, not a shape or a list of factors
 
 # What exporters put between a constant and the node that wants it.
 _FOLDABLE = ("Identity", "Cast", "Concat", "Reshape", "Squeeze", "Unsqueeze")
@@ -57,7 +56,7 @@ class Scope:
         """The content of a small constant; None for anything else."""
         if name in self._initializers:
             tensor = self._initializers[name]
-            if tensor.data_location == onnx.TensorProto.EXTERNAL or np.prod(tensor.dims) > _BIG:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL or np.prod(tensor.dims) > SMALL:
                 return None
             return numpy_helper.to_array(tensor)
         if name in self._producers:
@@ -87,7 +86,7 @@ def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
              "value_int": np.int64, "value_ints": np.int64}  # fmt: skip
     attribute = node.attribute[0]
     if attribute.name == "value":
-        small = np.prod(attribute.t.dims) <= _BIG
+        small = np.prod(attribute.t.dims) <= SMALL
         return numpy_helper.to_array(attribute.t) if small else None
     if attribute.name not in kinds or attribute.ref_attr_name:
         return None
@@ -142,7 +141,7 @@ def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """
     register_schemas(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(small(model), data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise ValueError(f"myops.onnx: the model is not valid: {printable(error)}") from error
     yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)
@@ -161,24 +160,9 @@ def _nested(graph: Any, inferred: Any, opset: int, outer: Scope | None) -> Itera
         yield from _nested(inner, twin, opset, scope)
 
 
-def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as shape inference needs it: without large data, so that any size will do."""
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(f for f in model.functions if not is_body(f))
-    graph = model.graph
-    light.graph.name = graph.name or "graph"
-    light.graph.node.extend(graph.node)
-    light.graph.input.extend(graph.input)
-    light.graph.output.extend(graph.output)
-    light.graph.value_info.extend(graph.value_info)
-    for tensor in graph.initializer:
-        if np.prod(tensor.dims) <= _BIG and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            light.graph.initializer.add().CopyFrom(tensor)
-        else:
-            header = light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type)
-            header.dims.extend(tensor.dims)
-    return light
+def small(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model as shape inference needs it; our nodes have schemas and need no bodies."""
+    return without_weights(model, [f for f in model.functions if not is_body(f)])
 
 
 def all_nodes(nodes: Any) -> Iterator[onnx.NodeProto]:

@@ -11,10 +11,9 @@ import numpy as np
 import onnx
 from onnx import external_data_helper
 
-from myops.onnx.graph import writing, files
+from myops.onnx.graph import files, writing
 from myops.onnx.graph.structure import graphs_of, subgraphs
-
-SMALL = 4096  # elements: shapes, factors, indices, which the tools look into
+from myops.onnx.graph.weights import SMALL
 
 
 def folder_of(model: files.Model) -> Path | None:

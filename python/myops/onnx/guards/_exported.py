@@ -15,9 +15,9 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
-from myops.onnx.graph import scopes, files
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
+from myops.onnx.graph import files, scopes
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckWarning
 from myops.onnx.matrix import bfloat16

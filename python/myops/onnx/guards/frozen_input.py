@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from myops.onnx.graph import scopes
 from myops.onnx.exporting.inputs import Slot
+from myops.onnx.graph import scopes
 from myops.onnx.guards import frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from myops.onnx.exporting import dynamic_axes
 from myops.onnx import guards
+from myops.onnx.exporting import dynamic_axes
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.guards import _difference
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from myops.onnx.graph import files
-from myops.onnx.graph import storage
+from myops.onnx.graph import files, storage
 from myops.onnx.graph.structure import GraphError
+from myops.onnx.graph.weights import SMALL
 
 FROM = files.LIMIT - 2**24  # bytes of weights from which on some are taken out
 MOST = 2**30  # bytes of weights that stay; the rest of 2 GiB is for what becomes of them
@@ -34,7 +34,7 @@ class Aside:
                        reverse=True)  # fmt: skip
         chosen = set()
         for count, name in sizes:
-            if size < MOST or count <= storage.SMALL:
+            if size < MOST or count <= SMALL:
                 break
             if name not in given and name not in shown:
                 chosen.add(name)

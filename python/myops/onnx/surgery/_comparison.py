@@ -11,9 +11,9 @@ import onnx
 
 from myops._text import reason
 from myops.onnx.graph import structure
+from myops.onnx.graph.structure import GraphError
 from myops.onnx.surgery import _trial
 from myops.onnx.surgery._errors import SimplifyError
-from myops.onnx.graph.structure import GraphError
 
 
 def compare(

@@ -13,8 +13,8 @@ from typing import Any
 
 import onnx
 
-from myops.onnx.graph import scopes
-from myops.onnx.graph import structure, inference
+from myops.onnx.graph import scopes, structure
+from myops.onnx.graph.weights import without_weights
 
 _BY_CHANNEL = ("ConvTranspose", "BatchNormalization", "InstanceNormalization")
 _PASSES = 4  # a length that was found leads to the next
@@ -29,7 +29,7 @@ def symbol(name: str, axis: int) -> str:
 def named(model: onnx.ModelProto, known: Mapping[str, int]) -> onnx.ModelProto:
     """The light model in which every open length has a name, but for those that are known."""
     light = onnx.ModelProto()
-    light.CopyFrom(inference.light(model))
+    light.CopyFrom(without_weights(model))
     del light.graph.value_info[:]
     for item in light.graph.input:
         for axis, dim in enumerate(item.type.tensor_type.shape.dim):

@@ -7,9 +7,9 @@ from typing import Any
 
 import onnx
 
-from myops.onnx.graph import scopes
-from myops.onnx.graph import structure, inference
+from myops.onnx.graph import inference, scopes, structure
 from myops.onnx.graph.structure import GraphError, Index
+from myops.onnx.graph.weights import without_weights
 
 _FIXERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # op: place of the shape among inputs
 
@@ -103,7 +103,7 @@ def _fixed(
 ) -> list[str]:
     """Nodes whose constant shape has the old length where a dynamic one comes in."""
     trial = onnx.ModelProto()
-    trial.CopyFrom(inference.light(proto))
+    trial.CopyFrom(without_weights(proto))
     infer_anew(trial)
     previous = {new: old for old, new in olds.values() if isinstance(new, str)}
     notes = []
@@ -121,8 +121,8 @@ def _fixed(
                 if length not in names or not _is_stuck(wanted, axis, previous[str(length)]):
                     continue
                 notes.append(
-                    f"edit: node {structure.label(node)} has the constant shape {wanted}, which does "
-                    f"not follow {length!r}; the model will fail, or mix up axes, at other "
+                    f"edit: node {structure.label(node)} has the constant shape {wanted}, which "
+                    f"does not follow {length!r}; the model will fail, or mix up axes, at other "
                     "lengths. Export it with dynamic axes, or change that constant."
                 )
                 break

@@ -11,10 +11,9 @@ import onnx.version_converter
 
 from myops._names import choose
 from myops._text import reason
-from myops.onnx.graph import scopes
-from myops.onnx.schema import dims_of
-from myops.onnx.graph import inference
+from myops.onnx.graph import inference, scopes
 from myops.onnx.graph.structure import GraphError
+from myops.onnx.schema import dims_of
 
 _OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn

@@ -8,10 +8,9 @@ from typing import Any
 
 import onnx
 
-from myops.onnx.graph import scopes, files
-from myops.onnx.surgery import _attributes, _dims
-from myops.onnx.graph import structure, inference, storage
+from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError, Index
+from myops.onnx.surgery import _attributes, _dims
 
 
 class StaleShapeWarning(UserWarning):
@@ -141,7 +140,9 @@ def _rename_values(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
         index.check(old, "edit: rename")
         if not new:
             raise GraphError(f"edit: rename: got an empty name for {old!r}, expected a name")
-    taken = {name for graph in structure.graphs_of(proto.graph) for name in structure.defined(graph)}
+    taken = {
+        name for graph in structure.graphs_of(proto.graph) for name in structure.defined(graph)
+    }
     results = [*(taken - set(names)), *names.values()]
     for new in names.values():
         if results.count(new) > 1:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from myops.onnx.graph import files
-from myops.onnx.graph import structure, inference, storage
+from myops.onnx.graph import files, inference, storage, structure
 from myops.onnx.graph.structure import GraphError, Index
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from myops.onnx.graph import files
-from myops.onnx.graph import inference, storage
+from myops.onnx.graph import files, inference, storage
 from myops.onnx.graph.structure import GraphError, Index
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import onnx
 
 from myops import _description
-from myops.onnx.graph import scopes, files
+from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.lowering import LoweringError
-from myops.onnx.graph import structure, inference, storage
 from myops.onnx.surgery import _standard_forms
 from myops.onnx.surgery._standard_forms import Other, Ours
 

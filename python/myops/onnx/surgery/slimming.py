@@ -14,13 +14,12 @@ import onnx
 from myops._extras import require
 from myops._names import choose
 from myops._text import reason
-from myops.onnx.graph import scopes, files
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
+from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
 from myops.onnx.surgery import _aside, _comparison, _dims
-from myops.onnx.graph import structure, inference, storage
 from myops.onnx.surgery._errors import SimplifyError
-from myops.onnx.graph.structure import GraphError
 
 if TYPE_CHECKING:
     from rich.console import Console

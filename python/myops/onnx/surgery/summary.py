@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx.graph import scopes, files
 from myops.onnx import module_paths
+from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph.weights import SMALL
 from myops.onnx.schema import dims_of
-from myops.onnx.graph import structure, inference, storage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -162,7 +162,7 @@ def inspect(model: files.Model) -> Summary:
     )
     external = sorted({file for t in storage.tensors(proto) if (file := _file(t))})
     with contextlib.suppress(FileNotFoundError):  # shapes follow from small constants
-        storage.attach(proto, folder, storage.SMALL)
+        storage.attach(proto, folder, SMALL)
     nodes = list(_nodes(proto.graph, ""))
     known = {t.name for t in proto.graph.initializer}
     stated = inference.types(proto)

@@ -30,10 +30,9 @@ from typing import Any
 import onnx
 from onnx.defs import OpSchema
 
-from myops.onnx.graph import files
 from myops.onnx.bodies import remove_function_bodies
+from myops.onnx.graph import files, inference, storage
 from myops.onnx.schema import register_schemas
-from myops.onnx.graph import inference, storage
 
 _METADATA = "onnx-metadata.json"
 _POLICY = (

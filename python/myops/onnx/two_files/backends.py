@@ -12,9 +12,9 @@ import onnx.inliner
 
 from myops._names import near_misses
 from myops._text import reason
-from myops.onnx.graph import scopes
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.ort_side import RunError, Runner, fetch, with_outputs
+from myops.onnx.graph import scopes
 from myops.onnx.reference import reference_ops
 
 BACKENDS = {

@@ -11,7 +11,7 @@ from torch.onnx import symbolic_helper
 
 from myops import _description
 from myops._torch import torchvision
-from myops.onnx import register, symbolic, translation
+from myops.onnx.symbolics import registry, symbolic, translation
 
 _LOWEST_OPSET = 9
 _exporting: list[Any] = []  # the op's overload, while `registered` is entered
@@ -49,10 +49,10 @@ def registered(wanted: bool) -> Iterator[None]:
 
     `myops.onnx.export` enters it; plain torch.onnx.export stays as it is.
     """
-    from torch.onnx._internal.torchscript_exporter.registration import registry
+    from torch.onnx._internal.torchscript_exporter import registration
 
     packet = getattr(torch.ops.torchvision, "deform_conv2d", None)
-    taken = torchvision.NAME in register.names() or registry.is_registered_op(
+    taken = torchvision.NAME in registry.names() or registration.registry.is_registered_op(
         torchvision.NAME, _LOWEST_OPSET
     )
     if not wanted or packet is None or taken:
@@ -66,7 +66,7 @@ def registered(wanted: bool) -> Iterator[None]:
         _exporting.pop()
         torch.onnx.unregister_custom_op_symbolic(torchvision.NAME, _LOWEST_OPSET)
         # torch keeps an entry without functions, on which its next error message fails.
-        getattr(registry, "_registry", {}).pop(torchvision.NAME, None)
+        getattr(registration.registry, "_registry", {}).pop(torchvision.NAME, None)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:

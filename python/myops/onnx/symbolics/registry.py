@@ -1,4 +1,4 @@
-"""`register_symbolic`: how both of torch's exporters write an operator, in one function."""
+"""The functions that `register_symbolic` was given, and how an exporter calls one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from myops._names import near_misses
 
-_LOWEST, _HIGHEST = 7, 99
+LOWEST, HIGHEST = 7, 99  # opsets
 _LISTS = (list, tuple)
 
 
@@ -93,68 +93,8 @@ def written(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_registered: dict[str, list[Registration]] = {}  # by qualified name, newest last
+registered: dict[str, list[Registration]] = {}  # by qualified name, newest last
 _exporting: list[int] = []  # the opsets asked for by exports under way
-
-
-def register_symbolic(
-    name: str,
-    function: Callable[..., Any],
-    *,
-    opset: int | None = None,
-    opset_range: tuple[int, int] | None = None,
-) -> None:
-    """Tells both of torch's exporters how to write an operator in ONNX.
-
-    For `myops.onnx.export` and plain `torch.onnx.export`, with dynamo=True and False, eager and
-    scripted models. Of several registrations for a name the one with the newest lowest opset
-    that fits the export is taken, and among equals the last. Where none fits, torch's own
-    translation is taken, and without one the export fails and names the opsets that are there.
-
-    Args:
-        name: A dispatcher operator, "namespace::name", such as "aten::asinh"; all its overloads,
-            or one: "aten::add.Tensor".
-        function: `function(g, *args, **kwargs)` gets what the operator was called with, defaults
-            filled in: tensors as graph values, everything else as Python values, None for what
-            was left out (keyword-only arguments by keyword; those at their default only when the
-            function takes them). An int or float that is known at run time only is a graph value
-            too. It returns a graph value, or a tuple of them for several outputs. `g` has
-
-            - g.op(type, *inputs, outputs=1, **attributes): adds a node of a standard operator
-              ("Asinh") or of another domain ("acme::Swish"); an input "" is left out. Returns
-              the output, or a tuple of them;
-            - g.constant(array): adds a constant;
-            - g.list(items): a list of ints as one 1-D int64 value, also where some of the items
-              are known at run time only;
-            - g.dtype(value), g.shape(value): NumPy dtype and lengths where known, else None;
-            - g.opset: the opset that nodes must belong to (exporter="dynamo" writes at least
-              opset 18, and what was asked for is converted from it);
-            - g.refuse(reason): fails, with the operator's name.
-        opset: The lowest opset that the function is for. Default: all.
-        opset_range: Lowest and highest opset, both included, instead of `opset`.
-
-    Raises:
-        ValueError: No operator has the name, or the opsets make no sense.
-
-    Example:
-        >>> myops.onnx.register_symbolic("aten::asinh", lambda g, x: g.op("Asinh", x), opset=9)
-    """
-    if opset is not None and opset_range is not None:
-        raise ValueError("register_symbolic: got opset and opset_range, expected one of them")
-    low, high = opset_range or (opset or _LOWEST, _HIGHEST)
-    if not _LOWEST <= low <= high:
-        raise ValueError(
-            f"register_symbolic: {name}: got opsets {low} to {high}, expected lowest and highest, "
-            f"{_LOWEST} or more"
-        )
-    if not callable(function):
-        raise ValueError(f"register_symbolic: {name}: got {function!r}, expected a function")
-    overloads_of(name)  # raises where there is none
-    from myops.onnx import _register_dynamo, _register_torchscript
-
-    _registered.setdefault(name, []).append(Registration(function, (low, high)))
-    _register_torchscript.install(name)
-    _register_dynamo.install(name)
 
 
 def overloads_of(name: str) -> list[torch._ops.OpOverload]:
@@ -193,12 +133,12 @@ def _writes(overload: torch._ops.OpOverload) -> bool:
 
 def names() -> list[str]:
     """The names that have a registration."""
-    return list(_registered)
+    return list(registered)
 
 
 def select(name: str, opset: int) -> Registration | None:
     """The registration that an export to an opset takes."""
-    fitting = [r for r in _registered.get(name, []) if r.opsets[0] <= opset <= r.opsets[1]]
+    fitting = [r for r in registered.get(name, []) if r.opsets[0] <= opset <= r.opsets[1]]
     return max(reversed(fitting), key=lambda item: item.opsets[0], default=None)
 
 
@@ -207,8 +147,8 @@ def required(name: str, opset: int) -> Registration:
     found = select(name, opset)
     if found is None:
         ranges = ", ".join(
-            f"{low} and later" if high == _HIGHEST else f"{low} to {high}"
-            for low, high in sorted({item.opsets for item in _registered.get(name, [])})
+            f"{low} and later" if high == HIGHEST else f"{low} to {high}"
+            for low, high in sorted({item.opsets for item in registered.get(name, [])})
         )
         raise ValueError(
             f"{name}: got an export to opset {opset}, but register_symbolic has it for opset "
@@ -230,15 +170,6 @@ def exporting(opset: int) -> Iterator[None]:
 def wanted_opset(built: int) -> int:
     """The opset that the export under way was asked for; `built` for one that is not ours."""
     return _exporting[-1] if _exporting else built
-
-
-def translations(opset: int) -> dict[Any, Callable[..., Any]]:
-    """What an export with exporter="dynamo" gives torch as custom_translation_table."""
-    if not _registered:
-        return {}
-    from myops.onnx import _register_dynamo
-
-    return _register_dynamo.table(opset)
 
 
 def apply(

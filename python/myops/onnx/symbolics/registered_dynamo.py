@@ -9,13 +9,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from myops.onnx import register
+from myops.onnx.symbolics import registry
 
 _BUILT = 18  # the lowest opset that the exporter writes
 _NEWEST = 30  # beyond what any onnx knows
 
 
-class Builder(register.Builder):
+class Builder(registry.Builder):
     """The `g` of a registered function."""
 
     def __init__(self, name: str) -> None:
@@ -29,13 +29,13 @@ class Builder(register.Builder):
         import onnx_ir as ir
 
         domain, colons, title = op_type.partition("::")
-        register.refuse_values(self, op_type, attributes, ir.Value)
+        registry.refuse_values(self, op_type, attributes, ir.Value)
         node = ir.Node(
             domain if colons else "",
             title if colons else op_type,
             self.inputs_of(op_type, inputs, ir.Value),
             ir.convenience.convert_attributes(
-                {key: _attribute(value) for key, value in register.written(attributes).items()}
+                {key: _attribute(value) for key, value in registry.written(attributes).items()}
             ),
             num_outputs=outputs,
             version=1 if colons else self.opset,
@@ -67,10 +67,10 @@ def _attribute(value: Any) -> Any:
 
 def _translate(name: str, overload: Any, *args: Any, **kwargs: Any) -> Any:
     g = Builder(name)
-    registration = register.required(name, register.wanted_opset(g.opset))
+    registration = registry.required(name, registry.wanted_opset(g.opset))
     values = [_python(item) for item in args]
     named = {key: _python(value) for key, value in kwargs.items()}
-    return register.apply(name, registration, g, overload._schema, values, named)
+    return registry.apply(name, registration, g, overload._schema, values, named)
 
 
 def _python(value: Any) -> Any:
@@ -85,9 +85,9 @@ def _python(value: Any) -> Any:
 def table(opset: int) -> dict[Any, Callable[..., Any]]:
     """The overloads that have a registration for an opset, or no translation of torch's own."""
     chosen: dict[Any, tuple[str, int]] = {}
-    for name in register.names():
-        found = register.select(name, opset)
-        for overload in register.overloads_of(name):
+    for name in registry.names():
+        found = registry.select(name, opset)
+        for overload in registry.overloads_of(name):
             if found is None and _torchs_own(overload):
                 continue
             rank = -1 if found is None else found.opsets[0]
@@ -104,9 +104,9 @@ def install(name: str) -> None:
     from torch.onnx._internal.exporter import _registration
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
-    for overload in register.overloads_of(name):
+    for overload in registry.overloads_of(name):
         for opset in range(_BUILT, _NEWEST):
-            if register.select(name, opset) is None or (name, overload, opset) in _installed:
+            if registry.select(name, opset) is None or (name, overload, opset) in _installed:
                 continue
             _installed.add((name, overload, opset))
             # For each opset one entry: torch keeps those with the newest `opset_introduced`.

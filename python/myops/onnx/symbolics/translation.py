@@ -97,7 +97,7 @@ def _constant(numbers: Sequence[Any], integer: bool) -> Any:
     import onnx_ir
     import onnxscript
 
-    from myops.onnx.symbolic import values_tensor
+    from myops.onnx.symbolics.symbolic import values_tensor
 
     op: Any = onnxscript.opset18
     if all(isinstance(number, (int, float)) for number in numbers):

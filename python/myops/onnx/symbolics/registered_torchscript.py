@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
-from myops.onnx import register
-from myops.onnx.register import overloads_of
+from myops.onnx.symbolics import registry
+from myops.onnx.symbolics.registry import overloads_of
 
 _OPSETS = range(7, 21)
 # How symbolic_helper reads a constant of each type of a dispatcher schema.
@@ -21,7 +21,7 @@ _PARSE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Builder(register.Builder):
+class Builder(registry.Builder):
     """The `g` of a registered function."""
 
     def __init__(self, name: str, graph: Any, opset: int) -> None:
@@ -29,12 +29,12 @@ class Builder(register.Builder):
 
     def op(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         given = self.inputs_of(op_type, inputs, torch._C.Value)
-        register.refuse_values(self, op_type, attributes, torch._C.Value)
+        registry.refuse_values(self, op_type, attributes, torch._C.Value)
         absent = symbolic_helper._optional_input_placeholder_tensor
         values = [absent(self._graph) if item is None else item for item in given]
         keywords = {
             f"{key}_{_suffix(value)}": _attribute(value)
-            for key, value in register.written(attributes).items()
+            for key, value in registry.written(attributes).items()
         }
         result = self._graph.op(op_type, *values, outputs=outputs, **keywords)
         return tuple(result) if outputs > 1 else result
@@ -96,19 +96,19 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
 
     built = GLOBALS.export_onnx_opset_version
-    wanted = register.wanted_opset(built)
+    wanted = registry.wanted_opset(built)
     schema = _schema(name, graph)
-    registration = None if schema is None else register.select(name, wanted)
+    registration = None if schema is None else registry.select(name, wanted)
     original = _originals[name].get(built)
     if registration is None and original is not None:
         return original(graph, *args, **kwargs)
-    registration = registration or register.required(name, wanted)
+    registration = registration or registry.required(name, wanted)
     arguments = (schema or overloads_of(name)[0]._schema).arguments
     values = [_read(value, item.real_type) for value, item in zip(args, arguments, strict=False)]
     plain = [v for v, item in zip(values, arguments, strict=False) if not item.kwarg_only]
     named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
     g = Builder(name, graph, built)
-    result = register.apply(name, registration, g, schema, plain, named)
+    result = registry.apply(name, registration, g, schema, plain, named)
     _set_types(graph, result)
     return result
 
