@@ -238,8 +238,8 @@ def _lowered(model: files.Model) -> onnx.ModelProto:
 def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> Any:
     import onnxruntime
 
-    from myops import ort
     from myops.onnx.comparison.ort_side import Runner
+    from myops.ort import _session, pyops
 
     if isinstance(model, (str, os.PathLike)):
         proto = files.load(model, weights=False)
@@ -251,7 +251,7 @@ def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> A
     # Threads of one session that still wait for work would take the cores of the next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     needed = Runner(libraries).libraries_of(proto)
-    opened = ort.pyop_session if scopes.needs_pyops(proto) else ort.session
+    opened = pyops.pyop_session if scopes.needs_pyops(proto) else _session.session
     try:
         return opened(model, session_options=options, libraries=needed)
     except (ImportError, OSError, ValueError):

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from myops import ort
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.graph import scopes
+from myops.ort import _session
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
@@ -107,7 +107,9 @@ class Runner:
             "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }[level]
         try:
-            opened = ort.pyop_session if scopes.needs_pyops(model) else ort.session
+            opened: Any = _session.session
+            if scopes.needs_pyops(model):
+                from myops.ort.pyops import pyop_session as opened
             return opened(model, session_options=options, libraries=self.libraries_of(model))
         except (ImportError, OSError, ValueError):
             raise

@@ -87,7 +87,7 @@ _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.
 
 def session(model: onnx.ModelProto, options: Any) -> Any:
     """A session that knows our ops and, when the model has them, onnxruntime-extensions'."""
-    from myops import ort
+    from myops.ort import _session
 
     domains = {node.domain for graph in graphs_of(model.graph) for node in graph.node}
     libraries = []
@@ -100,7 +100,7 @@ def session(model: onnx.ModelProto, options: Any) -> Any:
                 "`pip install onnxruntime-extensions`"
             ) from error
         libraries.append(onnxruntime_extensions.get_library_path())
-    return ort.session(model, session_options=options, libraries=libraries)
+    return _session.session(model, session_options=options, libraries=libraries)
 
 
 def problem(model: onnx.ModelProto) -> str:

@@ -176,7 +176,8 @@ class _Bodies:
             states = results[: len(states)]
         if length > MOST_ITERATIONS:
             self._note(
-                f"Of {structure.label(node)} the first {MOST_ITERATIONS} iterations were looked into."
+                f"Of {structure.label(node)} the first {MOST_ITERATIONS} iterations were "
+                "looked into."
             )
             return []
         return states
