@@ -55,7 +55,7 @@ def dynamo(
         strict: Whether another opset than the one asked for is an error.
         recorded: Takes what torch.export decides about lengths.
     """
-    translation.register()
+    translation.register_now()
     arguments = (model, inputs, output_names, shapes, opset, settings)
     call = functools.partial(_call_dynamo, *arguments)
     with recording_torch_export(recorded), exact_optimizer.exact():

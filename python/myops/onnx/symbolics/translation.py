@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -112,9 +114,26 @@ def _constant(numbers: Sequence[Any], integer: bool) -> Any:
 
 
 def register() -> None:
-    """Lets a plain `torch.onnx.export(model, ...)` find the translations."""
-    if not _fill() and not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
+    """Lets a plain `torch.onnx.export(model, ...)` find the translations.
+
+    Before torch's exporter is imported there is no place for them, and importing it takes more than
+    a second. So a finder on sys.meta_path waits for that import, adds them, and removes itself.
+    MYOPS_IMPORT_HOOK=0 in the environment leaves it out.
+    """
+    if _fill() or os.environ.get("MYOPS_IMPORT_HOOK") == "0":
+        return
+    if not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _FillOnImport())
+
+
+def register_now() -> None:
+    """The same for an export that begins: imports torch's exporter."""
+    for name in (_REGISTRATION, _REGISTRY):
+        try:
+            importlib.import_module(name)
+        except ImportError:  # a torch release that keeps its registry elsewhere
+            return
+    _fill()
 
 
 def _fill() -> bool:
