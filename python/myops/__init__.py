@@ -29,8 +29,8 @@ from myops.onnx.symbolics import translation as _translation
 
 __version__ = "0.1.0"
 
-# Must happen before the first export, and an export may be the first that touches an op. This adds a
-# finder to sys.meta_path, see `register` and, for MYOPS_IMPORT_HOOK=0, docs/export.md.
+# Must happen before the first export, and an export may be the first that touches an op. It adds a
+# finder to sys.meta_path; see `register` there, and MYOPS_IMPORT_HOOK in docs/export.md.
 _translation.register()
 
 
