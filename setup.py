@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import CppExtension
 ROOT = Path(__file__).parent
 OPS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "ops").rglob("*.cpp"))
 
-INTERNALS = ROOT / "csrc" / "adapters" / "torch_internals"
+INTERNALS = ROOT / "csrc" / "adapters" / "fast_call" / "torch_internals"
 
 
 def load(file: str) -> ModuleType:

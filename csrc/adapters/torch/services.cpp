@@ -70,7 +70,7 @@ void run_tasks(int64_t count, Runtime::Task task, void* argument) {
 }  // namespace myops::torch_adapter
 
 // The same as plain C functions, for calls from Python that do not come through the dispatcher
-// (see adapters/numpy/direct.h).
+// (see adapters/fast_call/fast_call.h).
 #define MYOPS_VISIBLE extern "C" __attribute__((visibility("default")))
 
 MYOPS_VISIBLE void myops_run_tasks(int64_t count, myops::Runtime::Task task, void* argument) {

@@ -1,4 +1,4 @@
-"""The way past torch's dispatcher for calls that need nothing of it (adapters/numpy/direct.h)."""
+"""Calls that need nothing of torch's dispatcher go past it (adapters/fast_call/fast_call.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module that is built for one version of torch (csrc/adapters/torch_internals).
+"""The module that is built for one version of torch (csrc/adapters/fast_call/torch_internals).
 
 setup.py takes the name from here, by this file alone.
 """

@@ -16,44 +16,44 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// All that an ordinary tensor on the CPU has. Lazy negation, zeros without memory, subclasses,
-// wrappers of transformations and other devices have keys besides.
+// The dispatch keys of an ordinary tensor on the CPU. Lazy negation, zeros without memory,
+// subclasses, wrappers of transformations and other devices add keys.
 constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
                                  DispatchKey::AutogradCPU, DispatchKey::AutocastCPU});
 
-// Tracing, dispatch modes and transformations include keys for their time; autocast removes some
-// from those that are left out by default.
-bool watched() {
+// Tracing, dispatch modes and transformations include keys while they are active; autocast removes
+// some from those that are excluded by default.
+bool observed() {
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   return !c10::default_included_set.has_all(keys.included_) ||
          !keys.excluded_.has_all(c10::default_excluded_set) ||
          at::impl::torch_function_mode_enabled() || at::hasCallbacks();
 }
 
-bool read(PyObject* object, bool differentiable, bool written, dlpack::Tensor* seen) {
+bool read(PyObject* object, bool differentiable, bool written, DLTensor* described) {
   if (!THPVariable_CheckTypeExact(Py_TYPE(object))) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
   if (!tensor.defined() || !kPlain.has_all(tensor.key_set())) return false;
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   if (differentiable && tensor.requires_grad()) return false;
   try {
-    const DLDataType dtype = at::getDLDataType(tensor);
-    seen->dtype = {dtype.code, dtype.bits, dtype.lanes};
-    seen->data = written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+    described->dtype = at::getDLDataType(tensor);
+    described->data =
+        written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
   } catch (const std::exception&) {
-    return false;  // a dtype or memory that nobody may look at: the dispatcher has the words for it
+    return false;  // a dtype or memory that cannot be read: the dispatcher says why
   }
-  seen->device = {dlpack::kCpu, 0};
-  seen->rank = static_cast<int32_t>(tensor.dim());
-  seen->shape = const_cast<int64_t*>(tensor.sizes().data());
-  seen->strides = const_cast<int64_t*>(tensor.strides().data());
-  seen->byte_offset = 0;
+  described->device = {kDLCPU, 0};
+  described->ndim = static_cast<int32_t>(tensor.dim());
+  described->shape = const_cast<int64_t*>(tensor.sizes().data());
+  described->strides = const_cast<int64_t*>(tensor.strides().data());
+  described->byte_offset = 0;
   return true;
 }
 
 bool count_write(PyObject* object) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  if (tensor.is_inference()) return c10::InferenceMode::is_enabled();  // these have no count
+  if (tensor.is_inference()) return c10::InferenceMode::is_enabled();  // these have no version
   tensor.unsafeGetTensorImpl()->bump_version();
   return true;
 }
@@ -67,7 +67,7 @@ PyObject* wrap(void* handle) {
   }
 }
 
-const TorchInternals kInternals{watched, read, count_write, wrap};
+const TorchInternals kInternals{observed, read, count_write, wrap};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};

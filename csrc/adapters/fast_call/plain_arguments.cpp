@@ -1,26 +1,26 @@
-#include "plain.h"
+#include "plain_arguments.h"
 
 #include "../../core/dispatcher_schema.h"
 
-namespace myops::numpy {
+namespace myops::fast_call {
 namespace {
 
-DType dtype_of(const dlpack::DataType& type) {
+DType dtype_of(const DLDataType& type) {
   expect(type.lanes == 1);
   switch (type.code << 8 | type.bits) {
-    case dlpack::kFloat << 8 | 16:
+    case kDLFloat << 8 | 16:
       return DType::Float16;
-    case dlpack::kBFloat << 8 | 16:
+    case kDLBfloat << 8 | 16:
       return DType::BFloat16;
-    case dlpack::kFloat << 8 | 32:
+    case kDLFloat << 8 | 32:
       return DType::Float32;
-    case dlpack::kFloat << 8 | 64:
+    case kDLFloat << 8 | 64:
       return DType::Float64;
-    case dlpack::kUInt << 8 | 8:
+    case kDLUInt << 8 | 8:
       return DType::UInt8;
-    case dlpack::kInt << 8 | 32:
+    case kDLInt << 8 | 32:
       return DType::Int32;
-    case dlpack::kInt << 8 | 64:
+    case kDLInt << 8 | 64:
       return DType::Int64;
     default:
       throw NotPlain();
@@ -38,7 +38,7 @@ std::string text(PyObject* object) {
   expect(PyUnicode_CheckExact(object));
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(object, &size);
-  if (data == nullptr) {  // half of a surrogate pair, say
+  if (data == nullptr) {  // an unpaired surrogate, for example
     PyErr_Clear();
     throw NotPlain();
   }
@@ -86,38 +86,39 @@ int64_t integer(PyObject* object) {
   return value;
 }
 
-dlpack::Tensor TensorReader::ask(PyObject* object, bool differentiable) const {
+DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable) const {
   // No subclass, no lazy negation.
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   expect(type == tensor.ptr() || type == parameter.ptr());
   if (differentiable) {
     PyObject* getter = requires_grad.ptr();
-    expect(!holds(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
+    expect(!is_true(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
   }
-  expect(!holds(PyObject_CallOneArg(is_neg.ptr(), object)));
-  dlpack::Tensor seen;
-  if (exchange->tensor_from_object(object, &seen) != 0) {
-    PyErr_Clear();  // a sparse tensor, say: the dispatcher has the words for it
+  expect(!is_true(PyObject_CallOneArg(is_neg.ptr(), object)));
+  DLTensor described;
+  if (exchange->dltensor_from_py_object_no_sync(object, &described) != 0) {
+    PyErr_Clear();  // a sparse tensor, for example: the dispatcher says what is wrong with it
     throw NotPlain();
   }
-  expect(seen.device.type == dlpack::kCpu);
-  return seen;
+  expect(described.device.device_type == kDLCPU);
+  return described;
 }
 
 Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
-  dlpack::Tensor seen;
+  DLTensor described;
   if (internals == nullptr) {
-    seen = ask(object, differentiable);
+    described = read_through_dlpack(object, differentiable);
   } else {
-    expect(internals->read(object, differentiable, written, &seen));
+    expect(internals->read(object, differentiable, written, &described));
   }
-  Shape shape(seen.shape, seen.shape + seen.rank);
-  Shape strides = seen.strides == nullptr ? strides_for(shape, Layout::Contiguous)
-                                          : Shape(seen.strides, seen.strides + seen.rank);
-  // Zeros that torch keeps without memory have none.
-  expect(seen.data != nullptr || element_count(shape) == 0);
-  return Tensor(static_cast<char*>(seen.data) + seen.byte_offset, dtype_of(seen.dtype),
-                std::move(shape), std::move(strides));
+  Shape shape(described.shape, described.shape + described.ndim);
+  Shape strides = described.strides == nullptr
+                      ? strides_for(shape, Layout::Contiguous)
+                      : Shape(described.strides, described.strides + described.ndim);
+  // A tensor of zeros that torch represents without memory has no address.
+  expect(described.data != nullptr || element_count(shape) == 0);
+  return Tensor(static_cast<char*>(described.data) + described.byte_offset,
+                dtype_of(described.dtype), std::move(shape), std::move(strides));
 }
 
 PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,
@@ -134,11 +135,11 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
     } else if (input.has_values && is_list(item)) {
       lists = true;
       if (integer_values(op, input)) {
-        std::vector<int64_t>& kept = integers.emplace_back(numbers<int64_t>(item, integer));
-        tensors.emplace_back(kept.data(), DType::Int64, Shape{static_cast<int64_t>(kept.size())});
+        std::vector<int64_t>& list = integers.emplace_back(numbers<int64_t>(item, integer));
+        tensors.emplace_back(list.data(), DType::Int64, Shape{static_cast<int64_t>(list.size())});
       } else {
-        std::vector<double>& kept = reals.emplace_back(numbers<double>(item, real));
-        tensors.emplace_back(kept.data(), DType::Float64, Shape{static_cast<int64_t>(kept.size())});
+        std::vector<double>& list = reals.emplace_back(numbers<double>(item, real));
+        tensors.emplace_back(list.data(), DType::Float64, Shape{static_cast<int64_t>(list.size())});
       }
     } else {
       tensors.push_back(reader.read(item, differentiable));
@@ -153,7 +154,7 @@ Attributes plain_attributes(const Op& op, PyObject* given) {
   Attributes values(op.attributes);
   PyObject *key = nullptr, *value = nullptr;
   const size_t count = op.attributes.size();
-  size_t index = 0;  // callers mostly keep the order of the description
+  size_t index = 0;  // the search begins behind the last match: callers mostly follow the order
   for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0; ++index) {
     expect(PyUnicode_Check(key));
     size_t tried = 0;
@@ -167,4 +168,4 @@ Attributes plain_attributes(const Op& op, PyObject* given) {
   return values;
 }
 
-}  // namespace myops::numpy
+}  // namespace myops::fast_call
