@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "../../core/given_output.h"
+#include "../../core/out_argument.h"
 #include "../../core/shape_cache.h"
 #include "../numpy/released_gil.h"
 #include "plain_arguments.h"
@@ -92,7 +92,7 @@ class FastCallRuntime final : public Runtime {
     Shape strides = strides_for(shape, layout);
     void* data = nullptr;
     void* tensor = binding_.services.new_tensor(dtype, shape, strides, &data);
-    expect(tensor != nullptr);
+    require_plain(tensor != nullptr);
     new_tensors_.push_back(tensor);
     return Tensor(data, dtype, shape, std::move(strides));
   }
@@ -111,7 +111,7 @@ class FastCallRuntime final : public Runtime {
   Tensor accept(DType dtype, const Shape& shape, Layout layout) {
     Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, layout);
     // Last, because a call that is refused must not count as a write.
-    expect(count_write(binding_, out_object_));
+    require_plain(count_write(binding_, out_object_));
     release_gil();
     return accepted;
   }
@@ -139,19 +139,20 @@ bool observed(const Binding& binding) {
 
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
                 PyObject* out_object) {
-  expect(!observed(binding));
-  expect(integer(take(PyObject_GetAttr(binding.forward_ad.ptr(), binding.level.ptr())).ptr()) < 0);
+  require_plain(!observed(binding));
+  require_plain(
+      integer(take(PyObject_GetAttr(binding.forward_ad.ptr(), binding.level.ptr())).ptr()) < 0);
   const bool differentiable = binding.services.grad_enabled();
   // Before the inputs: a copy-on-write tensor gets memory of its own here, and an input that is the
   // same tensor must be read at its new address.
   std::optional<Tensor> out;
   if (out_object != Py_None) {
-    expect(binding.op.outputs.size() == 1);
+    require_plain(binding.op.outputs.size() == 1);
     out = binding.reader.read(out_object, true, true);
   }
   const PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable);
   std::optional<Attributes> attributes;
-  expect(PyDict_CheckExact(attribute_dict) != 0);
+  require_plain(PyDict_CheckExact(attribute_dict) != 0);
   if (PyDict_GET_SIZE(attribute_dict) != 0) {
     attributes = plain_attributes(binding.op, attribute_dict);
   }

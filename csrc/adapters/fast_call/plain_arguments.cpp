@@ -6,7 +6,7 @@ namespace myops::fast_call {
 namespace {
 
 DType dtype_of(const DLDataType& type) {
-  expect(type.lanes == 1);
+  require_plain(type.lanes == 1);
   switch (type.code << 8 | type.bits) {
     case kDLFloat << 8 | 16:
       return DType::Float16;
@@ -35,7 +35,7 @@ double real(PyObject* object) {
 }
 
 std::string text(PyObject* object) {
-  expect(PyUnicode_CheckExact(object));
+  require_plain(PyUnicode_CheckExact(object));
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(object, &size);
   if (data == nullptr) {  // an unpaired surrogate, for example
@@ -47,7 +47,7 @@ std::string text(PyObject* object) {
 
 template <class T, class Convert>
 std::vector<T> numbers(PyObject* list, const Convert& convert) {
-  expect(is_list(list));
+  require_plain(is_list(list));
   std::vector<T> values(static_cast<size_t>(PySequence_Fast_GET_SIZE(list)));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = convert(PySequence_Fast_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
@@ -58,7 +58,7 @@ std::vector<T> numbers(PyObject* list, const Convert& convert) {
 AttributeValue attribute(const Attribute& declared, PyObject* value) {
   switch (declared.type()) {
     case AttributeType::Bool:
-      expect(PyBool_Check(value));
+      require_plain(PyBool_Check(value));
       return value == Py_True;
     case AttributeType::Int:
       return integer(value);
@@ -77,7 +77,7 @@ AttributeValue attribute(const Attribute& declared, PyObject* value) {
 }  // namespace
 
 int64_t integer(PyObject* object) {
-  expect(PyLong_CheckExact(object));
+  require_plain(PyLong_CheckExact(object));
   const long long value = PyLong_AsLongLong(object);
   if (value == -1 && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
@@ -89,18 +89,18 @@ int64_t integer(PyObject* object) {
 DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable) const {
   // No subclass, no lazy negation.
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  expect(type == tensor.ptr() || type == parameter.ptr());
+  require_plain(type == tensor.ptr() || type == parameter.ptr());
   if (differentiable) {
     PyObject* getter = requires_grad.ptr();
-    expect(!is_true(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
+    require_plain(!is_true(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
   }
-  expect(!is_true(PyObject_CallOneArg(is_neg.ptr(), object)));
+  require_plain(!is_true(PyObject_CallOneArg(is_neg.ptr(), object)));
   DLTensor described;
   if (exchange->dltensor_from_py_object_no_sync(object, &described) != 0) {
     PyErr_Clear();  // a sparse tensor, for example: the dispatcher says what is wrong with it
     throw NotPlain();
   }
-  expect(described.device.device_type == kDLCPU);
+  require_plain(described.device.device_type == kDLCPU);
   return described;
 }
 
@@ -109,14 +109,14 @@ Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) c
   if (internals == nullptr) {
     described = read_through_dlpack(object, differentiable);
   } else {
-    expect(internals->read(object, differentiable, written, &described));
+    require_plain(internals->read(object, differentiable, written, &described));
   }
   Shape shape(described.shape, described.shape + described.ndim);
   Shape strides = described.strides == nullptr
                       ? strides_for(shape, Layout::Contiguous)
                       : Shape(described.strides, described.strides + described.ndim);
   // A tensor of zeros that torch represents without memory has no address.
-  expect(described.data != nullptr || element_count(shape) == 0);
+  require_plain(described.data != nullptr || element_count(shape) == 0);
   return Tensor(static_cast<char*>(described.data) + described.byte_offset,
                 dtype_of(described.dtype), std::move(shape), std::move(strides));
 }
@@ -124,7 +124,7 @@ Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) c
 PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,
                          bool differentiable) {
   const size_t count = op.inputs.size();
-  expect(PyTuple_CheckExact(given) && static_cast<size_t>(PyTuple_GET_SIZE(given)) == count);
+  require_plain(PyTuple_CheckExact(given) && static_cast<size_t>(PyTuple_GET_SIZE(given)) == count);
   tensors.reserve(count);
   bool lists = false, values = false;
   for (size_t i = 0; i < count; ++i) {
@@ -143,11 +143,11 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
       }
     } else {
       tensors.push_back(reader.read(item, differentiable));
-      expect(input.accepts_layout(tensors.back()));
+      require_plain(input.accepts_layout(tensors.back()));
       values = values || input.has_values;
     }
   }
-  expect(!(lists && values));  // the dispatcher has no overload for both
+  require_plain(!(lists && values));  // the dispatcher has no overload for both
 }
 
 Attributes plain_attributes(const Op& op, PyObject* given) {
@@ -156,13 +156,13 @@ Attributes plain_attributes(const Op& op, PyObject* given) {
   const size_t count = op.attributes.size();
   size_t index = 0;  // the search begins behind the last match: callers mostly follow the order
   for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0; ++index) {
-    expect(PyUnicode_Check(key));
+    require_plain(PyUnicode_Check(key));
     size_t tried = 0;
     while (tried < count &&
            PyUnicode_CompareWithASCIIString(key, op.attributes[index % count].name.c_str()) != 0) {
       ++index, ++tried;
     }
-    expect(tried < count);
+    require_plain(tried < count);
     values.set(index % count, attribute(op.attributes[index % count], value));
   }
   return values;

@@ -11,7 +11,7 @@ namespace py = pybind11;
 
 struct NotPlain {};  // an exception
 
-inline void expect(bool plain) {
+inline void require_plain(bool plain) {
   if (!plain) throw NotPlain();
 }
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <variant>
 
-#include "../../core/given_output.h"
 #include "../../core/library_names.h"
-#include "given_out.h"
+#include "../../core/out_argument.h"
+#include "out_argument.h"
 #include "services.h"
 #include "stack.h"
 
@@ -51,7 +51,7 @@ class TorchRuntime final : public Runtime {
       : op_(op), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    if (out_ != nullptr) return given(dtype, shape, layout);
+    if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
     outputs.emplace_back(new_tensor(dtype, shape, strides));
     return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
@@ -62,7 +62,7 @@ class TorchRuntime final : public Runtime {
   std::vector<TorchTensor> outputs;
 
  private:
-  Tensor given(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
     const std::optional<DType> got = known(out_->scalar_type());
     if (!got) {
@@ -99,22 +99,22 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
   return describe(tensor);
 }
 
-Tensor view(const Op& op, const Input& input, Given& given, Budget& budget) {
-  if (auto* tensor = std::get_if<TorchTensor>(&given)) return view(op, input, *tensor, budget);
-  if (auto* list = std::get_if<std::vector<double>>(&given)) {
+Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget) {
+  if (auto* tensor = std::get_if<TorchTensor>(&argument)) return view(op, input, *tensor, budget);
+  if (auto* list = std::get_if<std::vector<double>>(&argument)) {
     return Tensor(list->data(), DType::Float64, {static_cast<int64_t>(list->size())});
   }
-  if (auto* list = std::get_if<std::vector<int64_t>>(&given)) {
+  if (auto* list = std::get_if<std::vector<int64_t>>(&argument)) {
     return Tensor(list->data(), DType::Int64, {static_cast<int64_t>(list->size())});
   }
   return Tensor();
 }
 
 // As torch's own functions with out=: what is written over has no gradient of its own.
-void refuse_recorded(const Op& op, const std::vector<Given>& givens, const TorchTensor& out) {
+void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const TorchTensor& out) {
   const char* expected = "none in a call with out=; make the call without out, or in no_grad mode";
-  for (size_t i = 0; i < givens.size(); ++i) {
-    const auto* tensor = std::get_if<TorchTensor>(&givens[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto* tensor = std::get_if<TorchTensor>(&inputs[i]);
     if (tensor == nullptr || !recorded(*tensor)) continue;
     fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
   }
@@ -123,22 +123,22 @@ void refuse_recorded(const Op& op, const std::vector<Given>& givens, const Torch
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
-  Arguments given(op, overload, stack);
-  std::optional<TorchTensor>& out = given.out;
-  if (out) refuse_recorded(op, given.inputs, *out);
+  Arguments arguments(op, overload, stack);
+  std::optional<TorchTensor>& out = arguments.out;
+  if (out) refuse_recorded(op, arguments.inputs, *out);
   // A tensor that shares memory until somebody writes gets its own now: an input that is the same
   // tensor must not be seen where it was before.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();
 
   Tensors inputs;
-  inputs.reserve(given.inputs.size());
+  inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
-  for (size_t i = 0; i < given.inputs.size(); ++i) {
-    inputs.push_back(view(op, op.inputs[i], given.inputs[i], runtime.budget()));
+  for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
   }
   Attributes attributes(op.attributes);
-  for (size_t i = 0; i < given.attributes.size(); ++i) {
-    attributes.set(i, std::move(given.attributes[i]));
+  for (size_t i = 0; i < arguments.attributes.size(); ++i) {
+    attributes.set(i, std::move(arguments.attributes[i]));
   }
   invoke(op, inputs, attributes, runtime);
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);

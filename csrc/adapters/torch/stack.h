@@ -18,10 +18,11 @@ namespace myops::torch_adapter {
 using TorchTensor = torch::stable::Tensor;
 
 // One input as the caller gave it. It owns the memory that a view of it points to.
-using Given = std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
+using Argument =
+    std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
 
 struct Arguments {
-  std::vector<Given> inputs;
+  std::vector<Argument> inputs;
   std::vector<AttributeValue> attributes;
   std::optional<TorchTensor> out;
 

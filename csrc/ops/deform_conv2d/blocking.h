@@ -29,9 +29,11 @@ inline constexpr int64_t kPacked =
 template <class A>
 inline constexpr int64_t kSlots = 442368 / sizeof(A);  // position gradients of tasks side by side
 template <class A>
-inline constexpr int64_t kTurned = 331776 / sizeof(A);  // offsets and masks of some offset groups
-inline constexpr int64_t kFewChannels = 8;  // of an offset group: half a window, more of kTurned
-inline constexpr int64_t kSoon = 48;        // pixels ahead, for expect()
+inline constexpr int64_t kTransposed =
+    331776 / sizeof(A);  // offsets and masks of some offset groups
+inline constexpr int64_t kFewChannels =
+    8;  // of an offset group: half a window, more of kTransposed
+inline constexpr int64_t kPrefetchPixels = 48;      // pixels ahead, for prefetch_channels()
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, beside the tasks' own
 
 struct Range {
@@ -59,9 +61,9 @@ struct Blocking {
 
   explicit Blocking(const ConvShape& conv)
       : taps(std::min(conv.taps, kTaps)),
-        channels(std::min<int64_t>(conv.field_channels(), conv.depthwise() ? 2 * kChannels
-                                                          : taps <= 9      ? kChannels
-                                                                           : kChannels / 2)) {}
+        channels(std::min<int64_t>(conv.channels_per_offset(), conv.depthwise() ? 2 * kChannels
+                                                               : taps <= 9      ? kChannels
+                                                                                : kChannels / 2)) {}
 
   // For gradients: more and smaller blocks, whose W fits a task for all outputs of a group.
   template <class A>
@@ -138,8 +140,8 @@ struct Tile {
   }
 };
 
-// Near-square tiles: the part of X that a tile samples is then smallest. Rows that are not long
-// stay whole: the pixels of a tile are then one run of memory.
+// Near-square tiles: the part of X that a tile samples is then smallest. MatrixView that are not
+// long stay whole: the pixels of a tile are then one run of memory.
 class Tiling {
  public:
   Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
@@ -178,7 +180,7 @@ void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
 // Asks for some channels of a pixel that is read soon, or written. Where they are side by side,
 // pixels are far apart, and hardware foresees them to the end of a page at most.
 template <class T>
-MYOPS_INLINE void expect(const T* pixel, int64_t channels) {
+MYOPS_INLINE void prefetch_channels(const T* pixel, int64_t channels) {
   for (int64_t c = 0; c < channels; c += 64 / static_cast<int64_t>(sizeof(T))) {
     __builtin_prefetch(pixel + c);
   }

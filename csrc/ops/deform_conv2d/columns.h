@@ -55,7 +55,7 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
 // Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out`, rows
 // `row` apart, has those of pixel p, tap by tap.
 template <bool kAdd, int64_t kCount, class T, class A>
-void sample_count(const Taps<T>& taps, const A* weights, View<const A> window, int64_t any,
+void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window, int64_t any,
                   const Entries& part, int64_t first, int64_t row, A* out) {
   const int64_t count = kCount ? kCount : any, plane = taps.plane();
   for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
@@ -73,7 +73,7 @@ void sample_count(const Taps<T>& taps, const A* weights, View<const A> window, i
   }
 }
 template <bool kAdd, class T, class A, class... More>
-void sample_entries(const Taps<T>& taps, const A* weights, const View<const A>& window,
+void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<const A>& window,
                     int64_t count, const More&... more) {
   if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, count, more...);
   if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, count, more...);
@@ -115,7 +115,7 @@ class Columns {
     image_ = tile.image;
     all_ = {0, taps.count(), 0, tile.pixels()};
     taps_.place(conv, tile, offset_group, taps);
-    box_ = taps_.reach();
+    box_ = taps_.extent();
     held_ = {0, 0};
   }
 
@@ -153,7 +153,7 @@ class Columns {
   // Whether the windows hold what the current part samples.
   bool held() const { return held_.count() > 0; }
   // X from channel `first` on, which they hold.
-  View<const A> window(int64_t first) const {
+  WindowView<const A> window(int64_t first) const {
     return {behind(window_, first), window_.row, window_.pixel};
   }
 
@@ -162,7 +162,7 @@ class Columns {
  private:
   // A channel of a window that begins with the first one held. Where all samples miss there is no
   // window, and nothing is read.
-  const A* behind(const View<const A>& view, int64_t channel) const {
+  const A* behind(const WindowView<const A>& view, int64_t channel) const {
     return view.data == nullptr ? nullptr : view.data + (channel - held_.first);
   }
 
@@ -178,7 +178,7 @@ class Columns {
   template <class Body>
   void halve(const Range& block, const Range& pixels, const Body& body) {
     const Entries entries{0, all_.last_tap, pixels.first, pixels.last};
-    const Box box = taps_.reach(entries);
+    const Box box = taps_.extent(entries);
     held_ = {0, 0};
     if (box.pixels() * pixel_of<A>(block.count()) <= capacity_) {
       hold(block, entries, box);
@@ -205,9 +205,9 @@ class Columns {
   }
 
   template <bool kAdd>
-  void interpolate(const View<const A>& view, const A* weights, const Range& block,
+  void interpolate(const WindowView<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
-    const View<const A> own{behind(view, block.first), view.row, view.pixel};
+    const WindowView<const A> own{behind(view, block.first), view.row, view.pixel};
     sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
                          row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
@@ -220,7 +220,7 @@ class Columns {
   Range held_{0, 0};  // channels in the windows of the tile; empty: there are none
   Taps<T> taps_;
   Source<T> X_, direction_;
-  View<const A> window_, direction_window_;
+  WindowView<const A> window_, direction_window_;
   int64_t strip_, size_;
   Buffer<A> buffer_;
 };

@@ -45,7 +45,7 @@ Dim merge(const Dim& a, const Dim& b) {
   return a.symbol.empty() ? b : a;
 }
 
-const char* input_name(const Slots& slots, int slot) {
+const char* input_name(const InputIndices& slots, int slot) {
   return slot == slots.grad     ? "grad"
          : slot == slots.X      ? "X"
          : slot == slots.W      ? "W"
@@ -54,7 +54,7 @@ const char* input_name(const Slots& slots, int slot) {
                                 : "mask";
 }
 
-void expect_rank(const ShapeContext& context, const Slots& slots, int slot, size_t rank) {
+void expect_rank(const ShapeContext& context, const InputIndices& slots, int slot, size_t rank) {
   if (slot < 0 || !context.has(static_cast<size_t>(slot))) return;
   const Dims& dims = context.dims(static_cast<size_t>(slot));
   MYOPS_EXPECT(context, dims.size() == rank, input_name(slots, slot),
@@ -113,7 +113,7 @@ void expect_shape(const ShapeContext& context, const char* name, const Dims& dim
                str("shape ", text(expected), " (", meaning, ")"));
 }
 
-Lengths check(ShapeContext& context, const Slots& slots) {
+KnownLengths check(ShapeContext& context, const InputIndices& slots) {
   const std::string& op = context.op_name();
   const Attributes& attributes = context.attributes();
   const auto strides = read_list<2>(op, attributes, "strides", 1, 1);
@@ -150,7 +150,7 @@ Lengths check(ShapeContext& context, const Slots& slots) {
     X[1] = times(W[1].value, groups);
   }
 
-  Lengths all;
+  KnownLengths all;
   all.output = {
       X[0], W[0],
       output_length(context, {"height", X[2], W[2], pads[0], pads[2], strides[0], dilations[0]}),

@@ -13,18 +13,18 @@
 namespace myops::deform {
 
 // Where the inputs of an op stand in its description; -1: the op has no such input.
-struct Slots {
+struct InputIndices {
   int grad, X, W, offset, bias, mask;
 };
 
 // What the checks learn; a length that nothing tells stays unknown.
-struct Lengths {
+struct KnownLengths {
   Dims X, W, offset, mask, output;
 };
 
-// Refuses wrong ranks, lengths, groups and attributes. Lengths that are not known yet are taken
-// from where they are known, or pass.
-Lengths check(ShapeContext& context, const Slots& slots);
+// Refuses wrong ranks, lengths, groups and attributes. KnownLengths that are not known yet are
+// taken from where they are known, or pass.
+KnownLengths check(ShapeContext& context, const InputIndices& slots);
 
 // Refuses an argument whose rank or known lengths differ from `expected`.
 void expect_shape(const ShapeContext& context, const char* name, const Dims& dims,
@@ -50,7 +50,7 @@ struct ConvShape {
 
   int64_t group_channels() const { return channels / groups; }
   int64_t group_outputs() const { return outputs / groups; }
-  int64_t field_channels() const { return channels / offset_groups; }  // that share offsets
+  int64_t channels_per_offset() const { return channels / offset_groups; }  // that share offsets
   // One filter a channel: no sums over channels, so channels are the vector.
   bool depthwise() const { return groups == channels && groups == outputs; }
 };

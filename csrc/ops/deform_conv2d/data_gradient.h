@@ -35,7 +35,7 @@ class DataGradient {
         offset_(outputs.offset),
         mask_(outputs.mask),
         blocking_(Blocking::of_gradients<A>(conv)),
-        blocks_(panels(conv.field_channels(), blocking_.channels)),
+        blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         parts_(offset_ || mask_ ? panels(blocks_, panels(blocks_, kParts)) : blocks_),
         width_(std::clamp<int64_t>(kParts / parts_, 1, std::max<int64_t>(units(), 1))),
         tiling_(conv, tile_pixels()) {}
@@ -70,7 +70,7 @@ class DataGradient {
 
   // Task `index` of [image][offset group][part].
   Task task(int64_t index, int64_t parts) const {
-    const int64_t unit = index / parts, part = index % parts, length = conv_.field_channels();
+    const int64_t unit = index / parts, part = index % parts, length = conv_.channels_per_offset();
     const int64_t group = unit % conv_.offset_groups, each = panels(blocks_, parts);
     const int64_t first = std::min(part * each * blocking_.channels, length);
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
@@ -271,7 +271,7 @@ void DataGradient<T>::run_image_in_bands() const {
       for_each_taps([&](const Range& taps) {
         for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
           work.place(tiling_.at(own.image, tile), own.offset_group, taps);
-          if (work.reaches(target)) work.run(own.channels, target, nullptr);
+          if (work.touches(target)) work.run(own.channels, target, nullptr);
         }
       });
       for (int64_t c = 0; c < count; ++c) {

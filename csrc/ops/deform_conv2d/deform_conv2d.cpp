@@ -5,7 +5,7 @@
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{-1, 0, 1, 2, 3, 4};
+constexpr InputIndices kSlots{-1, 0, 1, 2, 3, 4};
 
 void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots).output); }
 

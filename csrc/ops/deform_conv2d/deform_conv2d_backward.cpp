@@ -5,10 +5,10 @@
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
+constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
 
 void shape(ShapeContext& context) {
-  const Lengths lengths = check(context, kSlots);
+  const KnownLengths lengths = check(context, kSlots);
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
   const Dims* dims[] = {&lengths.X, &lengths.W, &lengths.offset, &lengths.mask};
   for (size_t i = 0; i < 4; ++i) {

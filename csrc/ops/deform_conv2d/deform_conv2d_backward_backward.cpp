@@ -6,12 +6,12 @@
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
+constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
 constexpr size_t kX = 5;  // the first of the arriving gradients
 constexpr size_t kOutputCount = 5;
 
 void shape(ShapeContext& context) {
-  const Lengths lengths = check(context, kSlots);
+  const KnownLengths lengths = check(context, kSlots);
   const Dims* dims[] = {&lengths.output, &lengths.X, &lengths.W, &lengths.offset, &lengths.mask};
   const char* names[] = {"grad_grad_X", "grad_grad_W", "grad_grad_offset", "grad_grad_mask"};
   const char* originals[] = {"that of X", "that of W", "that of offset", "that of mask"};

@@ -9,7 +9,7 @@ namespace myops::deform::MYOPS_ISA {
 // What a strip of pixels reads: corners in `window`, weights a_j in planes, W as [tap][channel].
 template <class A>
 struct Strip {
-  View<const A> window;
+  WindowView<const A> window;
   const int32_t* index;
   const A* values;
   int64_t plane, stride, taps, count;  // stride: entries from tap to tap; count: channels

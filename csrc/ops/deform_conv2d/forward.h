@@ -1,8 +1,8 @@
 // The kernel of deform_conv2d.
 #pragma once
 
+#include "convolve.h"
 #include "kernels.h"
-#include "project.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -45,7 +45,7 @@ void forward_typed(KernelContext& context) {
   inputs.positions.mask = StridedView<const T>(context.input(4));
   const std::vector<Term<T>> terms = terms_of<T>(conv, W);
   const Scratch* prepared = context.prepared<Scratch>();
-  Projection<T>(context, conv, inputs, terms, context.input(3), context.output(0))
+  Convolution<T>(context, conv, inputs, terms, context.input(3), context.output(0))
       .run(prepared ? prepared->as<Accumulate<T>>() : nullptr);
 }
 

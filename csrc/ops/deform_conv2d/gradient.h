@@ -21,8 +21,8 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
   });
 }
 
-// A whole tile, for those who read it again for each of several offset groups. Rows are no power
-// of two apart, of which a cache would keep only few.
+// A whole tile, for those who read it again for each of several offset groups. MatrixView are no
+// power of two apart, of which a cache would keep only few.
 template <class T>
 class GradientTile {
  public:
@@ -71,7 +71,7 @@ class GradientStrip {
   int64_t row() const { return tile_ ? tile_->row() : strip_; }
 
   // Row p holds the outputs of a pixel; in place where memory has them so.
-  Rows<A> by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) const {
+  MatrixView<A> by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) const {
     if constexpr (std::is_same_v<T, A>) {
       const bool even = gradient_.step[2] == tile.columns * gradient_.step[3];
       if (even && gradient_.step[1] == 1) {

@@ -1,6 +1,6 @@
 // X as samplers want it: the channels of a pixel side by side, in the type of the arithmetic.
 //
-// The box of pixels that samples reach is copied into a window of bounded size. One more pixel on
+// The box of pixels that samples extent is copied into a window of bounded size. One more pixel on
 // each side of X may belong to it and holds zeros, so that samplers need no tests at the border.
 // The gradient of X takes the same steps in reverse order.
 #pragma once
@@ -12,7 +12,7 @@ namespace myops::deform::MYOPS_ISA {
 
 // Pixels of some channels; the first is that of the box.
 template <class A>
-struct View {
+struct WindowView {
   A* data = nullptr;
   int64_t row = 0, pixel = 0;
 };
@@ -21,7 +21,7 @@ struct View {
 template <class A>
 struct Corners {
   A* const at[4];
-  Corners(const View<A>& view, int64_t place)
+  Corners(const WindowView<A>& view, int64_t place)
       : at{view.data + place, view.data + place + view.pixel, view.data + place + view.row,
            view.data + place + view.row + view.pixel} {}
 };
@@ -31,8 +31,8 @@ struct Corners {
 template <class A>
 inline int64_t window_size(const ConvShape& conv, int64_t most) {
   const double all = static_cast<double>(conv.height + 2) * static_cast<double>(conv.width + 2) *
-                     static_cast<double>(pixel_of<A>(conv.field_channels()));
-  const bool few = conv.field_channels() <= kFewChannels;
+                     static_cast<double>(pixel_of<A>(conv.channels_per_offset()));
+  const bool few = conv.channels_per_offset() <= kFewChannels;
   return static_cast<int64_t>(std::min(all, static_cast<double>(few ? most / 2 : most)));
 }
 
@@ -51,9 +51,9 @@ class Source {
   explicit operator bool() const { return static_cast<bool>(view_); }
 
   // Channels of the pixels of `box`, which fit. Valid until the next call.
-  View<const A> read(int64_t image, const Range& channels, const Box& box) const {
+  WindowView<const A> read(int64_t image, const Range& channels, const Box& box) const {
     const int64_t pixel = pixel_of<A>(channels.count());
-    const View<const A> view{window_.get(), box.columns() * pixel, pixel};
+    const WindowView<const A> view{window_.get(), box.columns() * pixel, pixel};
     const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
                      std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
     clear_border(box, inside, view, pixel != channels.count());
@@ -79,7 +79,7 @@ class Source {
 
  private:
   // Zeros around X, and behind the channels of a pixel where it is padded.
-  void clear_border(const Box& box, const Box& inside, const View<const A>& view,
+  void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view,
                     bool padded) const {
     A* to = window_.get();
     for (int64_t y = box.top; y < box.bottom; ++y, to += view.row) {
@@ -96,7 +96,7 @@ class Source {
   void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
     const bool apart = view_.step[3] != channels;
     for (int64_t x = 0; x < columns; ++x, from += view_.step[3], to += pixel) {
-      if (apart) expect(from + kSoon * view_.step[3], channels);
+      if (apart) prefetch_channels(from + kPrefetchPixels * view_.step[3], channels);
       widen(from, view_.step[1], channels, to);
     }
   }
@@ -110,7 +110,7 @@ class Source {
 // many more than the entries read, and for parts that read nothing. One entry needs 2 x 2 pixels.
 template <class T, class Body>
 void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, const Body& body) {
-  const Box box = taps.reach(entries);
+  const Box box = taps.extent(entries);
   const int64_t most = std::min(pixels, 8 * entries.taps() * entries.pixels());
   if (box.pixels() <= most) return body(entries, box);
   Entries first = entries, second = entries;

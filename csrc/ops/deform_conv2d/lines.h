@@ -56,7 +56,7 @@ class Lines {
         int64_t pixels)
       : view_(field),
         plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
-        turned_(context, field.channels_last() ? channels * plane_ : 0) {}
+        transposed_(context, field.channels_last() ? channels * plane_ : 0) {}
 
   // `channels` of a tile, until the next call; those up to `last` come next. Where channels are
   // side by side all of these are transposed: those of one offset group are but a part of each
@@ -70,14 +70,14 @@ class Lines {
     if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
       tile_ = tile;
       held_ = {channels.first, last};
-      turn();
+      transpose_lanes();
     }
-    const T* from = turned_.get() + (channels.first - held_.first) * plane_;
+    const T* from = transposed_.get() + (channels.first - held_.first) * plane_;
     return {from, from + channels.count() * plane_, plane_, tile.columns, 1};
   }
 
  private:
-  void turn() const {
+  void transpose_lanes() const {
     const bool apart = view_.step[3] != held_.count();
     const bool whole = view_.step[2] == tile_.columns * view_.step[3];
     const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
@@ -86,14 +86,14 @@ class Lines {
       for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * view_.step[3]) {
         const int64_t left = pixels - p;
         for (int64_t i = kLanes<A>; apart && i < std::min(left, 2 * kLanes<A>); ++i) {
-          expect(from + i * view_.step[3], held_.count());
+          prefetch_channels(from + i * view_.step[3], held_.count());
         }
-        turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
+        transpose_lanes(from, std::min(left, kLanes<A>), transposed_.get() + row * pixels + p);
       }
     }
   }
   // kLanes pixels, or `count` of them.
-  void turn(const T* from, int64_t count, T* to) const {
+  void transpose_lanes(const T* from, int64_t count, T* to) const {
     const int64_t step = view_.step[3], channels = held_.count();
     for (int64_t c = 0; c < channels; c += kLanes<A>) {
       const T* first = from + c;
@@ -127,8 +127,8 @@ class Lines {
   }
 
   StridedView<const T> view_;
-  int64_t plane_;  // from a channel to the next in `turned_`
-  Buffer<T> turned_;
+  int64_t plane_;  // from a channel to the next in `transposed_`
+  Buffer<T> transposed_;
   Tile tile_{-1, 0, 0, 0, 0};  // what is transposed: of it the channels `held_`
   Range held_{0, 0};
 };

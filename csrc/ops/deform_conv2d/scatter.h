@@ -2,8 +2,8 @@
 #pragma once
 
 #include "columns.h"
+#include "sample_gradient.h"
 #include "tap_strip.h"
-#include "transport.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -52,8 +52,8 @@ class TileGradient {
   }
 
   // Whether a sample of the tile has a corner in the target.
-  bool reaches(const Target<A>& target) const {
-    const Box box = inside(taps_.reach());
+  bool touches(const Target<A>& target) const {
+    const Box box = inside(taps_.extent());
     return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
            (box.bottom - 1) * conv_.width + box.right > target.first;
   }
@@ -77,8 +77,8 @@ class TileGradient {
   struct Part {
     Entries entries;
     int64_t strip;  // the first pixel of the rows of T
-    View<const A> X, direction;
-    View<A> out;
+    WindowView<const A> X, direction;
+    WindowView<A> out;
   };
 
   static int64_t strip_pixels(const ConvShape& conv, const Blocking& blocking) {
@@ -97,7 +97,7 @@ class TileGradient {
   // One window for as many pixels as possible: of the whole tile, or else of halves of it.
   void run_part(const Range& pixels) {
     const Entries entries{0, range_.count(), pixels.first, pixels.last};
-    const Box box = taps_.reach(entries);
+    const Box box = taps_.extent(entries);
     // Outside the image nothing has a gradient, but samples are not always 0.
     if (box.pixels() == 0 && !*take_) return;
     const int64_t pixel = pixel_of<A>(block_.count());
@@ -107,13 +107,13 @@ class TileGradient {
           part.strip = p;
           part.entries.first = p;
           part.entries.last = std::min(p + strip_, pixels.last);
-          transport(part.entries);
+          sample_gradient(part.entries);
           add(part);
           hand_over(part.entries);
         }
       });
     } else if (pixels.count() <= strip_) {
-      transport(entries);
+      sample_gradient(entries);
       in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
         if (around.pixels() == 0 && !*take_) return;
         in_window(some, around, [&](Part part) {
@@ -146,7 +146,7 @@ class TileGradient {
     if (*take_) (*take_)({strip.first, strip.last}, sampled_.get(), gradient_);
   }
 
-  void transport(const Entries& strip) {
+  void sample_gradient(const Entries& strip) {
     const Range pixels{strip.first, strip.last};
     if (direct_) direct_.run(gradient_, tile_, pixels);
     if (cross_) cross_.run(gradient_, tile_, pixels);
@@ -154,7 +154,7 @@ class TileGradient {
 
   void add(const Part& part);
   void add_positions(const Entries& entries, int64_t k);
-  void flush(const Box& box, const View<A>& window) const;
+  void flush(const Box& box, const WindowView<A>& window) const;
 
   const ConvShape& conv_;
   Blocking blocking_;
@@ -165,7 +165,7 @@ class TileGradient {
   A* positions_ = nullptr;
   Taps<T> taps_;
   GradientStrip<T> gradient_;
-  Transport<T> direct_, cross_;
+  SampleGradient<T> direct_, cross_;
   Source<T> X_, direction_;
   Buffer<A> window_, sums_, sampled_;  // sums_: F_j and H_j of a strip's pixels for one tap
   const Take* take_ = nullptr;
@@ -185,7 +185,7 @@ void TileGradient<T>::add(const Part& part) {
                       part.X,
                       part.out,
                       positions_ ? sums_.get() : nullptr};
-    const auto add_from = [&](const Transport<T>& values) {
+    const auto add_from = [&](const SampleGradient<T>& values) {
       strip.row = values.row();
       strip.values = values.get() + (entries.first - part.strip) * strip.row + k * count;
       add_tap(strip, count);
@@ -248,7 +248,7 @@ void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
 
 // Adds the window to the target, clipped to the image and the target's pixels.
 template <class T>
-void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
+void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
   const Box clipped = inside(box);
   const int64_t count = block_.count();
   for (int64_t y = clipped.top; y < clipped.bottom; ++y) {
@@ -264,7 +264,7 @@ void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
       continue;
     }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {
-      expect(to + kSoon * target_.pixel, count);
+      prefetch_channels(to + kPrefetchPixels * target_.pixel, count);
       add_to(from, target_.channel, count, to);
     }
   }

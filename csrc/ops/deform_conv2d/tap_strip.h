@@ -37,8 +37,8 @@ struct TapStrip {
   int64_t plane;
   const A* values;  // T, `row` elements from a pixel to the next
   int64_t row;
-  View<const A> X;
-  View<A> out;        // no data: not wanted
+  WindowView<const A> X;
+  WindowView<A> out;  // no data: not wanted
   A* sums;            // of T and X, 8 elements from a pixel to the next; null: not wanted
   bool more = false;  // add to `sums`
 };

@@ -89,9 +89,9 @@ class PositionLines {
  private:
   static int64_t groups_at_a_time(const ConvShape& conv, const Positions<T>& of, int64_t taps,
                                   int64_t pixels) {
-    if (taps < conv.taps || conv.field_channels() > kFewChannels) return 1;
+    if (taps < conv.taps || conv.channels_per_offset() > kFewChannels) return 1;
     const int64_t each = (of.shifted() ? 6 : 3) * taps * std::max<int64_t>(pixels, 1);
-    return std::clamp<int64_t>(kTurned<Accumulate<T>> / each, 1, conv.offset_groups);
+    return std::clamp<int64_t>(kTransposed<Accumulate<T>> / each, 1, conv.offset_groups);
   }
 
   int64_t groups_;  // whose channels are transposed at a time
@@ -139,8 +139,8 @@ class Taps {
 
   // The pixels that all entries read, or some: one more on each side than X has, which stands for
   // the zeros around it. Empty when they miss.
-  Box reach() const { return extent_.box(); }
-  Box reach(const Entries& entries) const;
+  Box extent() const { return extent_.box(); }
+  Box extent(const Entries& entries) const;
   // Computes index() of entries in a window that holds `box`, `pixel` elements a pixel.
   void locate(const Entries& entries, const Box& box, int64_t pixel);
   // Where the cell of an entry begins in the window; negative where it misses.
@@ -251,7 +251,7 @@ void Taps<T>::shift_entries(int64_t entry, const Point<V>& move) {
 }
 
 template <class T>
-Box Taps<T>::reach(const Entries& entries) const {
+Box Taps<T>::extent(const Entries& entries) const {
   Extent<kLanes<A>> extent;
   for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
     const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "columns.h"
-#include "transport.h"
+#include "sample_gradient.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -38,7 +38,7 @@ class WeightGradient {
         blocking_(Blocking::of_gradients<A>(conv)),
         tiling_(conv, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
         items_(conv.batch * tiling_.count()),
-        blocks_(panels(conv.field_channels(), blocking_.channels)),
+        blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         tap_blocks_(panels(conv.taps, blocking_.taps)) {
     const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
     shared_ = !conv.depthwise() && conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 &&
@@ -103,7 +103,7 @@ class WeightGradient {
   };
   Job job(int64_t index) const {
     const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
-    const int64_t group = unit / blocks_, length = conv_.field_channels();
+    const int64_t group = unit / blocks_, length = conv_.channels_per_offset();
     const int64_t c = unit % blocks_ * blocking_.channels;
     return {group,
             {k, std::min(k + blocking_.taps, conv_.taps)},
@@ -236,7 +236,7 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
   const int64_t taps = job.taps.count(), count = share.channels.count();
   const int64_t pixel = pixel_of<A>(job.channels.count()), row = row_of<A>(taps, pixel);
   if (conv_.depthwise()) {
-    const Rows<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
+    const MatrixView<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
     for (int64_t p = 0; p < pixels.count(); ++p, sampled += row) {
       const A* const from = rows.data + p * rows.row;
       for (int64_t k = 0; k < taps; ++k) {
@@ -248,7 +248,7 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
   const Runs runs = columns_of(share, taps, pixel);
   const int64_t to_row = sums_row(job, share);
   const int64_t length = runs.count == 1 ? to_row : runs.length;
-  const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
+  const MatrixView<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
   sampled += share.channels.first - job.channels.first;
   for (int64_t run = 0; run < runs.count; ++run, sampled += runs.step, sums += runs.length) {
     multiply(share.outputs.count(), length, Runs{1, pixels.count(), 0}, left, sampled, row,

@@ -70,7 +70,7 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
   constexpr int64_t L = kLanes<Wide>;
   int64_t i = 0;
   if constexpr (std::is_same_v<T, Wide> && std::is_floating_point_v<T>) {
-    if (stores == Stores::PastCaches) {
+    if (stores == Stores::NonTemporal) {
       const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(c) / sizeof(T) % L);
       for (; i < count && (offset + i) % L != 0; ++i) c[i] = twice_plus(a[i], b[i]);
       for (; i + L <= count; i += L) {
@@ -80,10 +80,10 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
     }
   }
   for (; i + L <= count; i += L) {
-    if (stores == Stores::Ahead) {
-      expect_load(a + i);
-      expect_load(b + i);
-      expect_store(c + i);
+    if (stores == Stores::Prefetch) {
+      prefetch_load(a + i);
+      prefetch_load(b + i);
+      prefetch_store(c + i);
     }
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
@@ -131,7 +131,7 @@ void compute_typed(KernelContext& context) {
   // What is overwritten has just come into the cache.
   if (c.data == a.data || c.data == b.data) stores = Stores::Plain;
   // Three streams and nothing else: those CPUs foresee them, and asking cost 7%.
-  if (stores == Stores::Ahead && streaming_stores_pay()) stores = Stores::Plain;
+  if (stores == Stores::Prefetch && streaming_stores_pay()) stores = Stores::Plain;
   // Work is cut by elements of the result, so a piece may begin and end inside a run.
   context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
     while (begin < end) {
@@ -148,7 +148,7 @@ void compute_typed(KernelContext& context) {
       run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count, stores);
       begin += count;
     }
-    if (stores == Stores::PastCaches) stream_end();
+    if (stores == Stores::NonTemporal) stream_end();
   });
 }
 

@@ -15,12 +15,12 @@ inline constexpr int64_t kAgain = 1536 / static_cast<int64_t>(sizeof(T));
 
 // Memory that will be used soon. While the processor computes on what lies in its caches, memory
 // would have nothing to do: so the passes within caches ask for some of it at each step.
-struct Upcoming {
+struct PrefetchRange {
   const void* begin = nullptr;
   int64_t bytes = 0;  // for each element of a row
 
   // For the elements [first, first + count) of the row.
-  MYOPS_INLINE void ask(int64_t first, int64_t count) const {
+  MYOPS_INLINE void prefetch(int64_t first, int64_t count) const {
     constexpr int64_t kMost = 64 << 10;  // of what is mostly skipped
     const char* at = static_cast<const char*>(begin) + first * bytes;
     const int64_t end = std::min(count * bytes, kMost);
@@ -39,35 +39,35 @@ struct PrefetchDistance {
   template <class T>
   static PrefetchDistance of(int64_t size, int64_t elements, int64_t next) {
     constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
-    const int64_t reach = std::min(size, kLong);
-    // (size - reach) * elements / size, a product that long rows take beyond int64.
-    const int64_t split = elements - (elements * reach + size - 1) / size;
-    return {split / L * L, reach, next - size + reach};
+    const int64_t distance = std::min(size, kLong);
+    // (size - distance) * elements / size, a product that long rows take beyond int64.
+    const int64_t split = elements - (elements * distance + size - 1) / size;
+    return {split / L * L, distance, next - size + distance};
   }
 };
 
-// Rows of a result, all made from the same columns of their own source rows. Short rows are made
-// several at once: what belongs to the columns is then loaded once.
+// GatherRows of a result, all made from the same columns of their own source rows. Short rows are
+// made several at once: what belongs to the columns is then loaded once.
 template <class Wide, class T, class Sources = const Wide* const*>
-struct Rows {
-  Sources sources;  // [row]: element 0 of each source row, readable where reads() says
-  int64_t count;    // more than one only of rows that are plain, or copied
-  T* target;        // element 0 of the first row, made or not
-  int64_t step;     // from one row of the target to the next
-  int64_t ahead;    // how far behind each store memory is asked for; 0: there is no need
-  Upcoming next;
+struct GatherRows {
+  Sources sources;            // [row]: element 0 of each source row, readable where reads() says
+  int64_t count;              // more than one only of rows that are plain, or copied
+  T* target;                  // element 0 of the first row, made or not
+  int64_t step;               // from one row of the target to the next
+  int64_t prefetch_distance;  // how far behind each store memory is asked for; 0: there is no need
+  PrefetchRange next;
   bool non_temporal = false;  // each block's place is one that stream() takes
 
   // Whether rows are stored and nothing else.
   bool is_plain() const {
-    return std::is_same_v<T, Wide> && !non_temporal && ahead == 0 && next.bytes == 0;
+    return std::is_same_v<T, Wide> && !non_temporal && prefetch_distance == 0 && next.bytes == 0;
   }
 
   MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
     if constexpr (std::is_same_v<T, Wide>) {
       if (non_temporal) return stream(to, values);
     }
-    if (ahead > 0) __builtin_prefetch(to + ahead, 1);
+    if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
     store_narrow<Wide>(to, values);
   }
 };
@@ -84,9 +84,9 @@ struct IndexedRows {
 template <class Wide>
 class Gather {
  public:
-  Gather(const Taps<Wide>& taps, int64_t step) : table_(taps, step) {}
+  Gather(const TapTable<Wide>& taps, int64_t step) : table_(taps, step) {}
 
-  static bool takes(int64_t channels) { return GatherTable<Wide>::takes(channels); }
+  static bool supports(int64_t channels) { return GatherTable<Wide>::supports(channels); }
   int64_t elements() const { return table_.elements(); }
   std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
     return table_.reads(begin, end);
@@ -94,13 +94,13 @@ class Gather {
 
   // The elements [begin, end) of each row.
   template <class T>
-  void sum(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const {
+  void sum(int64_t begin, int64_t end, const GatherRows<Wide, T>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
     if (table_.width() == 2) return run<2>(begin, end, rows);
     run<1>(begin, end, rows);
   }
   // As sum(), for one tap each, which is copied.
-  using Copied = Rows<Wide, Wide, IndexedRows<Wide>>;
+  using Copied = GatherRows<Wide, Wide, IndexedRows<Wide>>;
   void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
@@ -126,11 +126,11 @@ class Gather {
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle, class T>
-  int64_t run_row(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
+  int64_t run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
-  int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
+  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide, Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
   // kAsks: whether put() asks for memory behind what it stores.
@@ -177,7 +177,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
       }
     }
     const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-    rows.next.ask(first, L);
+    rows.next.prefetch(first, L);
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
@@ -208,7 +208,8 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
 // The same of several rows: each by itself where the tables stay in registers, else all at once.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const {
+int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
+                               const GatherRows<Wide, Wide>& rows) const {
   if (rows.count == 1 || kCycle > 0) {
     int64_t stop = first;
     for (int64_t row = 0; row < rows.count; ++row) {
@@ -232,12 +233,12 @@ int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide
 // Whole blocks of one row.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle, class T>
-int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
-  const Rows<Wide, T> rows = given;
+int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& given) const {
+  const GatherRows<Wide, T> rows = given;
   const Wide* source = rows.sources[0];
   return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
                             [&](const auto& block, int64_t low, int64_t at) {
-                              rows.next.ask(at, L);
+                              rows.next.prefetch(at, L);
                               const Wide* from = opaque(source + low);
                               rows.put(rows.target + at,
                                        block.of([&](int64_t i) { return load(from + i); }));

@@ -16,7 +16,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   V x[4] = {};
   if (block.strategy == Strategy::ScalarWideIndex) return scalar<kTaps == 0>(first, source);
   if (kTaps == 1 && block.strategy == Strategy::Scalar) return scalar<false>(first, source);
-  if (block.strategy == Strategy::ChainPerElement) return chains(block, from);
+  if (block.strategy == Strategy::PartialSumsPerElement) return chains(block, from);
   if (block.strategy == Strategy::ManyTapsTwoLoads) return many<2>(block, from);
   if (block.strategy == Strategy::ManyTapsFourLoads) return many<4>(block, from);
   if (block.strategy == Strategy::Scalar) {

@@ -17,7 +17,7 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const
     return;
   new_index_.clear();
   new_weight_.clear();
-  if (block.strategy == Strategy::ChainPerElement) {
+  if (block.strategy == Strategy::PartialSumsPerElement) {
     fill_chains(block, elements);
   } else if (few) {
     const bool each = block.strategy == Strategy::OneLoad ||
@@ -75,7 +75,7 @@ void GatherTable<Wide>::find_runs() {
     const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
     block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
-      // Farther than Near for halving.h.
+      // Farther than Near for downscale_by_two.h.
       const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
       const Strategy farthest = halves ? Strategy::ThreeLoadsPerTap : Strategy::LoadPerTap;
       repeat.count = follows && block.strategy <= farthest ? repeat.count + 1 : 1;
@@ -105,7 +105,7 @@ void GatherTable<Wide>::find_runs() {
 template <class Wide>
 void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements) {
   for (int64_t i = 0; i < L; ++i) {
-    new_index_.push_back(static_cast<int32_t>(chains_begin(block, elements[i]) - block.low));
+    new_index_.push_back(static_cast<int32_t>(partial_sums_begin(block, elements[i]) - block.low));
   }
   for (const bool weights : {true, false}) {
     if (!weights && block.full) return;
@@ -113,7 +113,8 @@ void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements)
       for (int64_t at = 0; at < 4 * L; ++at) {
         const int64_t lane = at % L;
         const Element& element = elements[lane / 4 * 4 + at / L];
-        const int64_t k = 4 * four + lane % 4 - (element.source(0) - chains_begin(block, element));
+        const int64_t k =
+            4 * four + lane % 4 - (element.source(0) - partial_sums_begin(block, element));
         const bool real = k >= 0 && k < element.count;
         new_weight_.push_back(!real ? Wide(0) : weights ? element.weight[k] : Wide(1));
       }

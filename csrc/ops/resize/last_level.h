@@ -21,12 +21,12 @@ class LastLevel {
   }
 
   // Slabs of a result that are combined in one go.
-  static int64_t tile_size(const Taps<Wide>& taps) {
+  static int64_t tile_size(const TapTable<Wide>& taps) {
     constexpr int64_t kSlabs = 16, kTaps = 256;
     return std::clamp<int64_t>(kTaps / std::max<int64_t>(taps.widest, 1), 1, kSlabs);
   }
 
-  bool gathers() const { return Gather<Wide>::takes(stride_); }
+  bool gathers() const { return Gather<Wide>::supports(stride_); }
   int64_t outputs() const { return taps_.output; }
   int64_t stride() const { return stride_; }  // elements from one output to the next
 
@@ -49,12 +49,14 @@ class LastLevel {
 
   // Outputs [begin, end) from the first element of their row.
   template <class Out>
-  void fill(int64_t begin, int64_t end, const Wide* source, Stores stores, const Upcoming& next,
-            Out* target) const {
+  void fill(int64_t begin, int64_t end, const Wide* source, Stores stores,
+            const PrefetchRange& next, Out* target) const {
     if (gathers()) {
-      const int64_t first = begin * stride_, ahead = stores == Stores::Ahead ? kAhead<Out> : 0;
-      return gather_.sum(first, end * stride_,
-                         Rows<Wide, Out>{&source, 1, target - first, 0, ahead, next});
+      const int64_t first = begin * stride_,
+                    prefetch_distance = stores == Stores::Prefetch ? kPrefetchDistance<Out> : 0;
+      return gather_.sum(
+          first, end * stride_,
+          GatherRows<Wide, Out>{&source, 1, target - first, 0, prefetch_distance, next});
     }
     const Wide** slabs = slabs_ ? slabs_->template as<const Wide*>() : nullptr;
     for (int64_t o = begin; o < end; o += tile_) {
@@ -69,7 +71,7 @@ class LastLevel {
   }
 
  private:
-  const Taps<Wide>& taps_;
+  const TapTable<Wide>& taps_;
   const int64_t stride_;
   const Gather<Wide>& gather_;
   int64_t tile_ = 0;

@@ -14,7 +14,7 @@ using namespace ::myops::MYOPS_ISA;
 // slabs of in_volume elements each before, and taps.output slabs of out_volume elements after.
 template <class Weight>
 struct Level {
-  Taps<Weight> taps;
+  TapTable<Weight> taps;
   int64_t in_volume = 1;
   int64_t out_volume = 1;
   int64_t blocks = 1;  // tensors of the next level in one slab; on the last level its elements
@@ -41,12 +41,12 @@ struct Plan {
   }
 
   // Whether each row of a level, linear in both axes, is made from two rows of the source in one
-  // pass: what lies between is not kept, and to make it again costs less than to fetch it.
-  bool in_pairs(size_t depth) const {
+  // pass: what lies between is not count, and to make it again costs less than to fetch it.
+  bool from_row_pairs(size_t depth) const {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.blocks == 1 && level.taps.width == 2 &&
            levels.back().taps.width == 2 &&
-           (kPermutes<Weight> || !Gather<Weight>::takes(levels.back().in_volume));
+           (kPermutes<Weight> || !Gather<Weight>::supports(levels.back().in_volume));
   }
 
   // How many rows the last level has in a result that is not empty.
@@ -78,7 +78,7 @@ inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
 
 // The plan of the forward pass, or of its transpose.
 template <class Weight>
-Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axes,
+Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, const Axes& axes,
                        bool channels_last, bool backward) {
   Plan<Weight> plan;
   int64_t in_volume = 1, out_volume = 1, blocks = 1;
@@ -91,10 +91,10 @@ Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axe
       out_volume *= axis.input;
       continue;
     }
-    take_taps<Weight>(ledger, settings, axis);
-    Taps<Weight> taps = make_taps<Weight>(settings, axis);
+    take_taps<Weight>(table_budget, settings, axis);
+    TapTable<Weight> taps = make_tap_table<Weight>(settings, axis);
     if (backward) {
-      take_transposed(ledger, taps);
+      take_transposed(table_budget, taps);
       taps = transpose(taps);
     }
     const int64_t input = taps.input, output = taps.output;
@@ -124,7 +124,7 @@ void for_each_run(const KernelContext& context, const Plan<Weight>& plan, Stores
       body(tensor, at, at + count);
       begin += count;
     }
-    if (stores == Stores::PastCaches) stream_end();
+    if (stores == Stores::NonTemporal) stream_end();
   });
 }
 

@@ -8,8 +8,8 @@ namespace {
 
 // Where the attributes stand among those declared, which are the same in both ops. To look for each
 // name in each call would take longer than a small picture.
-struct Places {
-  explicit Places(const Attributes& attributes) : declared(attributes.declared()) {}
+struct AttributeIndices {
+  explicit AttributeIndices(const Attributes& attributes) : declared(attributes.declared()) {}
 
   size_t of(const char* name) const {
     size_t place = 0;
@@ -25,8 +25,8 @@ struct Places {
                torch_arithmetic = of("torch_arithmetic"), axes = of("axes");
 };
 
-const Places& places_of(const Attributes& attributes) {
-  static const Places places(attributes);
+const AttributeIndices& places_of(const Attributes& attributes) {
+  static const AttributeIndices places(attributes);
   return places;
 }
 
@@ -90,7 +90,7 @@ const std::vector<std::string>& policy_names() {
 }
 
 Settings read_settings(const Attributes& attributes) {
-  const Places& places = places_of(attributes);
+  const AttributeIndices& places = places_of(attributes);
   const auto value = [&](size_t place) -> const AttributeValue& { return attributes.value(place); };
   Settings settings{};
   settings.mode = parse<Mode>(value(places.mode), mode_names());

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "pairs.h"
 #include "plan.h"
+#include "row_pairs.h"
 #include "rows_first.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -33,15 +33,15 @@ class Resampler {
         stores_(stores),
         last_(context, plan, gather) {
     // Several rows at once are several streams of stores: memory takes one of plain stores only.
-    if (stores == Stores::Ahead && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
+    if (stores == Stores::Prefetch && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     slabs_.resize(rings_.size());
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
-      if (pairs(i)) {
+      if (uses_row_pairs(i)) {
         const auto rows = [&](int64_t count) { return context.scratch(bytes_of<Wide>(count)); };
         if (plan.rows_first(i)) row_.emplace(rows(level.in_volume));
-        if (stores == Stores::PastCaches) result_.emplace(rows(together_ * level.out_volume));
+        if (stores == Stores::NonTemporal) result_.emplace(rows(together_ * level.out_volume));
       } else if (plan.rows_first(i)) {
         rows_first_.emplace(context, plan, last_, stores);
       } else {
@@ -58,10 +58,11 @@ class Resampler {
     const Stores stores = depth == 0 ? stores_ : Stores::Plain;
     if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, stores, target);
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (pairs(depth)) {
-        const PairMemory<Wide> memory{row_ ? row_->template as<Wide>() : nullptr,
-                                      result_ ? result_->template as<Wide>() : nullptr};
-        return fill_pairs(plan_, gather_, memory, together_, stores, begin, end, source, target);
+      if (uses_row_pairs(depth)) {
+        const RowPairScratch<Wide> memory{row_ ? row_->template as<Wide>() : nullptr,
+                                          result_ ? result_->template as<Wide>() : nullptr};
+        return fill_row_pairs(plan_, gather_, memory, together_, stores, begin, end, source,
+                              target);
       }
     }
     if (plan_.rows_first(depth)) return rows_first_->fill(begin, end, source, stores, target);
@@ -76,8 +77,8 @@ class Resampler {
   }
 
  private:
-  // Rows that are resampled together, so that tables which do not stay in registers are loaded once
-  // for all: as many as the first cache and a little of the second hold.
+  // GatherRows that are resampled together, so that tables which do not stay in registers are
+  // loaded once for all: as many as the first cache and a little of the second hold.
   static constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
 
   struct Ring {
@@ -89,9 +90,9 @@ class Resampler {
     int64_t* owners() const { return owner->template as<int64_t>(); }
   };
 
-  // Whether a level is made by fill_pairs(), which combines whole rows where these go first.
-  bool pairs(size_t depth) const {
-    return std::is_same_v<T, Wide> && plan_.in_pairs(depth) &&
+  // Whether a level is made by fill_row_pairs(), which combines whole rows where these go first.
+  bool uses_row_pairs(size_t depth) const {
+    return std::is_same_v<T, Wide> && plan_.from_row_pairs(depth) &&
            !(plan_.rows_first(depth) && last_.reads_little(0, last_.outputs()));
   }
 
@@ -119,7 +120,7 @@ class Resampler {
   // one needs is made.
   Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
-    const Taps<Wide>& taps = level.taps;
+    const TapTable<Wide>& taps = level.taps;
     const Wide** slabs = slabs_[depth] ? slabs_[depth]->template as<const Wide*>() : nullptr;
     const int64_t first = taps.first[begin];
     const int64_t most = std::min(end - begin, LastLevel<Wide>::tile_size(taps));
@@ -180,7 +181,7 @@ class Resampler {
       for (int64_t row = 0; row < count; ++row) rows[row] = wide + row * step;
     }
     gather_.sum(0, gather_.elements(),
-                Rows<Wide, Wide>{rows, count, target, gather_.elements(), 0, {}});
+                GatherRows<Wide, Wide>{rows, count, target, gather_.elements(), 0, {}});
   }
 
   template <class Out>
@@ -214,7 +215,8 @@ class Resampler {
   Stores stores_;
   LastLevel<Wide> last_;
   std::optional<RowsFirst<T, Wide>> rows_first_;
-  int64_t together_ = Pair<Wide>::kMost;  // rows of the result that are made from the same others
+  int64_t together_ =
+      RowPair<Wide>::kMost;  // rows of the result that are made from the same others
   std::vector<Ring> rings_;
   std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
   std::optional<Scratch> row_, result_;        // for pairs

@@ -8,7 +8,7 @@
 
 #include "myops/dtype.h"
 #include "myops/simd.h"
-#include "taps.h"
+#include "tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -63,8 +63,8 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   return (chains[0] + chains[2]) + (chains[1] + chains[3]);
 }
 
-// Rows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j + 1]),
-// of which `rows` and `weights` hold those from first[0] on.
+// GatherRows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j
+// + 1]), of which `rows` and `weights` hold those from first[0] on.
 template <class Wide, class From = Wide>
 struct Sums {
   int64_t count;
@@ -106,7 +106,7 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
   };
   int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
-    if (stores == Stores::PastCaches) {
+    if (stores == Stores::NonTemporal) {
       const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
       for (; i < size && (offset + i) % L != 0; ++i) one(i);
       for (; i + L <= size; i += L) {
@@ -114,10 +114,10 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
       }
     }
   }
-  if (stores == Stores::Ahead) {
+  if (stores == Stores::Prefetch) {
     for (; i + L <= size; i += L) {
       several(i, [](T* to, const Vector<Wide>& sum) {
-        expect_store(to);
+        prefetch_store(to);
         store_narrow<Wide>(to, sum);
       });
     }
@@ -134,7 +134,7 @@ void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* ta
   // less time; of shorter ones it takes more. Non-temporal stores must be aligned in both.
   constexpr int64_t kLong = (16 << 10) / static_cast<int64_t>(sizeof(Wide));
   const bool pairs =
-      kTaps == 4 && size > kLong && (stores != Stores::PastCaches || size % kLanes<Wide> == 0);
+      kTaps == 4 && size > kLong && (stores != Stores::NonTemporal || size % kLanes<Wide> == 0);
   for (int64_t row = 0; row < sums.count; ++row, target += size) {
     const int64_t at = kTaps < 0 ? sums.first[row] - sums.first[0] : row * kTaps;
     const int64_t taps = sums.first[row + 1] - sums.first[row];
@@ -149,7 +149,7 @@ void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* ta
     }
     if (kTaps < 0 && taps == 8) {  // the gradient of a doubling by cubic, but for its edges
       combine_row<8>(rows, weights, taps, size, stores, target);
-    } else if (kTaps < 0 && taps == 4) {  // halving by linear with antialias, but for its edges
+    } else if (kTaps < 0 && taps == 4) {  // downscale by linear with antialias, but for its edges
       combine_row<4>(rows, weights, taps, size, stores, target);
     } else {
       combine_row<kTaps>(rows, weights, taps, size, stores, target);
@@ -157,7 +157,8 @@ void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* ta
   }
 }
 
-// `width`: the taps of every row, or 0 where they differ. Rows of the target follow one another.
+// `width`: the taps of every row, or 0 where they differ. GatherRows of the target follow one
+// another.
 template <class Wide, class From, class T>
 void combine(int64_t width, const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
   switch (width) {

@@ -1,4 +1,4 @@
-// Rows that are combined before they are resampled, see Plan::rows_first().
+// GatherRows that are combined before they are resampled, see Plan::rows_first().
 #pragma once
 
 #include "last_level.h"
@@ -16,7 +16,7 @@ class RowsFirst {
         reads_little_(last.reads_little(0, last.outputs())),
         row_(context.scratch_array<Wide>(reads_little_ ? 0 : level_.in_volume)),
         rows_(context.scratch_array<const T*>(level_.taps.widest)) {
-    if (std::is_same_v<T, Wide> && stores == Stores::PastCaches) {
+    if (std::is_same_v<T, Wide> && stores == Stores::NonTemporal) {
       result_.emplace(context.scratch_array<Wide>(level_.out_volume));
     }
   }
@@ -24,7 +24,7 @@ class RowsFirst {
   // Writes the rows [begin, end) of the result to `target`.
   template <class Out>
   void fill(int64_t begin, int64_t end, const T* source, Stores stores, Out* target) {
-    const Taps<Wide>& taps = level_.taps;
+    const TapTable<Wide>& taps = level_.taps;
     for (int64_t o = begin; o < end; ++o, target += level_.out_volume) {
       const int64_t first = taps.first[o];
       for (int64_t k = first; k < taps.first[o + 1]; ++k) {
@@ -50,8 +50,8 @@ class RowsFirst {
 
  private:
   // The rows that the output behind `o` is combined from, and that `o` itself is not.
-  Upcoming rows_after(int64_t o, const T* source) const {
-    const Taps<Wide>& taps = level_.taps;
+  PrefetchRange rows_after(int64_t o, const T* source) const {
+    const TapTable<Wide>& taps = level_.taps;
     if (taps.count(o) == 0) return {};
     const int64_t rows = taps.input / taps.output, next = taps.index[taps.first[o + 1] - 1] + 1;
     return {source + next * level_.in_volume,
@@ -60,9 +60,9 @@ class RowsFirst {
 
   // The last level of one row that has been combined.
   template <class Out>
-  void resample(Stores stores, const Upcoming& next, Out* target) {
+  void resample(Stores stores, const PrefetchRange& next, Out* target) {
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (stores == Stores::PastCaches) {
+      if (stores == Stores::NonTemporal) {
         Wide* result = result_->data();
         last_.fill(0, last_.outputs(), row_.data(), Stores::Plain, next, result);
         stream_copy(result, level_.out_volume, target);

@@ -126,7 +126,7 @@ std::shared_ptr<const void> find_tables(const Key& key) {
   return key.is_valid() ? cache.find(key) : nullptr;
 }
 
-void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
+void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
   if (key.is_valid() && bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
 }
 

@@ -35,7 +35,7 @@ class Key {
 // The tables of an earlier call with this key, or null. Never waits.
 std::shared_ptr<const void> find_tables(const Key& key);
 
-// `bytes`: what the tables take at most. What is too large is not kept.
-void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes);
+// `bytes`: what the tables take at most. What is too large is not count.
+void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes);
 
 }  // namespace myops::resize

@@ -3,16 +3,16 @@
 #pragma once
 
 #include "gather.h"
-#include "make_taps.h"
+#include "make_tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-struct Take {
+struct TableSize {
   int64_t input, output;  // of the axis
   int64_t bytes;
 };
 
-inline void take(const KernelContext& context, const Take& tables) {
+inline void take(const KernelContext& context, const TableSize& tables) {
   constexpr int64_t kSmall = 1 << 16;  // where the words would take longer than the tables
   context.take(tables.bytes < kSmall
                    ? std::string("tables")
@@ -21,44 +21,45 @@ inline void take(const KernelContext& context, const Take& tables) {
 }
 
 // Takes, and remembers what it took: who uses the tables later takes it again.
-class Ledger {
+class TableBudget {
  public:
-  explicit Ledger(const KernelContext& context) : context_(context) {}
+  explicit TableBudget(const KernelContext& context) : context_(context) {}
 
   void take_tables(int64_t input, int64_t output, double bytes) {
     constexpr double kMost = 9e18;  // below 2^63
-    takes_.push_back({input, output, static_cast<int64_t>(std::min(bytes, kMost))});
-    take(context_, takes_.back());
+    sizes_.push_back({input, output, static_cast<int64_t>(std::min(bytes, kMost))});
+    take(context_, sizes_.back());
   }
-  const std::vector<Take>& takes() const { return takes_; }
+  const std::vector<TableSize>& sizes() const { return sizes_; }
 
  private:
   const KernelContext& context_;
-  std::vector<Take> takes_;
+  std::vector<TableSize> sizes_;
 };
 
-// Before make_taps().
+// Before make_tap_table().
 template <class Weight>
-void take_taps(Ledger& ledger, const Settings& settings, const Axis& axis) {
+void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& axis) {
   const double outputs = static_cast<double>(axis.output);
   const double taps = outputs * static_cast<double>(most_taps(settings, axis));
-  ledger.take_tables(axis.input, axis.output,
-                     sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
+  table_budget.take_tables(
+      axis.input, axis.output,
+      sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
 // Before transpose(), which counts in three more tables.
 template <class Weight>
-void take_transposed(Ledger& ledger, const Taps<Weight>& taps) {
+void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
-  ledger.take_tables(taps.output, taps.input,
-                     4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
-                         (sizeof(int64_t) + sizeof(Weight)) * all);
+  table_budget.take_tables(taps.output, taps.input,
+                           4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
+                               (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 
 // Before a Gather is made of the same arguments.
 template <class Wide>
-void take_gather(Ledger& ledger, const Taps<Wide>& taps, int64_t step) {
-  if (!Gather<Wide>::takes(step)) return;
+void take_gather(TableBudget& table_budget, const TapTable<Wide>& taps, int64_t step) {
+  if (!Gather<Wide>::supports(step)) return;
   constexpr double kBlockBytes = sizeof(typename Gather<Wide>::Block);
   constexpr double kLargest = 3;  // times its elements: what a vector holds while it grows
   const bool few = taps.width == 1 || taps.width == 2 || taps.width == 4;
@@ -67,9 +68,9 @@ void take_gather(Ledger& ledger, const Taps<Wide>& taps, int64_t step) {
   const double weights = few ? elements * static_cast<double>(taps.width)
                              : 2 * elements * static_cast<double>(taps.widest + 3);
   const double indices = elements * (few ? static_cast<double>(taps.width) : 1);
-  ledger.take_tables(taps.input, taps.output,
-                     elements * kBlockBytes / kLanes<Wide> +
-                         kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
+  table_budget.take_tables(taps.input, taps.output,
+                           elements * kBlockBytes / kLanes<Wide> +
+                               kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -8,18 +8,18 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-class Shuffles {
+class ByteShuffle {
  public:
   // `run`: bytes from one index of the axis to the next.
   template <class Weight>
-  Shuffles(const Taps<Weight>& taps, int64_t run)
-      : size_(taps.output * run), room_(taps.input * run) {
+  ByteShuffle(const TapTable<Weight>& taps, int64_t run)
+      : size_(taps.output * run), source_size_(taps.input * run) {
     for (int64_t chunk = 0; chunk < chunks(size_) && fits_; ++chunk) add_chunk(taps, run, chunk);
   }
 
   // Whether `rows` rows are worth a table, which takes as long as moving some of them one by one.
   template <class Weight>
-  static bool takes(const Taps<Weight>& taps, int64_t run, int64_t rows) {
+  static bool supports(const TapTable<Weight>& taps, int64_t run, int64_t rows) {
     constexpr int64_t kFewestRows = 8;
     return kShuffles && rows >= kFewestRows && !taps.has_empty && run < MYOPS_VECTOR_BYTES &&
            std::min(taps.input, taps.output) * run >= kChunk &&
@@ -35,12 +35,12 @@ class Shuffles {
   // The bytes [begin, end) of a row go to `target`. `next` is asked for on the way, and with
   // `ahead` the lines of the target that follow.
   void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-            const Upcoming& next, bool ahead) const {
+            const PrefetchRange& next, bool prefetch) const {
     target -= begin;
-    if (used_ == 1) return run<1>(begin, end, source, target, next, ahead);
-    if (used_ == 2) return run<2>(begin, end, source, target, next, ahead);
-    if (used_ == 3) return run<3>(begin, end, source, target, next, ahead);
-    run<4>(begin, end, source, target, next, ahead);
+    if (used_ == 1) return run<1>(begin, end, source, target, next, prefetch);
+    if (used_ == 2) return run<2>(begin, end, source, target, next, prefetch);
+    if (used_ == 3) return run<3>(begin, end, source, target, next, prefetch);
+    run<4>(begin, end, source, target, next, prefetch);
   }
 
  private:
@@ -61,19 +61,19 @@ class Shuffles {
   int64_t begin_of(int64_t chunk) const { return std::min(chunk * kChunk, size_ - kChunk); }
 
   template <class Weight>
-  void add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk);
+  void add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t chunk);
   template <int kPieces>
-  void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target, const Upcoming& next,
-           bool ahead) const;
+  void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
+           const PrefetchRange& next, bool prefetch) const;
 
-  int64_t size_, room_;  // bytes of a row of the result and of the source
+  int64_t size_, source_size_;  // bytes of a row of the result and of the source
   bool fits_ = true;
   int64_t used_ = 0;  // pieces that any chunk has; those that a chunk does not need give 0
   Piece pieces_[kMostPieces];
 };
 
 template <class Weight>
-void Shuffles::add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk) {
+void ByteShuffle::add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t chunk) {
   int64_t from[kChunk];
   int64_t output = begin_of(chunk) / run, byte = begin_of(chunk) - output * run;
   for (int64_t& place : from) {
@@ -91,7 +91,7 @@ void Shuffles::add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk) {
       piece.first.resize(static_cast<size_t>(chunks(size_)));
       piece.index.resize(static_cast<size_t>(chunks(size_) * kChunk), kNothing);
     }
-    const int64_t first = std::min(*std::min_element(from, from + kChunk), room_ - kChunk);
+    const int64_t first = std::min(*std::min_element(from, from + kChunk), source_size_ - kChunk);
     piece.first[chunk] = static_cast<int32_t>(first);
     for (int64_t i = 0; i < kChunk; ++i) {
       if (from[i] >= first + kChunk) continue;
@@ -104,10 +104,10 @@ void Shuffles::add_chunk(const Taps<Weight>& taps, int64_t run, int64_t chunk) {
 }
 
 template <int kPieces>
-void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-                   const Upcoming& given, bool ahead) const {
+void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
+                      const PrefetchRange& given, bool prefetch) const {
   constexpr int64_t kMany = MYOPS_VECTOR_BYTES / kChunk;
-  const Upcoming next = given;
+  const PrefetchRange next = given;
   const int32_t* first[kPieces];
   const uint8_t* index[kPieces];
   for (int k = 0; k < kPieces; ++k) {
@@ -134,8 +134,8 @@ void Shuffles::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* t
   if (chunk * kChunk < begin) make_part(), ++chunk;
   for (; (chunk + kMany) * kChunk <= end; chunk += kMany) {
     uint8_t* to = target + chunk * kChunk;
-    next.ask(chunk * kChunk, MYOPS_VECTOR_BYTES);
-    if (ahead) expect_store(to);
+    next.prefetch(chunk * kChunk, MYOPS_VECTOR_BYTES);
+    if (prefetch) prefetch_store(to);
     store(to, make(Chunks()));
   }
   for (; (chunk + 1) * kChunk <= end; ++chunk) store(target + chunk * kChunk, make(Chunk()));

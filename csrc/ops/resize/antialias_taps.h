@@ -3,23 +3,23 @@
 
 #include "coordinates.h"
 #include "cubic.h"
-#include "taps.h"
+#include "tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 template <class Real>
-class Windows {
+class AntialiasTaps {
  public:
-  Windows(const Settings& settings, const Axis& axis)
+  AntialiasTaps(const Settings& settings, const Axis& axis)
       : settings_(settings), axis_(axis), map_(settings, axis), last_(axis.input - 1) {}
 
-  Taps<Real> make(int64_t most) {
+  TapTable<Real> make(int64_t most) {
     taps_.first.reserve(static_cast<size_t>(axis_.output) + 1);
     taps_.first.push_back(0);
     taps_.index.reserve(static_cast<size_t>(axis_.output * most));
     taps_.weight.reserve(static_cast<size_t>(axis_.output * most));
     for (int64_t index = 0; index < axis_.output; ++index) {
-      if (map_.is_inside(map_(index))) add_window(index);
+      if (map_.is_inside(map_(index))) add_output(index);
       taps_.first.push_back(static_cast<int64_t>(taps_.index.size()));
     }
     return std::move(taps_);
@@ -41,7 +41,7 @@ class Windows {
   // Antialiasing: the filter is stretched by 1 / scale when that makes it wider. `center` is in
   // pixel edges (0.5 is the middle of the first pixel). What falls outside is left out or, without
   // exclude_outside, given to the edge; either way the weights add up to 1.
-  void add_window(int64_t index) {
+  void add_output(int64_t index) {
     const bool torch =
         settings_.torch_arithmetic && (settings_.coordinates == Coordinates::HalfPixel ||
                                        settings_.coordinates == Coordinates::AlignCorners);
@@ -50,9 +50,9 @@ class Windows {
     const Real ratio = settings_.torch_arithmetic ? map_.step() : 1 / map_.scale();
     const Real stretch = std::max(ratio, Real(1));
     const Real squeeze = 1 / stretch;
-    const Real reach = (settings_.mode == Mode::Linear ? 1 : 2) * stretch;
-    const auto begin = static_cast<int64_t>(std::floor(center - reach + 0.5));
-    const auto end = static_cast<int64_t>(std::floor(center + reach + 0.5));
+    const Real radius = (settings_.mode == Mode::Linear ? 1 : 2) * stretch;
+    const auto begin = static_cast<int64_t>(std::floor(center - radius + 0.5));
+    const auto end = static_cast<int64_t>(std::floor(center + radius + 0.5));
 
     const auto start = static_cast<int64_t>(taps_.index.size());
     Real total = 0;
@@ -86,7 +86,7 @@ class Windows {
   const Axis& axis_;
   CoordinateMap<Real> map_;
   int64_t last_;
-  Taps<Real> taps_;
+  TapTable<Real> taps_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

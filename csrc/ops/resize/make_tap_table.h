@@ -1,14 +1,14 @@
 // The tap tables of an axis, and their transposes.
 #pragma once
 
-#include "few_taps.h"
-#include "windows.h"
+#include "antialias_taps.h"
+#include "interpolation_taps.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 // What follows from the taps.
 template <class Real>
-void measure(Taps<Real>& taps) {
+void measure(TapTable<Real>& taps) {
   taps.width = taps.output > 0 ? taps.count(0) : 0;
   for (int64_t o = 0; o < taps.output; ++o) {
     if (taps.count(o) != taps.width) taps.width = 0;
@@ -29,7 +29,7 @@ void measure(Taps<Real>& taps) {
 
 // The same where each output has `width` neighbours, of which those past an edge are moved to it.
 template <class Real>
-void measure_even(int64_t width, Taps<Real>& taps) {
+void measure_even(int64_t width, TapTable<Real>& taps) {
   taps.width = taps.widest = width;
   const int64_t* index = taps.index.data();
   int64_t low = index[0], high = low, span = 1;
@@ -41,8 +41,9 @@ void measure_even(int64_t width, Taps<Real>& taps) {
   taps.low = low, taps.high = high, taps.span = span;
 }
 
-// No output has more taps than this; to be asked before make_taps(), which makes room for as many.
-// The reach of the filter is that of Windows::add_window(), and a few for what is rounded there.
+// No output has more taps than this; to be asked before make_tap_table(), which makes room for as
+// many. The reach of the filter is that of AntialiasTaps::add_output(), and a few for what is
+// rounded there.
 inline int64_t most_taps(const Settings& settings, const Axis& axis) {
   if (!settings.antialias) {
     return settings.mode == Mode::Nearest ? 1 : settings.mode == Mode::Linear ? 2 : 4;
@@ -56,10 +57,10 @@ inline int64_t most_taps(const Settings& settings, const Axis& axis) {
 
 // An output without taps lies outside the input and gets the extrapolation value.
 template <class Weight>
-Taps<Weight> make_taps(const Settings& settings, const Axis& axis) {
+TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
   const int64_t most = most_taps(settings, axis);
-  Taps<Weight> taps = settings.antialias ? Windows<Weight>(settings, axis).make(most)
-                                         : FewTaps<Weight>(settings, axis).make(most);
+  TapTable<Weight> taps = settings.antialias ? AntialiasTaps<Weight>(settings, axis).make(most)
+                                             : InterpolationTaps<Weight>(settings, axis).make(most);
   taps.input = axis.input;
   taps.output = axis.output;
   if (!settings.antialias && static_cast<int64_t>(taps.index.size()) == axis.output * most) {
@@ -76,8 +77,8 @@ Taps<Weight> make_taps(const Settings& settings, const Axis& axis) {
 // taps, an output that reads an input more than once, at an edge, becomes one of them: taps that
 // are neighbours are summed faster.
 template <class Weight>
-Taps<Weight> transpose(const Taps<Weight>& taps) {
-  Taps<Weight> turned;
+TapTable<Weight> transpose(const TapTable<Weight>& taps) {
+  TapTable<Weight> turned;
   turned.input = taps.output;
   turned.output = taps.input;
   turned.first.assign(static_cast<size_t>(taps.input) + 1, 0);

@@ -44,7 +44,7 @@ template <class OnTaps, class OnBlock>
 void for_each_block(const ConvShape& conv, const Range& channels, const OnTaps& on_taps,
                     const OnBlock& on_block) {
   const Blocking blocking(conv);
-  const int64_t length = conv.field_channels();
+  const int64_t length = conv.channels_per_offset();
   for (int64_t d = channels.first / length; d * length < channels.last; ++d) {
     for (int64_t k = 0; k < conv.taps; k += blocking.taps) {
       const Range taps{k, std::min(k + blocking.taps, conv.taps)};
@@ -64,7 +64,7 @@ struct Term {
   Column column;
 };
 
-// Weights packed for project(): a step of its own, so that it can be done once for weights that
+// Weights packed for convolve(): a step of its own, so that it can be done once for weights that
 // never change. Chunk after chunk of outputs, each in the order of for_each_block().
 template <class T>
 class PackedWeights {
@@ -75,7 +75,7 @@ class PackedWeights {
       : conv_(conv), terms_(terms), chunks_(conv, kOutputs<A>) {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
       begins_.push_back(size_);
-      walk(chunk, [&](const Term<T>&, const Share& share, const Range& taps) {
+      for_each_part(chunk, [&](const Term<T>&, const Share& share, const Range& taps) {
         size_ += packed_forward<A>(conv_, share, taps.count());
       });
     }
@@ -86,7 +86,7 @@ class PackedWeights {
 
   void pack(A* out) const {
     for (int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
-      walk(chunk, [&](const Term<T>& term, const Share& share, const Range& taps) {
+      for_each_part(chunk, [&](const Term<T>& term, const Share& share, const Range& taps) {
         term.filters.pack_forward(share, taps, out);
         out += packed_forward<A>(conv_, share, taps.count());
       });
@@ -95,7 +95,7 @@ class PackedWeights {
 
  private:
   template <class Body>
-  void walk(int64_t chunk, const Body& body) const {
+  void for_each_part(int64_t chunk, const Body& body) const {
     const Range outputs = chunks_.at(chunk);
     for_each_block(
         conv_, channels_for(conv_, outputs), [](int64_t, const Range&) {},
@@ -115,12 +115,12 @@ class PackedWeights {
 };
 
 template <class T>
-class Projection {
+class Convolution {
  public:
   using A = Accumulate<T>;
 
-  Projection(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
-             const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
+  Convolution(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
+              const std::vector<Term<T>>& terms, const Tensor& bias, const Tensor& out)
       : context_(context),
         conv_(conv),
         inputs_(inputs),
@@ -190,8 +190,8 @@ class Projection {
 };
 
 template <class T>
-void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outputs,
-                             const A* packed) const {
+void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& outputs,
+                              const A* packed) const {
   Columns<T>& columns = worker.columns;
   A *const sums = worker.sums.get(), *const own = worker.packed.get();
   const int64_t sums_row = this->sums_row(outputs);
@@ -200,7 +200,7 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
   int64_t end = 0;  // of the channels that share offsets
   const auto on_taps = [&](int64_t offset_group, const Range& taps) {
     columns.place(conv_, tile, offset_group, taps);
-    end = std::min((offset_group + 1) * conv_.field_channels(), all.last);
+    end = std::min((offset_group + 1) * conv_.channels_per_offset(), all.last);
   };
   for_each_block(conv_, all, on_taps, [&](const Range& taps, const Range& block) {
     for (const Term<T>& term : terms_) {
@@ -238,7 +238,7 @@ void Projection<T>::run_tile(Worker& worker, const Tile& tile, const Range& outp
 
 // The bias of every pixel.
 template <class T>
-void Projection<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
+void Convolution<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
   const int64_t width = sums_row(outputs);
   std::fill_n(sums, width, A{});
   for (int64_t o = 0; bias_.present && o < outputs.count(); ++o) {
@@ -251,9 +251,9 @@ void Projection<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
 }
 
 template <class T>
-void Projection<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
-                                   int64_t pixels, const A* sampled, const A* weights,
-                                   A* sums) const {
+void Convolution<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
+                                    int64_t pixels, const A* sampled, const A* weights,
+                                    A* sums) const {
   const int64_t pixel = pixel_of<A>(block.count()), row = row_of<A>(taps.count(), pixel);
   const int64_t sums_row = this->sums_row(outputs);
   for_each_share(conv_, block, outputs, [&](const Share& share) {
@@ -265,15 +265,15 @@ void Projection<T>::multiply_block(const Range& taps, const Range& block, const 
     } else {
       const int64_t depth = taps.count() * share.channels.count();
       const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
-      multiply(pixels, columns, columns_of(share, taps.count(), pixel), Rows<A>{from, row}, weights,
-               kPanel<A>, depth * kPanel<A>, to, sums_row);
+      multiply(pixels, columns, columns_of(share, taps.count(), pixel), MatrixView<A>{from, row},
+               weights, kPanel<A>, depth * kPanel<A>, to, sums_row);
     }
     weights += packed_forward<A>(conv_, share, taps.count());
   });
 }
 
 template <class T>
-void Projection<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
+void Convolution<T>::write(const Tile& tile, const Range& outputs, const A* sums) const {
   const int64_t width = outputs.count(), sums_row = this->sums_row(outputs);
   const bool whole = tile.columns == conv_.out_width && out_.step[2] == tile.columns;
   const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;

@@ -12,7 +12,7 @@ namespace myops::resize {
 // Indices are inside the input: what lies outside has been moved to the edge or left out.
 // Weight is float, or double for double data; so are all coordinates.
 template <class Weight>
-struct Taps {
+struct TapTable {
   int64_t input = 0;
   int64_t output = 0;
   int64_t width = 0;           // the number of taps if all outputs have as many, else 0

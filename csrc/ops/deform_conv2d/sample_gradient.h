@@ -7,12 +7,12 @@
 namespace myops::deform::MYOPS_ISA {
 
 template <class T>
-class Transport {
+class SampleGradient {
  public:
   using A = Accumulate<T>;
 
-  Transport(const KernelContext& context, const ConvShape& conv, const Blocking& blocking,
-            const Filters<T>& filters, int64_t strip)
+  SampleGradient(const KernelContext& context, const ConvShape& conv, const Blocking& blocking,
+                 const Filters<T>& filters, int64_t strip)
       : conv_(conv), filters_(filters) {
     if (!filters) return;
     // What all shares of a block need if they are few, or else one share and kOutputs at a time.
@@ -21,7 +21,7 @@ class Transport {
     const int64_t columns =
         std::max(round_up(blocking.taps * blocking.channels, kPanel<A>), blocking.taps * lanes);
     // Whether every block lies in one weight group. Blocks begin anew in each offset group.
-    const int64_t field = conv.field_channels();
+    const int64_t field = conv.channels_per_offset();
     const bool whole =
         conv.groups == 1 || C % field == 0 || (field % C == 0 && C % blocking.channels == 0);
     const int64_t all = columns * O * (whole ? 1 : panels(blocking.channels, C) + 1);
@@ -88,7 +88,7 @@ class Transport {
     const Runs columns = columns_of(share);
     const int64_t depth = share.outputs.count();
     const int64_t length = whole_rows() ? row() : columns.length;
-    const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), 1, gradient.row()};
+    const MatrixView<A> left{gradient.by_output(tile, pixels, share.outputs), 1, gradient.row()};
     A* out = result_->get() + share.channels.first - block_.first;
     for (int64_t run = 0; run < columns.count; ++run, out += columns.step) {
       const auto product = overwrite ? multiply<Result::Overwrite, A> : multiply<Result::Add, A>;
@@ -99,7 +99,7 @@ class Transport {
   }
 
   const A* run_depthwise(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
-    const Rows<A> rows = gradient.by_pixel(tile, pixels, block_);
+    const MatrixView<A> rows = gradient.by_pixel(tile, pixels, block_);
     if (!once_) filters_.pack_backward({block_, block_}, taps_, Runs{}, packed_->get());
     const int64_t count = block_.count(), pixel = pixel_of<A>(count);
     for (int64_t p = 0; p < pixels.count(); ++p) {

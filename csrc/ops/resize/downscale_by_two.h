@@ -1,4 +1,4 @@
-// Linear halving of a row, with one or three channels innermost: kStep blocks of the result are
+// Linear downscale of a row, with one or three channels innermost: kStep blocks of the result are
 // made at once, from 2 kStep vectors of the source. Block by block, each tap would load two or
 // three vectors of its own, hardly one of which begins with a cache line.
 #pragma once
@@ -11,7 +11,7 @@
 namespace myops::resize::MYOPS_ISA {
 
 template <class Wide, int64_t kStep>
-class Halving {
+class DownscaleByTwo {
   static constexpr int64_t L = kLanes<Wide>;
   static constexpr int64_t kShift = 2 * kStep * L;  // from one cycle, of kStep blocks, to the next
   using V = Vector<Wide>;
@@ -32,7 +32,7 @@ class Halving {
     return count;
   }
 
-  Halving(const GatherTable<Wide>& table, int64_t first) {
+  DownscaleByTwo(const GatherTable<Wide>& table, int64_t first) {
     const auto* blocks = table.block(first);
     for (int64_t b = 0; b < kStep; ++b) {
       for (int64_t k = 0; k < 2; ++k) {
@@ -94,13 +94,13 @@ class Halving {
   V weight_[kStep][2];
 };
 
-// Calls run(halving, cycles) where a run of blocks begins at `first` that halves. Returns where
+// Calls run(downscale, cycles) where a run of blocks begins at `first` that halves. Returns where
 // what it made ends; or, where only a later block begins a cycle, sets `stop` to that block.
 template <class Wide, class Run>
 MYOPS_INLINE int64_t halve(const GatherTable<Wide>& table, int64_t first, int64_t& stop,
                            const Run& run) {
   const auto with = [&](auto step) MYOPS_INLINED {
-    using Halves = Halving<Wide, step>;
+    using Halves = DownscaleByTwo<Wide, step>;
     constexpr int64_t kCycle = step * kLanes<Wide>;
     const int64_t behind = first % kCycle;
     if (behind > 0) {

@@ -1,5 +1,5 @@
 // Short rows of the result, one after the other made from two neighbouring rows of the source, two
-// taps in both directions, as pairs.h makes them, in equal bits.
+// taps in both directions, as row_pairs.h makes them, in equal bits.
 //
 // They are made block by block, all rows of a block: its tables are loaded once, and what is summed
 // of a row of the source serves all rows that it is part of (64 channels by 2: 112 -> 88 us).
@@ -12,7 +12,7 @@
 namespace myops::resize::MYOPS_ISA {
 
 template <class Wide>
-struct Chain {
+struct RowBatch {
   const Wide* source;    // the first row
   int64_t size;          // of a source row
   const int64_t* index;  // of both source rows, for each row of the result
@@ -30,7 +30,7 @@ bool makes_chains(int64_t row) {
 
 // How many of `rows` rows of the result make a chain; 0 where so few do that they take as long by
 // themselves.
-inline int64_t chain_of(const int64_t* index, int64_t rows) {
+inline int64_t row_batch_size(const int64_t* index, int64_t rows) {
   constexpr int64_t kFew = 4;
   int64_t count = 0;
   for (; count < rows; ++count, index += 2) {
@@ -41,17 +41,17 @@ inline int64_t chain_of(const int64_t* index, int64_t rows) {
 
 // The whole blocks of one strategy that follow one another from `first` on; returns their end.
 template <GatherStrategy kStrategy, class Wide>
-MYOPS_NOINLINE int64_t run_chain(const GatherTable<Wide>& table, int64_t first,
-                                 const Chain<Wide>& given) {
+MYOPS_NOINLINE int64_t run_row_batch(const GatherTable<Wide>& table, int64_t first,
+                                     const RowBatch<Wide>& given) {
   using V = Vector<Wide>;
   constexpr int64_t L = kLanes<Wide>;
-  const Chain<Wide> chain = given;
+  const RowBatch<Wide> chain = given;
   const int64_t step = table.step(), size = table.elements();
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
   const int64_t rows_read = chain.index[2 * chain.count - 1] - chain.index[0] + 1;
-  const Upcoming next{chain.source + rows_read * chain.size,
-                      rows_read * chain.size * static_cast<int64_t>(sizeof(Wide)) / size};
+  const PrefetchRange next{chain.source + rows_read * chain.size,
+                           rows_read * chain.size * static_cast<int64_t>(sizeof(Wide)) / size};
   return for_blocks<0>(
       table, first, size,
       [&](const auto& block) MYOPS_INLINED {
@@ -61,7 +61,7 @@ MYOPS_NOINLINE int64_t run_chain(const GatherTable<Wide>& table, int64_t first,
         const Wide* from = opaque(chain.source + low);
         Wide* to = opaque(chain.target + at);
         const Wide* written_next = chain.target + (size + at) * chain.count;
-        next.ask(at, L);
+        next.prefetch(at, L);
         const auto sum = [&]() MYOPS_INLINED {
           return block.of([&](int64_t i) MYOPS_INLINED { return load(from + i); });
         };
@@ -82,7 +82,7 @@ MYOPS_NOINLINE int64_t run_chain(const GatherTable<Wide>& table, int64_t first,
 }
 
 template <class Wide>
-void sum_chain(const Gather<Wide>& gather, const Chain<Wide>& chain) {
+void sum_row_batch(const Gather<Wide>& gather, const RowBatch<Wide>& chain) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
   for (int64_t first = 0; first < table.elements();) {
@@ -90,8 +90,9 @@ void sum_chain(const Gather<Wide>& gather, const Chain<Wide>& chain) {
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
-        first = with_strategy<false>(
-            block, [&](auto strategy, auto) { return run_chain<strategy>(table, first, chain); });
+        first = with_strategy<false>(block, [&](auto strategy, auto) {
+          return run_row_batch<strategy>(table, first, chain);
+        });
         continue;
       }
     }
@@ -110,15 +111,16 @@ void sum_chain(const Gather<Wide>& gather, const Chain<Wide>& chain) {
 
 // A chain in parts of equal length, which leave the first cache room for the next one.
 template <class Wide>
-void sum_chain_in_parts(const Gather<Wide>& gather, const Chain<Wide>& chain) {
+void sum_row_batch_in_parts(const Gather<Wide>& gather, const RowBatch<Wide>& chain) {
   constexpr int64_t kBytes = 8 << 10;  // of the result
   const int64_t row = gather.elements(), bytes = row * static_cast<int64_t>(sizeof(Wide));
   const int64_t parts = (chain.count * bytes + kBytes - 1) / kBytes;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t begin = chain.count * part / parts, end = chain.count * (part + 1) / parts;
     const int64_t* index = chain.index + 2 * begin;
-    sum_chain(gather, {chain.source + (index[0] - chain.index[0]) * chain.size, chain.size, index,
-                       chain.weights + 2 * begin, end - begin, chain.target + begin * row});
+    sum_row_batch(gather,
+                  {chain.source + (index[0] - chain.index[0]) * chain.size, chain.size, index,
+                   chain.weights + 2 * begin, end - begin, chain.target + begin * row});
   }
 }
 

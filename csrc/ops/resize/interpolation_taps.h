@@ -5,18 +5,18 @@
 
 #include "coordinates.h"
 #include "cubic.h"
-#include "taps.h"
+#include "tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 template <class Real>
-class FewTaps {
+class InterpolationTaps {
  public:
-  FewTaps(const Settings& settings, const Axis& axis)
+  InterpolationTaps(const Settings& settings, const Axis& axis)
       : settings_(settings), axis_(axis), map_(settings, axis), last_(axis.input - 1) {}
 
-  Taps<Real> make(int64_t width) {
-    Taps<Real> taps;
+  TapTable<Real> make(int64_t width) {
+    TapTable<Real> taps;
     taps.first.resize(static_cast<size_t>(axis_.output) + 1);
     taps.index.resize(static_cast<size_t>(axis_.output * width));
     taps.weight.resize(static_cast<size_t>(axis_.output * width));
@@ -49,19 +49,19 @@ class FewTaps {
     for (int64_t i = 0; i < count; ++i) x[i] = map_.is_inside(x[i]) ? x[i] : Real(0);
   }
 
-  void drop_outside(int64_t width, Taps<Real>& taps) const {
-    int64_t kept = 0;
+  void drop_outside(int64_t width, TapTable<Real>& taps) const {
+    int64_t count = 0;
     for (int64_t o = 0; o < axis_.output; ++o) {
-      taps.first[o] = kept;
+      taps.first[o] = count;
       if (!map_.is_inside(map_(o))) continue;
-      for (int64_t k = o * width; k < (o + 1) * width; ++k, ++kept) {
-        taps.index[kept] = taps.index[k];
-        taps.weight[kept] = taps.weight[k];
+      for (int64_t k = o * width; k < (o + 1) * width; ++k, ++count) {
+        taps.index[count] = taps.index[k];
+        taps.weight[count] = taps.weight[k];
       }
     }
-    taps.first[axis_.output] = kept;
-    taps.index.resize(static_cast<size_t>(kept));
-    taps.weight.resize(static_cast<size_t>(kept));
+    taps.first[axis_.output] = count;
+    taps.index.resize(static_cast<size_t>(count));
+    taps.weight.resize(static_cast<size_t>(count));
   }
 
   template <class Place>

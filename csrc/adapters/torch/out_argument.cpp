@@ -1,4 +1,4 @@
-#include "given_out.h"
+#include "out_argument.h"
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>

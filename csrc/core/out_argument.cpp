@@ -1,11 +1,11 @@
-#include "given_output.h"
+#include "out_argument.h"
 
 #include <utility>
 
 namespace myops {
 namespace {
 
-// The bytes from the first element to behind the last.
+// Address of the first element, and the address behind the last one.
 std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data);
   if (tensor.elements() == 0) return {begin, begin};

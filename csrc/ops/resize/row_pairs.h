@@ -1,24 +1,24 @@
-// Rows of the result that are made from the same two source rows, two taps in both directions, in
-// one pass.
+// GatherRows of the result that are made from the same two source rows, two taps in both
+// directions, in one pass.
 #pragma once
 
-#include "chains.h"
-#include "halving.h"
+#include "downscale_by_two.h"
+#include "row_batch.h"
 
 namespace myops::resize::MYOPS_ISA {
 
 template <class Wide>
-struct Pair {
+struct RowPair {
   static constexpr int64_t kMost = 3;  // rows of the result
 
   const Wide* rows[2];
-  const Wide* weights;  // of both rows, for each row of the result
-  int64_t count;        // of rows of the result
-  int64_t size;         // of a source row
-  int64_t next;         // from each source row to one that is read later, for rows first
-  int64_t ahead;        // see Rows
-  bool non_temporal;    // see Rows
-  Wide* target;         // the first row; the others follow
+  const Wide* weights;        // of both rows, for each row of the result
+  int64_t count;              // of rows of the result
+  int64_t size;               // of a source row
+  int64_t next;               // from each source row to one that is read later, for rows first
+  int64_t prefetch_distance;  // see GatherRows
+  bool non_temporal;          // see GatherRows
+  Wide* target;               // the first row; the others follow
 };
 
 // Calls run(std::integral_constant<int, count>()).
@@ -29,19 +29,20 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Whole blocks of one strategy, of those before `stop`; returns their end. Rows first:
+// Whole blocks of one strategy, of those before `stop`; returns their end. GatherRows first:
 // sum(weights[0] * rows[0] + weights[1] * rows[1]), of one row, and memory is asked for `beyond`
 // each element that is read; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
 template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, int64_t beyond,
-                 const Pair<Wide>& pair) {
+                 const RowPair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
   constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
   constexpr int kVectors = kStrategy == GatherStrategy::ThreeLoadsPerTap ? 3
                            : kStrategy == GatherStrategy::TwoLoadsPerTap ? 2
                                                                          : 1;
-  const int64_t step = table.step(), size = table.elements(), ahead = pair.ahead;
+  const int64_t step = table.step(), size = table.elements(),
+                prefetch_distance = pair.prefetch_distance;
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
   const bool non_temporal = pair.non_temporal;
@@ -54,14 +55,14 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   const Wide* weight = table.all_weights();
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
     if (non_temporal) return stream(target + at, total);
-    if (ahead > 0) __builtin_prefetch(target + at + ahead, 1);
+    if (prefetch_distance > 0) __builtin_prefetch(target + at + prefetch_distance, 1);
     store(target + at, total);
   };
   if constexpr (kRowsFirst && kStrategy >= GatherStrategy::TwoLoadsPerTap) {
     const int64_t low = table.block(first)->low;
     const Wide *from_a = a + low, *from_b = b + low;
-    const int64_t halved = halve(table, first, stop, [&](const auto& halving, int64_t cycles) {
-      halving.each(
+    const int64_t halved = halve(table, first, stop, [&](const auto& downscale, int64_t cycles) {
+      downscale.each(
           cycles,
           [&](int64_t at) MYOPS_INLINED {
             for (const int64_t again : {0, 1, 2}) {
@@ -101,7 +102,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
 
 // All rows of the result. `room` takes parts of the row that is summed first.
 template <bool kRowsFirst, int kRows, class Wide>
-void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
+void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scratch_row) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
   const PrefetchDistance distance =
@@ -128,8 +129,8 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
       combine_row<2>(rows, pair.weights, 2, block.high - block.low, Stores::Plain,
-                     room + block.low);
-      put(0, gather.template block_of<2>(block, first, room));
+                     scratch_row + block.low);
+      put(0, gather.template block_of<2>(block, first, scratch_row));
     } else {
       const auto a = gather.template block_of<2>(block, first, pair.rows[0]);
       const auto b = gather.template block_of<2>(block, first, pair.rows[1]);
@@ -144,9 +145,9 @@ void sum_pair(const Gather<Wide>& gather, const Pair<Wide>& pair, Wide* room) {
 // The same for many channels, innermost: `taps` are those of the columns, and as many elements
 // lie between neighbours as there are channels.
 template <bool kRowsFirst, int kRows, class Wide>
-void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<Wide>& pair) {
+void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const RowPair<Wide>& pair) {
   constexpr int64_t L = kLanes<Wide>;
-  const int64_t size = taps.output * channels, ahead = pair.ahead;
+  const int64_t size = taps.output * channels, prefetch_distance = pair.prefetch_distance;
   Wide weight_a[kRows], weight_b[kRows];
   for (int k = 0; k < kRows; ++k) {
     weight_a[k] = pair.weights[2 * k];
@@ -179,7 +180,7 @@ void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<W
           i, [&](const Wide* from) { return load(from); },
           [&](Wide weight) { return broadcast(weight); },
           [&](Wide* to, const Vector<Wide>& total) {
-            if (ahead > 0) __builtin_prefetch(to + ahead, 1);
+            if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
             store(to, total);
           });
     }
@@ -192,35 +193,36 @@ void sum_pair_of_channels(const Taps<Wide>& taps, int64_t channels, const Pair<W
 }
 
 template <class Wide>
-struct PairMemory {
+struct RowPairScratch {
   Wide* row;     // for a row that is summed first
   Wide* result;  // for rows that are then copied with non-temporal stores
 };
 
-// The rows [begin, end) of the level before the last, up to `most` at once (see Plan::in_pairs).
+// The rows [begin, end) of the level before the last, up to `most` at once (see
+// Plan::from_row_pairs).
 template <class Wide>
-void fill_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather, const PairMemory<Wide>& memory,
-                int64_t most, Stores stores, int64_t begin, int64_t end, const Wide* source,
-                Wide* target) {
+void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
+                    const RowPairScratch<Wide>& memory, int64_t most, Stores stores, int64_t begin,
+                    int64_t end, const Wide* source, Wide* target) {
   const size_t depth = plan.levels.size() - 2;
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
   const int64_t size = level.in_volume, stride = last.in_volume;
-  const bool gathers = Gather<Wide>::takes(stride), rows_first = plan.rows_first(depth);
-  const bool non_temporal = stores == Stores::PastCaches;
-  const bool chains =
+  const bool gathers = Gather<Wide>::supports(stride), rows_first = plan.rows_first(depth);
+  const bool non_temporal = stores == Stores::NonTemporal;
+  const bool batches =
       !rows_first && gathers && !non_temporal && makes_chains<Wide>(level.out_volume);
   if (rows_first) most = 1;
-  Pair<Wide> pair;
+  RowPair<Wide> pair;
   pair.size = size;
   pair.next = level.taps.input / level.taps.output * size;
-  pair.ahead = stores == Stores::Ahead ? kAhead<Wide> : 0;
+  pair.prefetch_distance = stores == Stores::Prefetch ? kPrefetchDistance<Wide> : 0;
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
-    const int64_t chained = chains ? chain_of(index, end - o) : 0;
-    if (chained > 0) {
-      sum_chain_in_parts(gather, {source + index[0] * size, size, index,
-                                  level.taps.weight.data() + 2 * o, chained, target});
-      pair.count = chained;
+    const int64_t batch = batches ? row_batch_size(index, end - o) : 0;
+    if (batch > 0) {
+      sum_row_batch_in_parts(gather, {source + index[0] * size, size, index,
+                                      level.taps.weight.data() + 2 * o, batch, target});
+      pair.count = batch;
       continue;
     }
     pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
