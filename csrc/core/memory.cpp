@@ -26,9 +26,9 @@ struct Block {
   size_t bytes;
 };
 
-// Freed blocks, kept for later calls. With malloc() alone, the memory that a call frees at once can
-// exceed what glibc retains at the top of its heap. Each call then gets new pages from the system,
-// which took half as long again as the call (deform_conv2d of 1x64x64x64).
+// Freed blocks, reused by later calls. With malloc() alone, the memory that a call frees at once
+// can exceed what glibc retains at the top of its heap. Each call then gets new pages from the
+// system, which took half as long again as the call (deform_conv2d of 1x64x64x64).
 class ScratchPool {
  public:
   // A block of at least `bytes` and at most about twice as many, or none.

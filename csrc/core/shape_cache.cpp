@@ -91,7 +91,7 @@ void ShapeCache::store(const Op& op, const TensorPointers& inputs, const Attribu
 void ShapeCache::store_call_cache(uint64_t number, CallCache call_cache) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (lock && known_ && number == number_)
-    call_cache_.swap(call_cache);  // `call_cache` is freed after the lock
+    call_cache_.swap(call_cache);  // the old object is freed after the lock is released
 }
 
 }  // namespace myops

@@ -17,7 +17,8 @@ namespace py = pybind11;
 // or None. It returns the result, or NotImplemented where the dispatcher must make the call. None
 // instead of a function where this PyTorch lacks the interface.
 //
-// `parts`: what it uses of PyTorch, by name, as the caller of Op.direct in python/myops/ gathers it.
+// `parts`: what it uses of PyTorch, by name, as the caller of Op.direct in python/myops/ gathers
+// it.
 py::object make_fast_call(const Op& op, const py::dict& parts);
 
 }  // namespace myops::fast_call

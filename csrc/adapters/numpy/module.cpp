@@ -66,7 +66,7 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   return runtime.outputs;
 }
 
-// For the copy of an input whose layout the kernel does not accept, which Python makes before
+// Charges the copy of an input whose layout the kernel does not accept, which Python makes before
 // call().
 void check_copy(const Op& op, const std::string& input, const std::vector<int64_t>& shape,
                 size_t bytes) {
@@ -95,7 +95,7 @@ py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& sh
   return results;
 }
 
-// Those that this CPU has, the best first.
+// The instruction sets of this CPU, the best first.
 std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;
   for (const Isa isa : available_isas()) names.emplace_back(isa_name(isa));

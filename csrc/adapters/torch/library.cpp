@@ -1,7 +1,7 @@
-// Registers every op with torch's dispatcher, for the CPU, through the LibTorch stable ABI only.
+// Registers every op with torch's dispatcher for the CPU, using the LibTorch stable ABI only.
 //
-// The file knows torch and the description, and no op. Loading the library is enough:
-// torch.ops.load_library in Python, dlopen in C++.
+// Nothing here depends on a particular op. Loading the library is enough: torch.ops.load_library in
+// Python, dlopen in C++.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -46,7 +46,7 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
 
 class TorchRuntime final : public Runtime {
  public:
-  // `out`: where the result goes, or null.
+  // `out`: the caller's tensor for the result, or null.
   TorchRuntime(const Op& op, const Tensors& inputs, TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
@@ -71,7 +71,7 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
-    count_write(op_, *out_);  // not before: a call that is refused writes nothing
+    count_write(op_, *out_);  // last, because a call that is refused must not count as a write
     return accepted;
   }
 
@@ -110,7 +110,7 @@ Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget
   return Tensor();
 }
 
-// As torch's own functions with out=: what is written over has no gradient of its own.
+// As in torch's own functions with out=: the tensor that is overwritten has no gradient of its own.
 void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const TorchTensor& out) {
   const char* expected = "none in a call with out=; make the call without out, or in no_grad mode";
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -126,8 +126,8 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   Arguments arguments(op, overload, stack);
   std::optional<TorchTensor>& out = arguments.out;
   if (out) refuse_recorded(op, arguments.inputs, *out);
-  // A tensor that shares memory until somebody writes gets its own now: an input that is the same
-  // tensor must not be seen where it was before.
+  // A copy-on-write tensor gets memory of its own here: an input that is the same tensor must be
+  // read at its new address.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();
 
   Tensors inputs;
@@ -144,7 +144,7 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
 
-// What the functions of an op (see op.h) stand for.
+// What a function of an op (see op.h) calls.
 struct Entry {
   const Op op;
   const Overload overload;
@@ -155,7 +155,7 @@ void run_stack(const void* target, uint64_t* stack) {
   try {
     call(entry.op, entry.overload, stack);
   } catch (const Error& error) {
-    // torch turns this type into RuntimeError; ours means nothing outside of this library.
+    // torch converts this type to RuntimeError; our Error is unknown outside of this library.
     throw std::runtime_error(error.what());
   }
 }
@@ -164,7 +164,7 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   using torch::stable::detail::StableLibrary;
   using Kind = StableLibrary::Kind;
   // Never destroyed: kernels may run until the process ends, and torch would unregister the op
-  // while Python may still hold it.
+  // while Python may still use it.
   *entry.target = new Entry{op, overload};
   auto* define = new StableLibrary(Kind::FRAGMENT, MYOPS_NAMESPACE, nullptr, __FILE__, __LINE__);
   define->def(dispatcher_schema(op, overload).c_str());
@@ -172,7 +172,7 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   implement->impl(overload_name(op, overload).c_str(), entry.function);
 }
 
-// While a library is loaded nobody could catch what is thrown.
+// An exception while a library is being loaded would end the process.
 void register_op(const Op& op) {
   const std::vector<Overload> all = overloads(op);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -190,8 +190,8 @@ const bool registered = (detail::run_stack = run_stack, for_each_op(register_op)
 }  // namespace
 }  // namespace myops::torch_adapter
 
-// What is wrong with the descriptions, or empty: whoever has loaded the library may ask. C++
-// programs see that an op is not there.
+// The mistakes in the descriptions, or an empty string, for the program that has loaded the
+// library. C++ programs that do not ask find the op missing.
 extern "C" __attribute__((visibility("default"))) const char* myops_faults() {
   static const std::string text = [] {
     try {

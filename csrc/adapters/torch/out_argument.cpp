@@ -27,7 +27,7 @@ bool inference_mode() {
 }  // namespace
 
 bool recorded(const TorchTensor& tensor) {
-  // The stable interface cannot ask for requires_grad; a view of the tensor shows it.
+  // The stable ABI has no requires_grad; a view of the tensor shows it.
   return aoti_torch_grad_mode_is_enabled() &&
          !ask<bool>("aten::is_leaf", ask<TorchTensor>("aten::alias", tensor));
 }
@@ -37,7 +37,7 @@ void count_write(const Op& op, TorchTensor& out) {
     fail(op.name, "out", "a tensor of inference mode",
          "a normal one outside of that mode; clone it first");
   }
-  // A tensor that is copied to itself is counted, and nothing is copied.
+  // Copying a tensor to itself increments its version and copies nothing.
   (void)torch::stable::copy_(out, out);
 }
 

@@ -91,7 +91,8 @@ AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
 Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack) {
   inputs.resize(op.inputs.size());
   attributes.resize(op.attributes.size());
-  // The first failure waits until all are taken: who is not taken is never freed.
+  // The first exception is rethrown when all values are taken: values that are not taken would
+  // never be freed.
   std::exception_ptr failure;
   const auto take = [&](const auto& function) {
     try {

@@ -6,10 +6,10 @@
 namespace myops::deform {
 namespace {
 
-// Bounds one axis, one pad, one step: sums and products of two of them cannot overflow int64.
+// Largest length, pad and stride: sums and products of two of them cannot overflow int64.
 constexpr int64_t kMaxLength = 2147483646;
 
-int64_t times(int64_t a, int64_t b) {  // of lengths; stays at the largest value
+int64_t times(int64_t a, int64_t b) {  // product of lengths; saturates at the largest value
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
@@ -39,7 +39,7 @@ std::string text(const Dims& dims) {
   return str(parts);
 }
 
-// The better known of two lengths that are equal.
+// Of two equal lengths, the one that is known, or named.
 Dim merge(const Dim& a, const Dim& b) {
   if (a.known() || b.known()) return a.known() ? a : b;
   return a.symbol.empty() ? b : a;

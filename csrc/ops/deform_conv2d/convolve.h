@@ -1,7 +1,7 @@
 // Y = B + W A, or for the double backward W' A + W A': columns times weights, tile by tile.
 //
-// A task owns one tile of output pixels and one chunk of output channels; it sums over blocks of
-// taps and channels in an order that does not depend on the tile.
+// Each task computes one tile of output pixels and one chunk of output channels; it sums over
+// blocks of taps and channels in an order that does not depend on the tile.
 #pragma once
 
 #include "columns.h"
@@ -10,7 +10,8 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// The output channels, cut into chunks that a task can hold: whole weight groups if possible.
+// The output channels, divided into chunks that fit a task's buffers: whole weight groups if
+// possible.
 class OutputChunks {
  public:
   OutputChunks(const ConvShape& conv, int64_t limit)
@@ -38,8 +39,8 @@ inline Range channels_for(const ConvShape& conv, const Range& outputs) {
   return {outputs.first / O * C, ((outputs.last - 1) / O + 1) * C};
 }
 
-// Walks blocks of `channels` that share offsets: on_taps(offset_group, taps), then on_block(taps,
-// channels) for each of its blocks. This order is that of the sums and of the packed weights.
+// Visits blocks of `channels` that share offsets: on_taps(offset_group, taps), then on_block(taps,
+// channels) for each of its blocks. Sums and packed weights have the same order.
 template <class OnTaps, class OnBlock>
 void for_each_block(const ConvShape& conv, const Range& channels, const OnTaps& on_taps,
                     const OnBlock& on_block) {
@@ -64,8 +65,8 @@ struct Term {
   Column column;
 };
 
-// Weights packed for convolve(): a step of its own, so that it can be done once for weights that
-// never change. Chunk after chunk of outputs, each in the order of for_each_block().
+// Weights packed for convolve(), separately so that constant weights are packed once. One chunk of
+// outputs after another, each in the order of for_each_block().
 template <class T>
 class PackedWeights {
  public:
@@ -132,8 +133,9 @@ class Convolution {
         tiling_(conv, Blocking(conv).tile_pixels<A>(conv, weights_.chunks().longest(),
                                                     shared_ ? 256 : 512)) {}
 
-  // `prepared`: the packed weights, or null. Without them weights that fit are packed here, and
-  // large ones by every task for itself, which therefore has more to do.
+  // `prepared`: the packed weights, or null. Without them, weights that fit the shared buffers are
+  // packed once per call, and larger ones by each task; tiles have more pixels then, to make up for
+  // the packing.
   void run(const A* prepared = nullptr) const {
     const bool own = shared_ && prepared == nullptr;
     const Buffer<A> packed(context_, own ? weights_.size() : 0);
@@ -157,7 +159,7 @@ class Convolution {
     Buffer<A> sums, packed;
     Columns<T> columns;
   };
-  // `packs`: weights, for itself.
+  // `packs`: the worker packs weights for itself.
   Worker worker(bool packs) const {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
@@ -166,8 +168,8 @@ class Convolution {
             Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
             Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
   }
-  // From the sums of one pixel to those of the next. Where no other group follows, there is room
-  // for whole vectors, so that products have no edge.
+  // Elements from the sums of one pixel to those of the next. If no other group follows, they are
+  // rounded up to whole vectors, so that products have no incomplete block.
   int64_t sums_row(const Range& outputs) const {
     const bool alone = conv_.groups == 1 && !conv_.depthwise();
     return alone ? round_up(outputs.count(), kLanes<A>) : outputs.count();
@@ -236,7 +238,7 @@ void Convolution<T>::run_tile(Worker& worker, const Tile& tile, const Range& out
   write(tile, outputs, sums);
 }
 
-// The bias of every pixel.
+// Initialises the sums of every pixel with the bias.
 template <class T>
 void Convolution<T>::start(const Range& outputs, int64_t pixels, A* sums) const {
   const int64_t width = sums_row(outputs);
@@ -279,7 +281,7 @@ void Convolution<T>::write(const Tile& tile, const Range& outputs, const A* sums
   const int64_t rows = whole ? 1 : tile.rows, columns = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row, sums += columns * sums_row) {
     T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);
-    if (out_.step[1] != 1) {  // dense, so either pixels or channels are side by side
+    if (out_.step[1] != 1) {  // dense: either pixels or channels are contiguous
       transpose_copy(sums, sums_row, to, out_.step[1], columns, width);
       continue;
     }

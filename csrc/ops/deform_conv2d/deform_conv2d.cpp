@@ -1,4 +1,4 @@
-// deform_conv2d: convolution at learned positions. The mathematics stand in taps.h.
+// deform_conv2d: convolution at learned positions. The mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 

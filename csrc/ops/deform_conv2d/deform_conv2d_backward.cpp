@@ -1,4 +1,4 @@
-// deform_conv2d_backward: the gradients of deform_conv2d. The mathematics stand in taps.h.
+// deform_conv2d_backward: the gradients of deform_conv2d. The mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 

@@ -1,5 +1,5 @@
-// deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. With (X', W', y', x',
-// m') the gradients that arrive at its outputs, the mathematics stand in taps.h.
+// deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. (X', W', y', x', m')
+// are the gradients that arrive at its outputs; the mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 

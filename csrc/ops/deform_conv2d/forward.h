@@ -11,8 +11,8 @@ std::vector<Term<T>> terms_of(const ConvShape& conv, const Tensor& W) {
   return {{Filters<T>(conv, W), Column::Value}};
 }
 
-// Weights that never change are packed once. Nothing has been checked yet, so weights that do not
-// fit the attributes are left to the refusal of the first call.
+// Packs constant weights once. Nothing has been checked yet, so weights that do not match the
+// attributes are left to the checks of the first call.
 Prepared prepare(const PrepareContext& context) {
   const Tensor& W = context.constant(1);
   const Attributes& attributes = context.attributes();

@@ -1,8 +1,9 @@
-// X as samplers want it: the channels of a pixel side by side, in the type of the arithmetic.
+// Windows of X in the layout that sampling reads: the channels of a pixel contiguous, in the
+// accumulation type.
 //
-// The box of pixels that samples extent is copied into a window of bounded size. One more pixel on
-// each side of X may belong to it and holds zeros, so that samplers need no tests at the border.
-// The gradient of X takes the same steps in reverse order.
+// The bounding box of the sampled pixels is copied into a window of bounded size. The box may
+// extend one pixel beyond each side of X; these pixels are zeros, so that sampling needs no tests
+// at the border. The gradient of X follows the same steps in reverse order.
 #pragma once
 
 #include "taps.h"
@@ -10,7 +11,7 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// Pixels of some channels; the first is that of the box.
+// A window with some channels; `data` is the first pixel of the box.
 template <class A>
 struct WindowView {
   A* data = nullptr;
@@ -26,8 +27,8 @@ struct Corners {
            view.data + place + view.row + view.pixel} {}
 };
 
-// Elements that a window needs at most: all that there is, if `most` are not exceeded, or half of
-// them where pixels have few channels.
+// The largest number of elements that a window needs: those of the whole image, or `most` if that
+// is less, or half of `most` if pixels have few channels.
 template <class A>
 inline int64_t window_size(const ConvShape& conv, int64_t most) {
   const double all = static_cast<double>(conv.height + 2) * static_cast<double>(conv.width + 2) *
@@ -50,7 +51,7 @@ class Source {
         window_(context, view_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
 
-  // Channels of the pixels of `box`, which fit. Valid until the next call.
+  // Copies channels of the pixels of `box`, which must fit the window. Valid until the next call.
   WindowView<const A> read(int64_t image, const Range& channels, const Box& box) const {
     const int64_t pixel = pixel_of<A>(channels.count());
     const WindowView<const A> view{window_.get(), box.columns() * pixel, pixel};
@@ -59,7 +60,8 @@ class Source {
     clear_border(box, inside, view, pixel != channels.count());
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
     A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
-    // In NCHW a few channels for all lines before the next ones: memory is then read in order.
+    // In NCHW, a few channels are copied for all lines before the next channels, so that memory is
+    // read in order.
     const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
     const int64_t each = planes ? kLanes<A> : channels.count();
     for (int64_t c = 0; c < channels.count(); c += each) {
@@ -78,7 +80,7 @@ class Source {
   }
 
  private:
-  // Zeros around X, and behind the channels of a pixel where it is padded.
+  // Writes the zeros around X, and those behind the channels of a padded pixel.
   void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view,
                     bool padded) const {
     A* to = window_.get();
@@ -107,7 +109,8 @@ class Source {
 };
 
 // Calls body(entries, box) for parts of `entries` whose boxes have at most `pixels` pixels and not
-// many more than the entries read, and for parts that read nothing. One entry needs 2 x 2 pixels.
+// many more than the entries read. Parts that read nothing are included. One entry needs 2 x 2
+// pixels.
 template <class T, class Body>
 void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, const Body& body) {
   const Box box = taps.extent(entries);

@@ -1,4 +1,4 @@
-// T(c, k, p) = sum_o W(o, c, k) G(o, p): the gradient of Y carried back to the samples of a strip.
+// The gradient of the samples of a strip, T(c, k, p) = sum_o W(o, c, k) G(o, p).
 #pragma once
 
 #include "gradient.h"
@@ -15,7 +15,8 @@ class SampleGradient {
                  const Filters<T>& filters, int64_t strip)
       : conv_(conv), filters_(filters) {
     if (!filters) return;
-    // What all shares of a block need if they are few, or else one share and kOutputs at a time.
+    // Memory for all shares of a block if it is little, otherwise for one share and kOutputs at a
+    // time.
     const int64_t O = conv.group_outputs(), C = conv.group_channels();
     const int64_t lanes = round_up(std::min(C, blocking.channels), kPanel<A>);
     const int64_t columns =
@@ -33,7 +34,7 @@ class SampleGradient {
   }
   explicit operator bool() const { return static_cast<bool>(filters_); }
 
-  // Before run() for other channels or taps.
+  // Selects the channels and taps of the following run().
   void select(const Range& taps, const Range& block) {
     taps_ = taps;
     block_ = block;
@@ -45,8 +46,8 @@ class SampleGradient {
     });
   }
 
-  // Row p, row() elements behind the one before, holds T of the channels of the block tap by tap,
-  // pixel_of() of them. Valid until the next call.
+  // Row p, row() elements behind the previous one, holds T of the channels of the block for each
+  // tap, pixel_of() elements each. Valid until the next call.
   const A* run(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
     if (conv_.depthwise()) return run_depthwise(gradient, tile, pixels);
     if (!whole_rows()) std::fill_n(result_->get(), pixels.count() * row(), A{});

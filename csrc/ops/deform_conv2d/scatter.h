@@ -15,14 +15,14 @@ struct Target {
   int64_t channel = 0, pixel = 0, first = 0, last = 0;
 };
 
-// Everything that one task needs; made once a task, used for tile after tile.
+// State and buffers of one task, reused for all its tiles.
 template <class T>
 class TileGradient {
  public:
   using A = Accumulate<T>;
 
-  // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h).
-  // `samples`: run() may be asked for them. `tile`: the gradient of Y, if somebody keeps it.
+  // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h). `samples`:
+  // whether run() will be asked for samples. `tile`: the gradient of Y, if it is stored.
   TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
                int64_t pixels, bool positions, bool samples = false,
@@ -51,16 +51,16 @@ class TileGradient {
     taps_.place(conv_, tile, offset_group, range);
   }
 
-  // Whether a sample of the tile has a corner in the target.
+  // Whether any sample of the tile has a corner in the target.
   bool touches(const Target<A>& target) const {
     const Box box = inside(taps_.extent());
     return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
            (box.bottom - 1) * conv_.width + box.right > target.first;
   }
 
-  // Adds the share of channels `block`. `sums` holds a plane of pixels for y and x of every tap,
-  // then one for m of every tap; null when they are not wanted. `take` is given the samples of
-  // every strip, as Columns would have them; it may be empty.
+  // Adds the contribution of channels `block`. `sums` holds a plane of pixels for y and x of every
+  // tap, then one for m of every tap; null if these gradients are not requested. `take` receives
+  // the samples of every strip, in the layout of Columns; it may be empty.
   using Take = std::function<void(const Range& strip, const A* sampled, const GradientStrip<T>&)>;
   void run(const Range& block, const Target<A>& target, A* sums, const Take& take = nullptr) {
     take_ = &take;
@@ -73,7 +73,8 @@ class TileGradient {
   }
 
  private:
-  // What is summed for a strip: T and its window, and which of its entries are in the window.
+  // The part of a strip that is being summed: T, its window, and which of its entries are in the
+  // window.
   struct Part {
     Entries entries;
     int64_t strip;  // the first pixel of the rows of T
@@ -94,11 +95,11 @@ class TileGradient {
             std::max<int64_t>(box.left, 0), std::min(box.right, conv_.width)};
   }
 
-  // One window for as many pixels as possible: of the whole tile, or else of halves of it.
+  // Uses one window for the whole tile if it fits, otherwise for halves of it.
   void run_part(const Range& pixels) {
     const Entries entries{0, range_.count(), pixels.first, pixels.last};
     const Box box = taps_.extent(entries);
-    // Outside the image nothing has a gradient, but samples are not always 0.
+    // Samples outside the image have no gradient, but are not always 0.
     if (box.pixels() == 0 && !*take_) return;
     const int64_t pixel = pixel_of<A>(block_.count());
     if (box.pixels() * pixel <= capacity_) {
@@ -216,8 +217,8 @@ void TileGradient<T>::add(const Part& part) {
   }
 }
 
-// From the sums of one tap's samples, a vector of pixels at a time. Samples that miss have no
-// gradient, whatever their mask is.
+// Gradients from the sums of one tap's samples, a vector of pixels at a time. Samples outside the
+// image have no gradient, whatever their mask is.
 template <class T>
 void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
   constexpr int64_t L = kLanes<A>;

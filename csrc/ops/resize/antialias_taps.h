@@ -1,4 +1,4 @@
-// Tap tables with antialiasing: windows of as many taps as the stretched filter covers.
+// Tap tables with antialiasing: as many taps as the stretched filter covers.
 #pragma once
 
 #include "coordinates.h"
@@ -38,9 +38,9 @@ class AntialiasTaps {
     return x < 1 ? cubic_near(x, a) : x < 2 ? cubic_far(x, a) : Real(0);
   }
 
-  // Antialiasing: the filter is stretched by 1 / scale when that makes it wider. `center` is in
-  // pixel edges (0.5 is the middle of the first pixel). What falls outside is left out or, without
-  // exclude_outside, given to the edge; either way the weights add up to 1.
+  // The filter is stretched by 1 / scale if that makes it wider. `center` is measured in pixel
+  // edges (0.5 is the middle of the first pixel). Taps outside the input are left out or, without
+  // exclude_outside, moved to the edge; in both cases the weights are scaled to a sum of 1.
   void add_output(int64_t index) {
     const bool torch =
         settings_.torch_arithmetic && (settings_.coordinates == Coordinates::HalfPixel ||
@@ -71,7 +71,7 @@ class AntialiasTaps {
         add(place, weight);
       }
     }
-    if (total == 0) {  // rounding can push the last window just outside
+    if (total == 0) {  // by rounding, the last filter can lie just outside
       taps_.index.resize(static_cast<size_t>(start));
       taps_.weight.resize(static_cast<size_t>(start));
       add(begin, 1);

@@ -1,7 +1,6 @@
-// Nearest along the fastest axis in memory, for elements shorter than the lanes of gather.h:
-// sixteen bytes of the result at a time are shuffled out of sixteen neighbours in the source or,
-// where the axis shrinks, out of several such pieces. Where they lie stands in a table, made once
-// for equal calls.
+// Nearest along the fastest axis in memory, for elements smaller than the lanes of gather.h:
+// sixteen bytes of the result at a time are shuffled from sixteen consecutive source bytes or, for
+// downscaling, from several such pieces. Their positions are in a table, made once for equal calls.
 #pragma once
 
 #include "gather.h"
@@ -17,7 +16,8 @@ class ByteShuffle {
     for (int64_t chunk = 0; chunk < chunks(size_) && fits_; ++chunk) add_chunk(taps, run, chunk);
   }
 
-  // Whether `rows` rows are worth a table, which takes as long as moving some of them one by one.
+  // Whether `rows` rows are enough for a table, which takes as long as copying some of them element
+  // by element.
   template <class Weight>
   static bool supports(const TapTable<Weight>& taps, int64_t run, int64_t rows) {
     constexpr int64_t kFewestRows = 8;
@@ -25,15 +25,15 @@ class ByteShuffle {
            std::min(taps.input, taps.output) * run >= kChunk &&
            std::max(taps.input, taps.output) * run <= std::numeric_limits<int32_t>::max();
   }
-  // What a table takes at most, for rows of `size` bytes.
+  // The largest memory of a table, for rows of `size` bytes.
   static double bytes(int64_t size) {
     return static_cast<double>(chunks(size)) * kMostPieces * (kChunk + sizeof(int32_t));
   }
 
-  bool fits() const { return fits_; }  // else the axis shrinks too much, and there is no copy()
+  bool fits() const { return fits_; }  // false: the axis shrinks too much for copy()
 
-  // The bytes [begin, end) of a row go to `target`. `next` is asked for on the way, and with
-  // `ahead` the lines of the target that follow.
+  // Writes the bytes [begin, end) of a row to `target`. `next` is prefetched meanwhile, and with
+  // `prefetch` also the following lines of the target.
   void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
             const PrefetchRange& next, bool prefetch) const {
     target -= begin;
@@ -49,15 +49,16 @@ class ByteShuffle {
   using Chunk = Lanes<uint8_t, kChunk>;
   using Chunks = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
 
-  // Of each chunk: where sixteen bytes of the source begin, and for each byte of the result its
-  // place there, or kNothing.
+  // For each chunk: where sixteen bytes of the source begin, and for each byte of the result its
+  // index among them, or kNothing.
   struct Piece {
     std::vector<int32_t> first;
     std::vector<uint8_t> index;
   };
 
   static int64_t chunks(int64_t size) { return (size + kChunk - 1) / kChunk; }
-  // Where a chunk of the result begins: the last one ends with the row.
+  // Where a chunk of the result begins; the last chunk ends with the row and may overlap the one
+  // before.
   int64_t begin_of(int64_t chunk) const { return std::min(chunk * kChunk, size_ - kChunk); }
 
   template <class Weight>
@@ -68,7 +69,7 @@ class ByteShuffle {
 
   int64_t size_, source_size_;  // bytes of a row of the result and of the source
   bool fits_ = true;
-  int64_t used_ = 0;  // pieces that any chunk has; those that a chunk does not need give 0
+  int64_t used_ = 0;  // the largest number of pieces of a chunk; unused pieces give 0
   Piece pieces_[kMostPieces];
 };
 
@@ -114,7 +115,7 @@ void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t
     first[k] = pieces_[k].first.data(), index[k] = pieces_[k].index.data();
   }
   int64_t chunk = begin / kChunk;
-  const auto make = [&](auto vector) {  // of as many chunks as fit into such a vector
+  const auto make = [&](auto vector) {  // makes as many chunks as fit the vector
     using V = decltype(vector);
     V all{};
     for (int k = 0; k < kPieces; ++k) {
@@ -123,7 +124,7 @@ void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t
     }
     return all;
   };
-  const auto make_part = [&] {  // of a chunk, what lies in [begin, end)
+  const auto make_part = [&] {  // makes the part of a chunk that lies in [begin, end)
     const int64_t at = begin_of(chunk), from = std::max(at, begin), to = std::min(at + kChunk, end);
     const Chunk all = make(Chunk());
     if (to - from == kChunk) return store(target + at, all);

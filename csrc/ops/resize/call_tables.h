@@ -1,4 +1,4 @@
-// All tables of a call: its own, or those of an earlier one.
+// All tables of a call: newly made, or those of an earlier call.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,10 @@ struct Tables {
   bool channels_last = false;  // the input
   bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
-  std::optional<Gather<Wide>> gather;       // of the last level, where there is one and it is asked
-  std::optional<ByteShuffle> byte_shuffle;  // the same, for nearest and elements of a byte or two
-  std::vector<TableSize> sizes;             // what they take of a call's memory
+  std::optional<Gather<Wide>> gather;  // of the last level, if it uses one
+  std::optional<ByteShuffle>
+      byte_shuffle;              // the same, for nearest with elements of one or two bytes
+  std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
     int64_t sum = 0;
@@ -28,7 +29,7 @@ struct Tables {
   }
 };
 
-// Tables refer to each other, so they are made where they stay.
+// Tables refer to each other, so they are constructed in their final place.
 template <class T, bool kBackward>
 auto make_tables(const KernelContext& context, const Request& request, bool channels_last)
     -> std::shared_ptr<Tables<Accumulate<T>>> {
@@ -64,13 +65,15 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
   return tables;
 }
 
-// Of the call before, if that was alike; of another of the last calls; or new ones.
+// The tables of the previous call if it was equal, of another recent call, or new ones.
 template <class T, bool kBackward>
 auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Accumulate<T>>> {
   using CallTables = std::shared_ptr<const Tables<Accumulate<T>>>;
-  constexpr int64_t kMost = 128 << 10;  // bytes that a caller keeps, a node of a model say
+  constexpr int64_t kMost =
+      128 << 10;  // bytes that each caller (a node of a model, for example) may cache
   static const char maker = 0;
-  // Whether a call may take so much must not depend on the calls before.
+  // Charges the budget for cached tables too: whether a call is refused must not depend on earlier
+  // calls.
   const auto reserve_again = [&](const CallTables& tables) {
     for (const TableSize& part : tables->sizes) take(context, part);
     return tables;

@@ -1,6 +1,6 @@
-// Linear downscale of a row, with one or three channels innermost: kStep blocks of the result are
-// made at once, from 2 kStep vectors of the source. Block by block, each tap would load two or
-// three vectors of its own, hardly one of which begins with a cache line.
+// Linear downscaling of a row by 2, with one or three channels innermost: kStep blocks of the
+// result are made at once, from 2 kStep vectors of the source. Block by block, each tap would load
+// two or three vectors of its own, few of which begin with a cache line.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class DownscaleByTwo {
   using V = Vector<Wide>;
 
  public:
-  // How many cycles there are from `first` on, before `stop`; 0: it is no such run.
+  // The number of cycles from `first` on, before `stop`; 0: the blocks there are not such a run.
   static int64_t cycles(const GatherTable<Wide>& table, int64_t first, int64_t stop) {
     const auto* blocks = table.block(first);
     if (table.step() != kStep || blocks->cycle != kStep || blocks->shift != kShift) return 0;
@@ -43,8 +43,8 @@ class DownscaleByTwo {
     }
   }
 
-  // value(at): the vector `at` elements behind where the first block reads. put(block, sums): of
-  // each block, in order.
+  // value(at): the vector `at` elements behind the first block's source. put(block, sums): called
+  // for each block, in order.
   template <class Value, class Put>
   MYOPS_INLINE void each(int64_t cycles, const Value& value, const Put& put) const {
     for (int64_t cycle = 0; cycle < cycles; ++cycle) {
@@ -57,7 +57,7 @@ class DownscaleByTwo {
   }
 
  private:
-  // Where the elements of a cycle read their first tap; the second lies kStep elements behind.
+  // The source positions of the first taps of a cycle; the second taps are kStep elements behind.
   static constexpr std::array<int32_t, kStep * L> kPlaces = [] {
     std::array<int32_t, kStep * L> places{};
     for (int64_t i = 0; i < kStep * L; ++i) {
@@ -65,7 +65,7 @@ class DownscaleByTwo {
     }
     return places;
   }();
-  // The vector with which a tap of a block begins.
+  // The first source vector of a tap of a block.
   static constexpr int64_t vector_of(int64_t b, int64_t k) {
     return (kPlaces[b * L] + k * kStep) / L;
   }
@@ -84,7 +84,7 @@ class DownscaleByTwo {
     constexpr int64_t begin = vector_of(b, k);
     constexpr int64_t end = (kPlaces[b * L + L - 1] + k * kStep) / L;
     const V two = permute(v[begin], v[begin + 1], at_[b][k]);
-    if constexpr (end == begin + 2) {  // permute() looks at the lower bits alone
+    if constexpr (end == begin + 2) {  // permute() uses only the lower bits of an index
       return at_[b][k] < static_cast<int32_t>(2 * L) ? two : permute(v[end], at_[b][k]);
     }
     return two;
@@ -94,8 +94,8 @@ class DownscaleByTwo {
   V weight_[kStep][2];
 };
 
-// Calls run(downscale, cycles) where a run of blocks begins at `first` that halves. Returns where
-// what it made ends; or, where only a later block begins a cycle, sets `stop` to that block.
+// Calls run(downscale, cycles) if a run of such blocks begins at `first`. Returns the end of what
+// was made; if only a later block begins a cycle, sets `stop` to that block.
 template <class Wide, class Run>
 MYOPS_INLINE int64_t halve(const GatherTable<Wide>& table, int64_t first, int64_t& stop,
                            const Run& run) {

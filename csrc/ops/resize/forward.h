@@ -7,11 +7,11 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Nearest moves elements and never computes with them: NaN keeps its payload.
+// Nearest copies elements without arithmetic: NaN keeps its payload.
 template <class T, class Wide>
 class Nearest {
  public:
-  // `outside`: what stands where there is no element to copy.
+  // `outside`: the value where there is no element to copy.
   Nearest(const Tables<Wide>& tables, T outside)
       : plan_(tables.plan),
         gather_(tables.gather ? &*tables.gather : nullptr),
@@ -25,7 +25,7 @@ class Nearest {
     if (stores_ == Stores::Prefetch && kPrefetchCopies) prefetch_distance_ = kPrefetchDistance<T>;
   }
 
-  // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
+  // Writes the slabs [begin, end) of a level. `row`: memory for a row, or null.
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target, T* row) const {
     const Level<Wide>& level = plan_.levels[depth];
     const TapTable<Wide>& taps = level.taps;
@@ -39,7 +39,7 @@ class Nearest {
       }
     }
     if (last && copy_runs(begin, end, source, target)) return;
-    // A row that is repeated is made once, in cache, and streamed from there.
+    // A repeated row is made once in a cached buffer, and copied with non-temporal stores.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
@@ -59,12 +59,12 @@ class Nearest {
   }
 
   Stores stores() const { return stores_; }
-  int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
+  int64_t row_size() const { return row_size_; }  // 0: fill() needs no row
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
   static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
-  static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made at once
+  static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made together
 
   // Whether a slab of the level is one row that gather_ or byte_shuffle_ makes.
   bool gathers_rows(size_t depth) const {
@@ -73,14 +73,14 @@ class Nearest {
            level.blocks == 1 && !level.taps.has_empty;
   }
 
-  // GatherRows of the level before the last.
+  // Rows of the level before the last.
   void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool non_temporal) const {
     const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // The caches foresee a row that follows the one before, but not one behind a gap. copy(first,
-    // last, next) makes a part of a row.
+    // Hardware prefetching covers consecutive rows, but not rows behind a gap. copy(first, last,
+    // next) makes a part of a row.
     const int64_t gap = level.taps.input / level.taps.output;
     [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
       if (gap <= 1) return copy(0, size, PrefetchRange{});
@@ -90,7 +90,7 @@ class Nearest {
       copy(distance.split, size, PrefetchRange{row + distance.after, each});
     };
     if constexpr (std::is_same_v<T, Wide>) {
-      // Equal rows are made again: reading them back would cost as much.
+      // Equal rows are made again, which is as fast as copying them.
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
@@ -143,7 +143,7 @@ class Nearest {
     }
   }
 
-  // The last level where elements are moved one by one.
+  // The last level, if elements are copied one by one.
   bool fill_row(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
@@ -165,7 +165,7 @@ class Nearest {
     return true;
   }
 
-  // The last level where many elements are moved together, as with channels innermost: a call of
+  // The last level, if many elements are copied together, as with channels innermost: a call of
   // memcpy() for each such run would cost more than the copy.
   bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
@@ -198,8 +198,8 @@ class Nearest {
   int64_t row_size_ = 0, prefetch_distance_ = 0;
 };
 
-// Writes the extrapolation value wherever any axis is outside the input. A later step, as
-// weighted sums of it would not be exactly the value.
+// Writes the extrapolation value wherever any axis is outside the input. This is a separate step,
+// because weighted sums of the value would not be exact.
 template <class T, class Wide>
 void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t end, T outside,
                    T* target) {

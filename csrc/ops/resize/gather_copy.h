@@ -1,11 +1,11 @@
-// GatherRows that are copied, nearest along the fastest axis; the third part of gather.h.
+// Rows that are copied, nearest along the fastest axis; the third part of gather.h.
 #pragma once
 
 #include "gather.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-// Whole blocks of rows that are copied, row by row: memory likes one stream of stores. Returns
+// Copies whole blocks, row by row, because memory is fastest with one stream of stores. Returns
 // where the blocks end.
 template <class Wide>
 template <GatherStrategy kStrategy, int kCycle>
@@ -58,8 +58,8 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
       }
       return blocks.stop();
     };
-    // The lengths of maps of features. In a loop that ends after four or eight steps, its end takes
-    // a tenth of the time, and asking for a line three times in all pays.
+    // Typical lengths of feature maps. In a loop of four or eight steps, the loop's end takes a
+    // tenth of the time, and prefetching each line three times pays.
     const int64_t doubled = blocks.doubled();
     const auto again = [](const Wide* to) {
       if constexpr (kAsks) {

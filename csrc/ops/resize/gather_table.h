@@ -1,20 +1,22 @@
-// What a row of the result reads: the tables behind gather.h, made once for equal calls
+// The tables of gather.h: which source elements each block of a row reads. Equal calls share them
 // (table_cache.h).
 //
-// A block of kLanes elements has a strategy, decided from the places of its taps:
-//   OneLoad            all that it reads lies in one vector: a load, and a permutation for each tap
-//   LoadPerTap         what it reads at tap k lies in one vector: a load and a permutation for each
-//   TwoLoadsPerTap     the same with two vectors; for shrinking by up to 2
-//   ThreeLoadsPerTap   the same with three; for shrinking by up to 3, and for channels innermost
-//   TwoLoadsAnyOrder   taps that are no neighbours, in two vectors: at the edges, where indices
+// A block of kLanes elements has a strategy, which depends on the positions of its taps:
+//   OneLoad            the source elements lie in one vector: a load, a permutation for each tap
+//   LoadPerTap         those of tap k lie in one vector: a load and a permutation for each tap
+//   TwoLoadsPerTap     the same with two vectors; for downscaling by up to 2
+//   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
+//   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
 //   FourNeighbours     far apart: four neighbours of each element are loaded and transposed
-//   ManyTapsTwoLoads   more than four neighbours each, or up to four where others of the row have
-//                      fewer; those of one tap in two vectors
+//   ManyTapsTwoLoads   more than four taps each, or up to four where other elements of the row
+//                      have fewer; those of tap k in two vectors
 //   ManyTapsFourLoads  the same with four vectors
-//   PartialSumsPerElement    more than four neighbours each, farther apart: four chains of sums for
-//   each Scalar             anything else, such as sources shorter than a vector ScalarWideIndex
-//   farther apart than the int32 of a table reaches: no tables
+//   PartialSumsPerElement
+//                      more than four taps each, farther apart: four partial sums for each element
+//   Scalar             anything else, such as sources shorter than a vector
+//   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
+//
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
@@ -155,7 +157,7 @@ class GatherTable {
   void find_runs();
   template <int kTaps>
   Few gather_few(int64_t begin) const;
-  void fill_chains(const Block& block, const Element* elements);
+  void fill_partial_sums(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements, const Few& few_taps);
   template <class T>
   int64_t share(InLines<T>& all, const Block& block, int64_t Block::* place,
@@ -263,7 +265,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       block.high = std::max(block.high, partial_sums_begin(block, element) + block.places);
     }
   }
-  // Of one tap in two vectors or, where there are no chains, in four.
+  // Of one tap in two vectors or, where there are no partial sums, in four.
   for (const int64_t vectors : {2, 4}) {
     const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
     const bool taken = block.strategy != Strategy::ScalarWideIndex &&

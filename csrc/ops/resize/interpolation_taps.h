@@ -1,6 +1,6 @@
-// Tap tables without antialiasing: one tap for each output, two or four. They are made in loops
-// that compilers turn into vectors, a block of outputs after the other: small results and few rows
-// would take longer for their tables than for their elements otherwise.
+// Tap tables without antialiasing: one, two or four taps for each output. The loops are written for
+// vectorisation, a block of outputs at a time: otherwise the tables of small results would take
+// longer than their elements.
 #pragma once
 
 #include "coordinates.h"
@@ -44,7 +44,7 @@ class InterpolationTaps {
  private:
   static constexpr int64_t kBlock = 256;
 
-  // What is outside gets taps as well, which drop_outside() takes away again.
+  // Coordinates outside get taps as well, which drop_outside() removes.
   void move_inside(int64_t count, Real* x) const {
     for (int64_t i = 0; i < count; ++i) x[i] = map_.is_inside(x[i]) ? x[i] : Real(0);
   }
@@ -99,9 +99,9 @@ class InterpolationTaps {
     }
   }
 
-  // As torch finds it, for the two rounding rules that torch has. It has a second kernel for
-  // pictures of at most 128 rows and columns together, which knows the scales 1 and 2 exactly and
-  // otherwise takes float32 steps. Both round to float32 before they round down.
+  // Torch's index, for torch's two rounding rules. Torch has a second kernel for images of at most
+  // 128 rows and columns together, which computes the scales 1 and 2 exactly and otherwise uses
+  // float32 steps. Both kernels round to float32 before they round down.
   void torch_nearest(bool exact, int64_t begin, int64_t count, const Real* x,
                      int64_t* index) const {
     const auto floor_of = [](double position) {
@@ -125,8 +125,8 @@ class InterpolationTaps {
     });
   }
 
-  // Past the last element both taps are that element. Halves add up to it exactly, infinity
-  // included; 1 and 0 would turn infinity into NaN.
+  // Past the last element both taps are that element, with weights of one half: their sum is exact,
+  // also for infinity. Weights 1 and 0 would turn infinity into NaN.
   void linear(int64_t count, const Real* x, int64_t* index, Real* weight) const {
     const int64_t last = last_;
     const Real end = static_cast<Real>(last);
@@ -162,7 +162,7 @@ class InterpolationTaps {
     for (int64_t i = 0; i < count; ++i) exclude(left_of(x[i]) - 1, weight + 4 * i, 4);
   }
 
-  // Drops the weights outside the input and makes the others add up to 1.
+  // Sets the weights outside the input to 0 and scales the others to a sum of 1.
   void exclude(int64_t begin, Real* weights, int64_t count) const {
     Real total = 0;
     for (int64_t k = 0; k < count; ++k) {

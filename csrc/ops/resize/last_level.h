@@ -1,5 +1,5 @@
-// The last level of a plan: rows that are there, resampled along the axis that is fastest in
-// memory, or next to channels.
+// The last level of a plan: resamples existing rows along the fastest axis in memory, or the axis
+// next to the channels.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class LastLevel {
     if (slabs > 0) slabs_.emplace(context.scratch(bytes_of<const Wide*>(slabs)));
   }
 
-  // Slabs of a result that are combined in one go.
+  // The number of slabs of a result that are combined together.
   static int64_t tile_size(const TapTable<Wide>& taps) {
     constexpr int64_t kSlabs = 16, kTaps = 256;
     return std::clamp<int64_t>(kTaps / std::max<int64_t>(taps.widest, 1), 1, kSlabs);
@@ -30,8 +30,8 @@ class LastLevel {
   int64_t outputs() const { return taps_.output; }
   int64_t stride() const { return stride_; }  // elements from one output to the next
 
-  // Whether outputs read so few of the elements of a row that preparing all between the first and
-  // the last would take longer and, of a long row, more memory than there is.
+  // Whether outputs read so few elements of a row that preparing all between the first and the last
+  // would take longer and, for a long row, too much memory.
   bool reads_little(int64_t begin, int64_t end) const {
     constexpr double kFew = 16;
     const auto [low, high] = gather_.reads(begin * stride_, end * stride_);

@@ -6,7 +6,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// What follows from the taps.
+// Computes the members that follow from the taps.
 template <class Real>
 void measure(TapTable<Real>& taps) {
   taps.width = taps.output > 0 ? taps.count(0) : 0;
@@ -27,7 +27,7 @@ void measure(TapTable<Real>& taps) {
   taps.high = *range.second;
 }
 
-// The same where each output has `width` neighbours, of which those past an edge are moved to it.
+// The same if each output has `width` neighbours, where taps past an edge have been moved to it.
 template <class Real>
 void measure_even(int64_t width, TapTable<Real>& taps) {
   taps.width = taps.widest = width;
@@ -41,9 +41,8 @@ void measure_even(int64_t width, TapTable<Real>& taps) {
   taps.low = low, taps.high = high, taps.span = span;
 }
 
-// No output has more taps than this; to be asked before make_tap_table(), which makes room for as
-// many. The reach of the filter is that of AntialiasTaps::add_output(), and a few for what is
-// rounded there.
+// An upper bound of the taps of an output, for memory that is charged before make_tap_table()
+// reserves it: the filter's radius as in AntialiasTaps::add_output(), plus a few for rounding.
 inline int64_t most_taps(const Settings& settings, const Axis& axis) {
   if (!settings.antialias) {
     return settings.mode == Mode::Nearest ? 1 : settings.mode == Mode::Linear ? 2 : 4;
@@ -71,11 +70,12 @@ TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
   return taps;
 }
 
-// The same linear map turned round: the gradient of the input from that of the output. An element
-// without taps has no influence on any output.
-// A counting sort by input index; within one input, outputs stay in order. Where there are many
-// taps, an output that reads an input more than once, at an edge, becomes one of them: taps that
-// are neighbours are summed faster.
+// The transposed linear map: the gradient of the input from that of the output. An element without
+// taps does not influence any output.
+//
+// A counting sort by input index; within one input, outputs stay in order. If there are many taps,
+// those of an output that reads an input more than once, at an edge, are merged: consecutive taps
+// are summed faster.
 template <class Weight>
 TapTable<Weight> transpose(const TapTable<Weight>& taps) {
   TapTable<Weight> turned;

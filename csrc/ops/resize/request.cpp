@@ -1,4 +1,4 @@
-// Reads what a caller asks for: the attributes, and the lists roi, scales and sizes.
+// Reads the arguments: the attributes, and the lists roi, scales and sizes.
 #include <algorithm>
 
 #include "geometry.h"
@@ -6,8 +6,8 @@
 namespace myops::resize {
 namespace {
 
-// Where the attributes stand among those declared, which are the same in both ops. To look for each
-// name in each call would take longer than a small picture.
+// Indices of the attributes among those declared, which are the same in both ops. A search by name
+// in each call would take longer than a small image.
 struct AttributeIndices {
   explicit AttributeIndices(const Attributes& attributes) : declared(attributes.declared()) {}
 

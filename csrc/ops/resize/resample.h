@@ -1,12 +1,13 @@
 // Weighted resampling of any number of axes, one axis at a time, in bounded memory.
 //
 // A level resamples its axis by combining slabs, each of which the next level has made from one
-// index of the source. Neighbouring outputs share slabs, so each level keeps the last few in a
-// ring. A picture needs a ring of 2 or 4 rows, a volume one of 2 pictures besides: no level ever
-// stores its full result. The innermost level reads the source itself.
+// index of the source. Neighbouring outputs share slabs, so each level has the last few in a ring
+// buffer. An image needs a ring of 2 or 4 rows, a volume also one of 2 images: no level ever stores
+// its full result. The innermost level reads the source itself.
 //
-// Of the last two levels, rows and columns, the one that shrinks goes first: rows are combined
-// before they are resampled where there are fewer of them afterwards. Lengths alone decide.
+// Of the last two levels, rows and columns, the one that shrinks is processed first: rows are
+// combined before they are resampled if there are fewer of them afterwards. This depends on lengths
+// only.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ class Resampler {
         gather_(gather),
         stores_(stores),
         last_(context, plan, gather) {
-    // Several rows at once are several streams of stores: memory takes one of plain stores only.
+    // Several rows at once are several streams of stores, but plain stores to memory are fast for
+    // one stream only.
     if (stores == Stores::Prefetch && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     slabs_.resize(rings_.size());
@@ -77,20 +79,21 @@ class Resampler {
   }
 
  private:
-  // GatherRows that are resampled together, so that tables which do not stay in registers are
-  // loaded once for all: as many as the first cache and a little of the second hold.
+  // The number of rows that are resampled together, so that tables which do not fit the registers
+  // are loaded once for all: as many as fit the L1 cache and a little of the L2 cache.
   static constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
 
   struct Ring {
     int64_t places = 0;
-    int64_t together = 1;  // slabs that are made at once; divides `places`
+    int64_t together = 1;  // slabs that are made together; divides `places`
     std::optional<Scratch> owner, memory;
 
-    // The index whose slab each place holds; -1: none.
+    // The index of the slab in each place; -1: none.
     int64_t* owners() const { return owner->template as<int64_t>(); }
   };
 
-  // Whether a level is made by fill_row_pairs(), which combines whole rows where these go first.
+  // Whether a level is made by fill_row_pairs(), which combines whole rows if these are processed
+  // first.
   bool uses_row_pairs(size_t depth) const {
     return std::is_same_v<T, Wide> && plan_.from_row_pairs(depth) &&
            !(plan_.rows_first(depth) && last_.reads_little(0, last_.outputs()));
@@ -107,7 +110,7 @@ class Resampler {
         ring.together *= 2;
       }
     }
-    ring.places = 1;  // powers of two: finding a place must not cost a division
+    ring.places = 1;  // a power of two, so that finding a place needs no division
     while (ring.places < level.taps.span + ring.together - 1) ring.places *= 2;
     ring.owner.emplace(context_.scratch(bytes_of<int64_t>(ring.places)));
     ring.memory.emplace(context_.scratch(bytes_of<Wide>(ring.places, level.out_volume)));
@@ -116,8 +119,8 @@ class Resampler {
     slabs_[depth].emplace(context_.scratch(bytes_of<const Wide*>(slabs)));
   }
 
-  // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
-  // one needs is made.
+  // The terms of the slabs from `begin` on, as many of them as are in the ring; those of the first
+  // slab are made if necessary.
   Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     const TapTable<Wide>& taps = level.taps;
@@ -136,8 +139,8 @@ class Resampler {
     return {count, taps.first.data() + begin, slabs, taps.weight.data() + first};
   }
 
-  // The slab of one index. If the ring does not have it, it is made, or null comes back. The
-  // indices of one output lie within the ring's size, so they never displace each other.
+  // The slab of one index. If it is not in the ring, it is made, or null is returned. The indices
+  // of one output fit the ring together, so they never displace each other.
   const Wide* slab(size_t depth, int64_t index, int64_t end, bool make, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     Ring& ring = rings_[depth];
@@ -148,7 +151,7 @@ class Resampler {
     if (!make) return nullptr;
     const T* at = source + index * level.in_volume;
     if (ring.together > 1) {
-      // Those up to the next multiple of `together` that the outputs before `end` need.
+      // Makes those up to the next multiple of `together` that the outputs before `end` need.
       const int64_t needed = level.taps.index[level.taps.first[end] - 1];
       int64_t count = 0;
       do {
@@ -168,7 +171,7 @@ class Resampler {
     return memory;
   }
 
-  // The last level of several rows, for the ring of the level before.
+  // Makes several rows of the last level for the ring of the level before.
   void make_rows(int64_t count, const T* source, Wide* target) {
     const Level<Wide>& last = plan_.levels.back();
     const int64_t step = last.taps.input * last.in_volume;
@@ -218,7 +221,7 @@ class Resampler {
   int64_t together_ =
       RowPair<Wide>::kMost;  // rows of the result that are made from the same others
   std::vector<Ring> rings_;
-  std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
+  std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that uses tiles
   std::optional<Scratch> row_, result_;        // for pairs
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;

@@ -1,5 +1,5 @@
-// GatherRows of the result that are made from the same two source rows, two taps in both
-// directions, in one pass.
+// Rows of the result that are made from the same two source rows, two taps in both directions, in
+// one pass.
 #pragma once
 
 #include "downscale_by_two.h"
@@ -15,7 +15,7 @@ struct RowPair {
   const Wide* weights;        // of both rows, for each row of the result
   int64_t count;              // of rows of the result
   int64_t size;               // of a source row
-  int64_t next;               // from each source row to one that is read later, for rows first
+  int64_t next;               // from each source row to a row to prefetch, for rows first
   int64_t prefetch_distance;  // see GatherRows
   bool non_temporal;          // see GatherRows
   Wide* target;               // the first row; the others follow
@@ -29,9 +29,9 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Whole blocks of one strategy, of those before `stop`; returns their end. GatherRows first:
-// sum(weights[0] * rows[0] + weights[1] * rows[1]), of one row, and memory is asked for `beyond`
-// each element that is read; else weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+// Makes whole blocks of one strategy before `stop`; returns their end. With kRowsFirst:
+// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row, and memory is prefetched `beyond`
+// each element that is read; otherwise weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
 template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
 int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, int64_t beyond,
                  const RowPair<Wide>& pair) {
@@ -100,7 +100,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
       });
 }
 
-// All rows of the result. `room` takes parts of the row that is summed first.
+// Makes all rows of the result. `scratch_row` holds parts of the row that is combined first.
 template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scratch_row) {
   constexpr int64_t L = kLanes<Wide>;
@@ -142,8 +142,8 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
   }
 }
 
-// The same for many channels, innermost: `taps` are those of the columns, and as many elements
-// lie between neighbours as there are channels.
+// The same with many channels innermost: `taps` are those of the columns, and neighbours are
+// `channels` elements apart.
 template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair_of_channels(const TapTable<Wide>& taps, int64_t channels, const RowPair<Wide>& pair) {
   constexpr int64_t L = kLanes<Wide>;
@@ -198,7 +198,7 @@ struct RowPairScratch {
   Wide* result;  // for rows that are then copied with non-temporal stores
 };
 
-// The rows [begin, end) of the level before the last, up to `most` at once (see
+// Makes the rows [begin, end) of the level before the last, up to `most` together (see
 // Plan::from_row_pairs).
 template <class Wide>
 void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
@@ -210,7 +210,7 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
   const bool gathers = Gather<Wide>::supports(stride), rows_first = plan.rows_first(depth);
   const bool non_temporal = stores == Stores::NonTemporal;
   const bool batches =
-      !rows_first && gathers && !non_temporal && makes_chains<Wide>(level.out_volume);
+      !rows_first && gathers && !non_temporal && makes_row_batches<Wide>(level.out_volume);
   if (rows_first) most = 1;
   RowPair<Wide> pair;
   pair.size = size;
@@ -230,7 +230,7 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
     for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
       if (!std::equal(index, index + 2, index + 2 * pair.count)) break;
     }
-    // Where one row is aligned and as long as whole vectors, the others are aligned, too.
+    // If one row is aligned and its length is a multiple of the vector, all rows are aligned.
     pair.non_temporal =
         non_temporal && gathers && level.out_volume % kLanes<Wide> == 0 && can_stream(target);
     const bool copied = non_temporal && !pair.non_temporal;

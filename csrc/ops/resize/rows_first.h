@@ -1,4 +1,4 @@
-// GatherRows that are combined before they are resampled, see Plan::rows_first().
+// Rows that are combined before they are resampled, see Plan::rows_first().
 #pragma once
 
 #include "last_level.h"
@@ -40,8 +40,8 @@ class RowsFirst {
         last_.fill_scalar(0, last_.outputs(), value, target);
         continue;
       }
-      // Elements are widened here, once for each row that they are part of: to keep them wide
-      // would take four times the cache.
+      // Elements are widened here, once for each row that uses them: storing them widened would
+      // need four times the cache.
       const Sums<Wide, T> sums{1, taps.first.data() + o, rows_.data(), taps.weight.data() + first};
       combine(taps.width, sums, level_.in_volume, Stores::Plain, row_.data());
       resample(stores, rows_after(o, source), target);
@@ -49,7 +49,7 @@ class RowsFirst {
   }
 
  private:
-  // The rows that the output behind `o` is combined from, and that `o` itself is not.
+  // The source rows of the output after `o` that `o` itself does not use.
   PrefetchRange rows_after(int64_t o, const T* source) const {
     const TapTable<Wide>& taps = level_.taps;
     if (taps.count(o) == 0) return {};
@@ -58,7 +58,7 @@ class RowsFirst {
             static_cast<int64_t>(sizeof(T)) * rows * level_.in_volume / level_.out_volume};
   }
 
-  // The last level of one row that has been combined.
+  // Resamples one combined row along the last level.
   template <class Out>
   void resample(Stores stores, const PrefetchRange& next, Out* target) {
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
@@ -76,7 +76,7 @@ class RowsFirst {
   const LastLevel<Wide>& last_;
   const bool reads_little_;      // of the row
   ScratchArray<Wide> row_;       // combined
-  ScratchArray<const T*> rows_;  // that it is combined from
+  ScratchArray<const T*> rows_;  // the source rows of row_
   std::optional<ScratchArray<Wide>> result_;
 };
 

@@ -1,5 +1,5 @@
-// The memory of a call's tables, taken from its budget before they are made: on one long axis they
-// are many times the result. Vectors that grow are counted with the old and the new memory.
+// Charges the memory of a call's tables to its budget before they are made: for one long axis they
+// can be many times the result. Growing vectors are counted with the old and the new memory.
 #pragma once
 
 #include "gather.h"
@@ -13,14 +13,15 @@ struct TableSize {
 };
 
 inline void take(const KernelContext& context, const TableSize& tables) {
-  constexpr int64_t kSmall = 1 << 16;  // where the words would take longer than the tables
+  constexpr int64_t kSmall =
+      1 << 16;  // below it, formatting the message would take longer than making the tables
   context.take(tables.bytes < kSmall
                    ? std::string("tables")
                    : str("tables for an axis from length ", tables.input, " to ", tables.output),
                static_cast<size_t>(tables.bytes));
 }
 
-// Takes, and remembers what it took: who uses the tables later takes it again.
+// Charges the budget and records the sizes: later users of the tables charge their own budget.
 class TableBudget {
  public:
   explicit TableBudget(const KernelContext& context) : context_(context) {}
@@ -37,7 +38,7 @@ class TableBudget {
   std::vector<TableSize> sizes_;
 };
 
-// Before make_tap_table().
+// Called before make_tap_table().
 template <class Weight>
 void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& axis) {
   const double outputs = static_cast<double>(axis.output);
@@ -47,7 +48,7 @@ void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& 
       sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
-// Before transpose(), which counts in three more tables.
+// Called before transpose(), which uses three more tables.
 template <class Weight>
 void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
@@ -56,15 +57,16 @@ void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
                                (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 
-// Before a Gather is made of the same arguments.
+// Called before a Gather is made of the same arguments.
 template <class Wide>
 void take_gather(TableBudget& table_budget, const TapTable<Wide>& taps, int64_t step) {
   if (!Gather<Wide>::supports(step)) return;
   constexpr double kBlockBytes = sizeof(typename Gather<Wide>::Block);
-  constexpr double kLargest = 3;  // times its elements: what a vector holds while it grows
+  constexpr double kLargest =
+      3;  // old and new memory of a growing vector, in units of its elements
   const bool few = taps.width == 1 || taps.width == 2 || taps.width == 4;
   const double elements = static_cast<double>(taps.output * step + kLanes<Wide>);
-  // Chains have a weight for each place, taken or not, and say which are.
+  // With partial sums there is a weight for each place, used or not, and a mask of the used ones.
   const double weights = few ? elements * static_cast<double>(taps.width)
                              : 2 * elements * static_cast<double>(taps.widest + 3);
   const double indices = elements * (few ? static_cast<double>(taps.width) : 1);

@@ -1,4 +1,4 @@
-// The one-dimensional heart of Resize: which input elements make an output element of an axis.
+// The tap table of an axis: the input elements and weights of each output element.
 #pragma once
 
 #include <cstdint>
