@@ -1,5 +1,5 @@
-// What a library is called outside: the domain of its ONNX nodes and the namespace of its torch
-// ops. The build defines both; what follows is for the library of this project.
+// The names of a library: the domain of its ONNX nodes and the namespace of its torch ops. The
+// build defines both; the defaults below are those of this project's own library.
 #pragma once
 
 #ifndef MYOPS_DOMAIN

@@ -51,6 +51,8 @@ def __dir__() -> list[str]:
 
 # -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
 COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
+# The folders of csrc/adapters/ in each binary.
+ADAPTERS = {"torch": ("torch",), "numpy": ("numpy", "fast_call"), "ort": ("ort",)}
 # The oldest torch that the binary must run on; the stable ABI covers all later ones.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
@@ -167,7 +169,15 @@ def extensions(
     numpy_module = Extension(
         f"{package}._numpy",
         [],
-        **{**common, "include_dirs": [*common["include_dirs"], pybind11.get_include()]},
+        **{
+            **common,
+            # Of torch's headers that of DLPack alone is used; pybind11 must not be torch's copy.
+            "include_dirs": [
+                *common["include_dirs"],
+                pybind11.get_include(),
+                *cpp_extension.include_paths(),
+            ],
+        },
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )
@@ -231,7 +241,7 @@ class BuildExtension(cpp_extension.BuildExtension):
         adapter = getattr(ext, "myops_adapter", None)
         if adapter is not None:
             kernels = [*ext.myops_kernels, *_sources("core")]
-            ext.sources = _sources(f"adapters/{adapter}")
+            ext.sources = _sources(*(f"adapters/{folder}" for folder in ADAPTERS[adapter]))
             if adapter == "torch":
                 ext.sources = [*kernels, *ext.sources]
             else:
