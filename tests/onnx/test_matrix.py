@@ -13,7 +13,7 @@ from torch import nn
 
 from myops.onnx.matrix import Case, Cell, Outcome, cells, opset_matrix
 from myops.onnx.matrix import cases as built_in
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import quiet
 from myops.onnx.matrix._reuse import reused_work
 from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, LOST, OK, REFUSED, WARNED, WRONG
 

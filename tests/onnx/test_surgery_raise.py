@@ -17,7 +17,7 @@ from surgery_models import FLOAT, captured, info, model_of, run, zoo
 
 import myops.ort
 from myops.onnx import lower
-from myops.onnx.surgery.raising import raise_ops
+from myops.onnx.surgery.upgrading import raise_ops
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
     from myops.onnx.surgery.extraction import RedundantInputWarning, extract
     from myops.onnx.surgery.outputs import add_outputs
-    from myops.onnx.surgery.raising import Raised, raise_ops
     from myops.onnx.surgery.slimming import Simplified, SimplifyError, simplify
     from myops.onnx.surgery.summary import Summary, inspect
+    from myops.onnx.surgery.upgrading import Raised, raise_ops
     from myops.onnx.surgery.viewer import Viewer, view
     from myops.onnx.symbolics.register import register_symbolic
     from myops.onnx.symbolics.torchvision import register_torchvision

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import quiet
 
 
 @contextlib.contextmanager

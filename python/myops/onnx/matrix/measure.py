@@ -18,7 +18,7 @@ import myops.onnx
 import myops.ort
 from myops.onnx.graph import scopes
 from myops.onnx.matrix import _signature, bfloat16, cells, guarding
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import quiet
 from myops.onnx.matrix.cells import Case, Outcome
 
 # Largest difference that counts as agreement, for values up to 1; it grows with them.

@@ -18,7 +18,7 @@ from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _aside, _comparison, _dims
+from myops.onnx.surgery import _comparison, _detached_weights, _dims
 from myops.onnx.surgery._errors import SimplifyError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def simplify(
     proto = storage.load(model)
     folder = storage.folder_of(model)
     before = storage.size(proto) + storage.light_bytes(proto)
-    aside = _aside.Aside(proto, folder)
+    aside = _detached_weights.Aside(proto, folder)
     storage.attach(proto, folder)
     register_schemas(proto)
     if fixed:

@@ -27,7 +27,7 @@ def raise_(
 
     Example: myops raise model.onnx ours.onnx
     """
-    from myops.onnx.surgery.raising import raise_ops
+    from myops.onnx.surgery.upgrading import raise_ops
 
     writing = _graphs.Writing(model, output, json)
     with _console.progress("raising"), _graphs.warned() as warnings:
