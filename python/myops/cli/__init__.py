@@ -37,6 +37,9 @@ Debug = Annotated[
 ]
 
 
+EARLIER_NAMES = {"raise": "upgrade"}  # of commands; they still work
+
+
 def app() -> typer.Typer:
     """The application with all commands."""
     found = typer.Typer(
@@ -54,12 +57,14 @@ def app() -> typer.Typer:
         command = getattr(module, module.__name__.rpartition(".")[2])
         parameters = signature(command).parameters.values()
         needs_some = any(item.default is item.empty for item in parameters)
-        found.command(
-            name,
-            help=escape(cleandoc(command.__doc__ or "")),
-            epilog=escape(_exit_status(module)),
-            no_args_is_help=needs_some,
-        )(_prepared(name, command))
+        for called in (name, *(old for old, new in EARLIER_NAMES.items() if new == name)):
+            found.command(
+                called,
+                help=escape(cleandoc(command.__doc__ or "")),
+                epilog=escape(_exit_status(module)),
+                no_args_is_help=needs_some,
+                hidden=called != name,
+            )(_prepared(name, command))
     return found
 
 
@@ -160,7 +165,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
             return _console.usage(error)
         if debug:
             traceback.print_exc()
-        known = commands().get(next((word for word in words if not word.startswith("-")), ""))
+        typed = next((word for word in words if not word.startswith("-")), "")
+        known = commands().get(EARLIER_NAMES.get(typed, typed))
         text = _failures.describe(error, getattr(known, "OPTIONS", {}))
         _console.message("error", text, "bold red")
         return 2

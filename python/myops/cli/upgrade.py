@@ -1,4 +1,4 @@
-"""`myops raise`."""
+"""`myops upgrade`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from myops.cli import _console, _graphs
 
 
-def raise_(
+def upgrade(
     model: _graphs.Model,
     output: _graphs.Output,
     no_function_bodies: Annotated[
@@ -25,19 +25,20 @@ def raise_(
     A node becomes ours only when our op says exactly the same; the others stay, with a reason.
     The way back is myops lower.
 
-    Example: myops raise model.onnx ours.onnx
+    Example: myops upgrade model.onnx ours.onnx
     """
-    from myops.onnx.surgery.upgrading import raise_ops
+    from myops.onnx.surgery.upgrading import upgrade_ops
 
     writing = _graphs.Writing(model, output, json)
-    with _console.progress("raising"), _graphs.warned() as warnings:
-        result = raise_ops(writing.source, writing.file, function_bodies=not no_function_bodies)
+    with _console.progress("upgrading"), _graphs.warned() as warnings:
+        result = upgrade_ops(writing.source, writing.file, function_bodies=not no_function_bodies)
     if json:
-        _console.print_json({"output": str(output), "raised": result.raised, "kept": result.kept,
-                             "warnings": warnings})  # fmt: skip
+        _console.print_json({"output": str(output), "upgraded": result.upgraded,
+                             "raised": result.upgraded,  # the earlier name
+                             "kept": result.kept, "warnings": warnings})  # fmt: skip
         return
-    writing.say(f"{writing.name}: {len(result.raised)} raised, {len(result.kept)} kept")
-    for name in result.raised:
-        writing.say(f"  raised  {name}")
+    writing.say(f"{writing.name}: {len(result.upgraded)} upgraded, {len(result.kept)} kept")
+    for name in result.upgraded:
+        writing.say(f"  upgraded  {name}")
     for name, reason in result.kept.items():
-        writing.say(f"  kept    {name}: {reason}")
+        writing.say(f"  kept      {name}: {reason}")
