@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import onnxruntime_extensions
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
-_carried: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
+_callable: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
 _numbers = itertools.count()
 # What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
 _failures: dict[int, Exception] = {}
@@ -181,18 +181,18 @@ def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
         raise ValueError(f'{info.name}: {item.name}: got "{value}", expected JSON') from error
 
 
-def _define_carriers() -> None:
+def _define_pyops() -> None:
     """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
     kinds = _extensions().PyCustomOpDef
     for info in _libraries.nodes():
-        if (info.domain, info.name) not in _carried:
+        if (info.domain, info.name) not in _callable:
             _define(
                 _pyop_models.private_domain(info),
                 info,
                 {_pyop_models.CALL: kinds.dt_string},
                 _carrier,
             )
-            _carried.add((info.domain, info.name))
+            _callable.add((info.domain, info.name))
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
@@ -300,7 +300,7 @@ def pyop_session(
     copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
     _session.serialized(copy)  # the steps below need it in one message, with its weights
     rewritten = _pyop_models.rewrite(copy, number)
-    _define_carriers()
+    _define_pyops()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     _session.register_libraries(

@@ -23,7 +23,7 @@ _SLOW = ("DeformConv", "GridSample", "Resize", "RoiAlign", "NonMaxSuppression", 
 
 
 @dataclass
-class Context:
+class SearchContext:
     """What the search works on."""
 
     model: Any
@@ -39,7 +39,7 @@ class Context:
     exporter: str
 
 
-def find(context: Context, values: Sequence[Value], name: str) -> FirstMismatch:
+def find(context: SearchContext, values: Sequence[Value], name: str) -> FirstMismatch:
     """The first mismatch of the value at which a difference starts."""
     graph = context.graph
     value = next(v for v in values if v.name == name and v.status == "fail")
@@ -103,7 +103,7 @@ def _follows(mismatch: FirstMismatch, names: Sequence[str]) -> None:
 
 
 def _agrees_with(
-    context: Context,
+    context: SearchContext,
     value: Value,
     choices: Mapping[str, np.ndarray],
     trusted: Mapping[str, np.ndarray],
@@ -121,7 +121,7 @@ def _agrees_with(
     return found is not None and found.agrees
 
 
-def owner(context: Context, places: Sequence[int]) -> tuple[str, int, str]:
+def owner(context: SearchContext, places: Sequence[int]) -> tuple[str, int, str]:
     """The innermost module that holds all of these nodes."""
     inside = [r for r in context.regions if set(places) <= set(r.nodes) and r.path]
     if inside:
@@ -140,7 +140,7 @@ def _difference(
     return difference(expected, got, *bounds)
 
 
-def _operators(context: Context, mismatch: FirstMismatch) -> list[np.ndarray]:
+def _operators(context: SearchContext, mismatch: FirstMismatch) -> list[np.ndarray]:
     """What PyTorch's operators computed in the module that differs first."""
     try:
         made = torch_side.record_operators(
@@ -153,7 +153,7 @@ def _operators(context: Context, mismatch: FirstMismatch) -> list[np.ndarray]:
 
 
 def _narrowed(
-    context: Context,
+    context: SearchContext,
     mismatch: FirstMismatch,
     places: list[int],
     results: Mapping[str, Any],
@@ -187,7 +187,7 @@ def _plain_shape(array: np.ndarray) -> tuple[int, ...]:
 
 
 def _judge(
-    context: Context, mismatch: FirstMismatch, places: list[int], results: Mapping[str, Any]
+    context: SearchContext, mismatch: FirstMismatch, places: list[int], results: Mapping[str, Any]
 ) -> None:
     graph = context.graph
     mismatch.nodes = [graph.label(place) for place in places]
@@ -221,7 +221,9 @@ def _judge(
         )
 
 
-def _against_reference(context: Context, place: int, known: Mapping[str, Any]) -> Difference | None:
+def _against_reference(
+    context: SearchContext, place: int, known: Mapping[str, Any]
+) -> Difference | None:
     """How far ONNX Runtime's result of a node is from that of onnx.reference; None: unknown."""
     from onnx.reference import ReferenceEvaluator
 

@@ -16,7 +16,7 @@ from myops.onnx.comparison.graph import Graph
 from myops.onnx.graph import scopes
 
 if TYPE_CHECKING:
-    from myops.onnx.comparison.first_mismatch import Context
+    from myops.onnx.comparison.first_mismatch import SearchContext
     from myops.onnx.comparison.result import FirstMismatch
 
 _MOST_NODES = 2000
@@ -25,7 +25,7 @@ _LEAST_ALIKE = 0.6
 
 
 def changes(
-    context: Context, mismatch: FirstMismatch, places: Sequence[int]
+    context: SearchContext, mismatch: FirstMismatch, places: Sequence[int]
 ) -> Iterator[tuple[int, str]]:
     """What stands otherwise in these nodes than in a new export of their module.
 
@@ -85,7 +85,7 @@ def _is_constant(graph: Graph, place: int) -> bool:
     return all(name in graph.constants for name in graph.nodes[place].output)
 
 
-def _export(context: Context, path: str, call: int) -> onnx.ModelProto | None:
+def _export(context: SearchContext, path: str, call: int) -> onnx.ModelProto | None:
     import myops.onnx
 
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from myops.onnx.comparison import fresh
-from myops.onnx.comparison.first_mismatch import Context, find, owner
+from myops.onnx.comparison.first_mismatch import SearchContext, find, owner
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, coarser, difference
 from myops.onnx.comparison.ort_side import LEVELS, Runner
@@ -67,7 +67,9 @@ def feeds(graph: Graph, inputs: Mapping[str, Tensor]) -> tuple[dict[str, np.ndar
     return {name: tensor.array for name, tensor in chosen.items()}, notes
 
 
-def stopped(context: Context, values: Sequence[Value], place: int, reason: str) -> FirstMismatch:
+def stopped(
+    context: SearchContext, values: Sequence[Value], place: int, reason: str
+) -> FirstMismatch:
     """The first mismatch when ONNX Runtime stops at a node and everything before it agrees."""
     graph = context.graph
     trusted = {item.name for item in values if item.status in ("ok", "order")}
@@ -138,7 +140,7 @@ def mark_ties(ties: Ties, values: Sequence[Value]) -> None:
 
 
 def search(
-    context: Context, values: Sequence[Value], say: Callable[[str], None]
+    context: SearchContext, values: Sequence[Value], say: Callable[[str], None]
 ) -> tuple[FirstMismatch | None, list[str]]:
     """The first mismatch, and where differences start.
 
@@ -195,7 +197,7 @@ def optimised(
 
 
 def optimiser(
-    context: Context, model: onnx.ModelProto, outputs: Sequence[Value], pairs: Sequence[Pair]
+    context: SearchContext, model: onnx.ModelProto, outputs: Sequence[Value], pairs: Sequence[Pair]
 ) -> FirstMismatch:
     """The first mismatch when only the optimised model differs: the first level that does it."""
     first = LEVELS[-1]

@@ -9,7 +9,7 @@ from typing import Any
 from myops._names import near_misses
 from myops.onnx import module_paths
 from myops.onnx.comparison import steps, torch_side
-from myops.onnx.comparison.first_mismatch import Context
+from myops.onnx.comparison.first_mismatch import SearchContext
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import LEVELS, Runner, fetch
@@ -106,7 +106,7 @@ def compare(
     )
     ties = Ties(graph, results, tolerance)
     steps.mark_ties(ties, values)
-    context = Context(
+    context = SearchContext(
         module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
         "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
     )  # fmt: skip

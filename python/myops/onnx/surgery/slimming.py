@@ -120,7 +120,7 @@ def simplify(
     proto = storage.load(model)
     folder = storage.folder_of(model)
     before = storage.size(proto) + storage.light_bytes(proto)
-    aside = _detached_weights.Aside(proto, folder)
+    aside = _detached_weights.DetachedWeights(proto, folder)
     storage.attach(proto, folder)
     register_schemas(proto)
     if fixed:
