@@ -1,7 +1,7 @@
 """The command line `myops COMMAND`. A file a command, each thin over a function of the library.
 
 A module of this folder without a leading underscore is a command: its function of the same name
-(a trailing underscore aside) holds the parameters. Modules import what is heavy inside that
+(without a trailing underscore) holds the parameters. Modules import what is heavy inside that
 function, so that `myops --help` answers at once. Two names of such a module are read here:
 
     VERDICT   what exit status 1 means; without it the command has no such status

@@ -60,7 +60,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
     source = model
     model = scopes.inline_callers(storage.opened(source))
     found: dict[tuple[str, str], list[tuple[onnx.NodeProto, scopes.Scope, Site]]] = {}
-    for scope in scopes.scopes(model):
+    for scope in scopes.all_scopes(model):
         for node in scope.graph.node:
             if scopes.is_ours(node):
                 key = (node.domain, node.op_type)

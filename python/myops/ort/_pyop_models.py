@@ -27,7 +27,7 @@ from myops.onnx import schema
 
 CALL = "call"  # the one attribute of a rewritten node
 
-_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and its wide_dtype
+_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and what they get
 _EMPTY = "myops_pyop_empty_"  # the initializers that stand for inputs left out
 
 _KINDS = {

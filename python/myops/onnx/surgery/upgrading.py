@@ -88,7 +88,7 @@ def upgrade_ops(
     _state_types(result)
     upgraded: list[str] = []
     kept: dict[str, str] = {}
-    for scope in list(scopes.scopes(result)):
+    for scope in list(scopes.all_scopes(result)):
         for place in reversed(range(len(scope.graph.node))):
             node = scope.graph.node[place]
             if node.op_type not in _FORMS or structure.is_custom(node.domain):
