@@ -17,12 +17,6 @@ class Docstrings(griffe.Extension):
             text = obj.docstring.value
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
 
-    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Leaves out private base classes, which readers can do nothing with."""
-        modules = [pkg]
-        while modules:
-            module = modules.pop()
-            modules += module.modules.values()
-            for found in module.classes.values():
-                if not found.is_alias:
-                    found.bases = [base for base in found.bases if not str(base).startswith("_")]
+        cls.bases = [base for base in cls.bases if not str(base).startswith("_")]

@@ -25,7 +25,7 @@ class Links(Extension):
 
     page = ""
 
-    def extendMarkdown(self, md: Markdown) -> None:
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
         # After the inline patterns (20) and before MkDocs looks at the links (0).
         md.treeprocessors.register(_Pipes(), "myops_pipes", 7)
         md.treeprocessors.register(_Repository(self), "myops_repository", 6)
@@ -33,7 +33,7 @@ class Links(Extension):
 
 
 class _Pipes(Treeprocessor):
-    """Code in a table writes a pipe as code hosts want it, \\|, where Python-Markdown wants | alone."""
+    """A pipe in a table's code is written \\| for code hosts; Python-Markdown wants | alone."""
 
     def run(self, root: Element) -> None:
         for cell in (*root.iter("td"), *root.iter("th")):
@@ -79,9 +79,8 @@ def _inline_code(parent: Any) -> Iterator[tuple[Element, int, Element]]:
 def _identifier(code: str) -> str | None:
     """The anchor that a piece of code is about, or None."""
     name = re.match(r"[\w.]+", code)
-    if name is not None and code[name.end() : name.end() + 1] in ("", "("):
-        if name[0] in api.names():
-            return name[0]
+    if name is not None and name[0] in api.names() and code[name.end() :][:1] in ("", "("):
+        return name[0]
     command = re.match(r"myops ([a-z-]+)", code)
     if command is not None and command[1] in command_line.commands():
         return command_line.anchor(command[1])
