@@ -22,6 +22,11 @@ def anchor(command: str) -> str:
     return f"myops-{command}"
 
 
+def identifier(command: str) -> str:
+    """What cross-references call a command; an anchor may be the same as another page's."""
+    return f"command {command}"
+
+
 def text() -> str:
     """The page."""
     parts = [

@@ -41,6 +41,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    if page.file.src_uri == command_line.PAGE:
+        for name in command_line.commands():
+            config.plugins["autorefs"].register_anchor(  # type: ignore[attr-defined]
+                page, command_line.identifier(name), command_line.anchor(name)
+            )
+    return html
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     _links.page = page.file.src_uri
     # After the language of a block stand notes for the tests that run it, such as a file's name.

@@ -83,5 +83,5 @@ def _identifier(code: str) -> str | None:
         return name[0]
     command = re.match(r"myops ([a-z-]+)", code)
     if command is not None and command[1] in command_line.commands():
-        return command_line.anchor(command[1])
+        return command_line.identifier(command[1])
     return None
