@@ -25,9 +25,8 @@ import importlib.util
 from typing import Any
 
 from myops import _libraries
+from myops._version import __version__ as __version__
 from myops.onnx.symbolics import translation as _translation
-
-__version__ = "0.1.0"
 
 # Must happen before the first export, and an export may be the first that touches an op. It adds a
 # finder to sys.meta_path; see `register` there, and MYOPS_IMPORT_HOOK in docs/export.md.
