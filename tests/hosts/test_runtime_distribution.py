@@ -23,7 +23,8 @@ import numpy as np
 import myops, myops.ort
 
 said = {}
-for module, name in ((myops, "my_add"), (myops, "onnx"), (myops.ort, "doctor"), (myops.ort, "bundle")):
+absent = [(myops, "my_add"), (myops, "onnx"), (myops.ort, "doctor"), (myops.ort, "bundle")]
+for module, name in absent:
     try:
         getattr(module, name)
     except AttributeError as error:
