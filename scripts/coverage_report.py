@@ -74,7 +74,7 @@ def cpp() -> str:
     for command in (
         [tools / "cmake", "-S", ROOT, "-B", tree, "-G", "Ninja",
          f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", f"-DCMAKE_CXX_FLAGS={flags}",
-         "-DMYOPS_OPTIMIZATION=-O0"],
+         "-DMYOPS_OPTIMIZATION=-O1"],
         [tools / "cmake", "--build", tree],
     ):  # fmt: skip
         subprocess.run(list(map(str, command)), check=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,27 @@ _links = Links()
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.markdown_extensions.append(_links)  # type: ignore[arg-type]
-    config.nav = [*(config.nav or []), {"Reference": [command_line.PAGE, *api.navigation()]}]
+    config.nav = [*(config.nav or []), *_more_pages(config.nav)]
+    config.nav.append({"Reference": [command_line.PAGE, *api.navigation()]})
     return config
+
+
+def _more_pages(menu: Any) -> list[Any]:
+    """The part of the menu for pages that mkdocs.yml does not name; a section for each folder."""
+    named = set(_leaves(menu))
+    sections: dict[str, list[str]] = {}
+    for page in sorted(repository.places().values()):
+        if page not in named:
+            sections.setdefault(page.rpartition("/")[0], []).append(page)
+    return [{folder or "More": pages} for folder, pages in sections.items()]
+
+
+def _leaves(menu: Any) -> Iterator[str]:
+    if isinstance(menu, str):
+        yield menu
+    else:
+        for item in menu.values() if isinstance(menu, dict) else menu or ():
+            yield from _leaves(item)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
