@@ -1,10 +1,11 @@
 // What a library is called outside: the domain of its ONNX nodes and the namespace of its torch
-// ops. The build defines both; what follows is for the library of this project.
+// ops. The build gives both to library_names.cpp alone, so that all other objects are the same in
+// every library and need to be compiled once.
 #pragma once
 
-#ifndef MYOPS_DOMAIN
-#define MYOPS_DOMAIN "myops"
-#endif
-#ifndef MYOPS_NAMESPACE
-#define MYOPS_NAMESPACE "myops"
-#endif
+namespace myops {
+
+const char* library_domain();
+const char* library_namespace();
+
+}  // namespace myops
