@@ -6,6 +6,7 @@
 #   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
+#   make tidy          clang-tidy on the portable C++ sources (.clang-tidy)
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
@@ -36,7 +37,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all lint format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs wheel clean
+.PHONY: demo test test-all lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -158,6 +159,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(SOURCES)
+
+tidy: $(READY)
+	$(BIN)/python scripts/tidy.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

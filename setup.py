@@ -17,24 +17,26 @@ from torch.utils.cpp_extension import CppExtension
 ROOT = Path(__file__).parent
 OPS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "ops").rglob("*.cpp"))
 
-INTERNALS = ROOT / "csrc" / "adapters" / "torch_internals"
+INTERNALS = ROOT / "csrc" / "adapters" / "fast_call" / "torch_internals"
 
 
-def load(name: str) -> ModuleType:
+def load(file: str) -> ModuleType:
     """A module of the package by its file: the package cannot be imported before it is built."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "python" / "myops" / f"{name}.py")
+    path = ROOT / "python" / "myops" / file
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-build = load("build")
+build = load("build.py")
 
 
 def torch_internals() -> Extension:
     """What is built for the torch that is installed now; nothing needs it but speed."""
+    internals = load("_torch/torch_internals.py")
     extension = CppExtension(
-        f"myops.{load('_internals').module_name(torch.__version__, torch.version.git_version)}",
+        f"myops.{internals.module_name(torch.__version__, torch.version.git_version)}",
         [str(path.relative_to(ROOT)) for path in INTERNALS.glob("*.cpp")],
         extra_compile_args=build.COMPILE,
         depends=[str(path.relative_to(ROOT)) for path in INTERNALS.parent.rglob("*.h")],

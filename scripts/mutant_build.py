@@ -214,13 +214,17 @@ def link_package(build: Path, op: str) -> None:
     shared = [*objects.glob("core/*.o"), *objects.glob("ops/**/*.o")]
     shared = [path for path in shared if path.parts[-3:] != (op, "isa", f"{ISA}.o")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for adapter, name in (("torch", "lib/libmyops_torch.so"), ("numpy", f"_numpy{suffix}")):
+    for adapters, name in (
+        (("torch",), "lib/libmyops_torch.so"),
+        (("numpy", "fast_call"), f"_numpy{suffix}"),
+    ):
         library = package / name
         library.unlink()
         torch_libraries = Path(torch.__file__).parent / "lib"
         subprocess.run(
             [CXX, "-shared", "-o", str(library), str(build / f"{ISA}.o"),
-             *map(str, shared), *map(str, objects.glob(f"adapters/{adapter}/*.o")),
+             *map(str, shared),
+             *(str(path) for folder in adapters for path in objects.glob(f"adapters/{folder}/*.o")),
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch"],
             check=True,
         )  # fmt: skip

@@ -7,7 +7,8 @@
 namespace myops {
 namespace {
 
-// Runs the op's own rule on its inputs, and compares what comes in with what would have come out.
+// Runs the op's own rule on its inputs, and compares the shapes of the arriving gradients with
+// those of the outputs.
 void check_grads(const Op& op, const ShapeContext& context) {
   const size_t outputs = op.outputs.size();
   const auto from = static_cast<std::ptrdiff_t>(outputs);
@@ -39,7 +40,7 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   for (const Output& output : op.outputs) {
     result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
   }
-  std::vector<size_t> places;  // of the inputs that have a gradient, among those of the result
+  std::vector<size_t> places;  // of the inputs that have a gradient, among the inputs of the result
   for (const Input& input : op.inputs) {
     const bool wanted =
         std::find(differentiable.begin(), differentiable.end(), input.name) != differentiable.end();

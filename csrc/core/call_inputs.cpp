@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes is as long as a rank
 
-// Without gaps.
+// Copies the numbers of a strided list into contiguous memory.
 void copy_numbers(const Tensor& list, size_t count, size_t size, void* to) {
   const int64_t step = count > 1 ? list.strides[0] : 1;
   if (step == 1) {
@@ -26,7 +26,7 @@ CallInputs::CallInputs(const Op& op, const Tensors& given, Budget& budget) {
   tensors_.reserve(given.size());
   for (const Tensor& tensor : given) tensors_.push_back(&tensor);
   for (size_t i = 0; i < given.size(); ++i) {
-    // What is no list is left as it is: infer() refuses it, in the words that shape inference has.
+    // What is not a list stays as it is: infer() refuses it with the same text as shape inference.
     if (op.inputs[i].has_values && given[i].present && given[i].rank() <= 1) copy(op, i, budget);
   }
 }

@@ -1,4 +1,4 @@
-// The inputs of one call, as its rule and its kernel see them.
+// The inputs of one call, as the shape rule and the kernel see them.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 namespace myops {
 
 // The numbers in an input that was declared with .values() decide the shape of an output. They are
-// read once, here, into memory of the call: the shape rule, the kernel and what is remembered for
-// the next call all see this copy, whatever another thread writes into the caller's memory.
+// copied once, here, into memory of the call. The shape rule, the kernel and the shape cache all
+// see this copy, even if another thread writes to the caller's memory meanwhile.
 class CallInputs {
  public:
   // Refuses lists that are too long. `given` must outlive this.
@@ -31,10 +31,10 @@ class CallInputs {
   };
 
   TensorPointers tensors_;
-  std::array<std::optional<Tensor>, 3> lists_;  // made where they are wanted: that takes time
+  std::array<std::optional<Tensor>, 3> lists_;  // constructed only when used, to save time
   alignas(8) std::array<unsigned char, 256> memory_;
   size_t lists_used_ = 0, memory_used_ = 0;
-  std::list<Larger> more_;  // what these have no place for
+  std::list<Larger> more_;  // lists for which the members above are too few or too small
 };
 
 }  // namespace myops

@@ -1,5 +1,5 @@
-// What can be wrong with the description of an op. It is found when the library is loaded, by name,
-// rather than by a call that crashes or says something in the words of the C++ library.
+// Checks the description of an op when the library is loaded, so that a mistake is reported by name
+// there rather than by a call that crashes or fails inside the C++ standard library.
 #include <algorithm>
 #include <set>
 

@@ -1,4 +1,4 @@
-// Checks that a call and the description of an op have in common.
+// Checks used both for calls and for descriptions of ops.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace myops {
 // Refuses a string that is not among the choices, and numbers out of bounds.
 void check_attribute(const Op& op, const Attribute& attribute, const AttributeValue& value);
 
-// Refuses a rule as text (lengths.h) that has not one pattern for each input and output of the op,
-// or a length in an output that no input has.
+// Refuses a textual shape rule (lengths.h) that does not have one pattern for each input and output
+// of the op, or that uses a length in an output that no input has.
 void check_rule(const Op& op, const std::string& rule);
 
 // "float16, float32 or float64"

@@ -13,7 +13,8 @@
 //   resize.values(Tensor X, float[]? roi=None, float[]? scales=None, SymInt[]? sizes=None, *, ...)
 //   -> Tensor
 //
-// An op with one output has each of them again, writing into a tensor that the caller gives:
+// An op with one output has an `out` variant of each overload, which writes into a tensor that the
+// caller passes:
 //
 //   my_add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()
 #pragma once
@@ -25,8 +26,8 @@
 namespace myops {
 
 struct Overload {
-  bool values = false;  // lists instead of tensors where an input is `.values()`
-  bool out = false;     // the result goes into a tensor of the caller's
+  bool values = false;  // lists instead of tensors for `.values()` inputs
+  bool out = false;     // the result is written into a tensor that the caller passes
 };
 
 bool may_be_none(const Attribute& attribute);

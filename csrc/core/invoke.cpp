@@ -1,4 +1,4 @@
-// The only way into a kernel: check, infer, allocate, compute.
+// Every call of a kernel comes through invoke(): check, infer shapes, allocate, compute.
 #include <algorithm>
 #include <optional>
 
@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr size_t kMaxRank = 64;  // as in NumPy; rules may take time that grows with its square
 
-// Required inputs are there, lists are lists, each has a declared dtype, and inputs that share a
-// type parameter agree.
+// Checks that required inputs are present, that lists have rank 1, that each input has a declared
+// dtype, and that inputs with the same type parameter have the same dtype.
 void check_inputs(const Op& op, const ShapeContext& context) {
   const DTypes& inputs = context.dtypes_;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -26,7 +26,7 @@ void check_inputs(const Op& op, const ShapeContext& context) {
     if (context.has(i) && input.has_values && context.dims(i).size() > 1) {
       fail(op.name, input.name, str("rank ", context.dims(i).size()), "a list (rank 1)");
     }
-    if (!inputs[i]) continue;  // left out, or not known while a graph is being inferred
+    if (!inputs[i]) continue;  // left out, or unknown during shape inference
     const std::vector<DType>& legal = op.dtypes(input.type);
     if (std::find(legal.begin(), legal.end(), *inputs[i]) == legal.end()) {
       refuse_dtype(op, input, dtype_name(*inputs[i]));
@@ -40,7 +40,8 @@ void check_inputs(const Op& op, const ShapeContext& context) {
   }
 }
 
-// Lengths as integers; the rule was called with all of them known, so it must answer likewise.
+// The output's lengths as integers. All input lengths were known to the rule, so all output lengths
+// must be known too.
 Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
   const std::optional<Dims>& dims = context.output(index);
   Shape shape;
@@ -93,7 +94,7 @@ void check_bound(const Op& op, const Attribute& attribute, const AttributeValue&
   }
 }
 
-// Runs code of the op. What it says of a mistake in itself gets the op's name.
+// Runs code of the op, and puts the op's name in front of a Mistake that it throws.
 template <class Body>
 void with_name(const Op& op, const Body& body) {
   try {
@@ -103,8 +104,9 @@ void with_name(const Op& op, const Body& body) {
   }
 }
 
-// Everything about the outputs that the inputs decide, or a refusal.
-OutputDescriptions ask(const Op& op, const TensorPointers& inputs, const Attributes& attributes) {
+// Checks the inputs and runs the shape rule: dtypes and shapes of the outputs.
+OutputDescriptions describe_outputs(const Op& op, const TensorPointers& inputs,
+                                    const Attributes& attributes) {
   ShapeContext shapes(op, attributes);
   shapes.dtypes_.reserve(inputs.size());
   shapes.inputs_.resize(inputs.size());
@@ -113,7 +115,7 @@ OutputDescriptions ask(const Op& op, const TensorPointers& inputs, const Attribu
     const Tensor& tensor = *inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
-    // What is no list is refused by infer() below, in the words that shape inference has too.
+    // What is not a list is refused by infer() below, with the same text as in shape inference.
     const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }
@@ -190,12 +192,12 @@ void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Ru
             const void* prepared, ShapeCache* last) {
   const CallInputs call(op, given, runtime.budget());
   const TensorPointers& inputs = call.tensors();
-  Answer answer;
-  if (last == nullptr || !last->recall(op, inputs, attributes, answer)) {
-    answer.outputs = ask(op, inputs, attributes);
-    if (last != nullptr) last->keep(op, inputs, attributes, answer);
+  CachedCall cached;
+  if (last == nullptr || !last->find(op, inputs, attributes, cached)) {
+    cached.outputs = describe_outputs(op, inputs, attributes);
+    if (last != nullptr) last->store(op, inputs, attributes, cached);
   }
-  const OutputDescriptions& described = answer.outputs;
+  const OutputDescriptions& described = cached.outputs;
   for (size_t i = 0; i < described.size(); ++i) {
     const auto& [dtype, shape] = described[i];
     const size_t bytes = byte_count(shape, dtype);
@@ -210,9 +212,11 @@ void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Ru
     const auto& [dtype, shape] = described[i];
     outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
   }
-  KernelContext context(op, inputs, outputs, attributes, runtime, prepared, std::move(answer.work));
+  KernelContext context(op, inputs, outputs, attributes, runtime, prepared,
+                        std::move(cached.call_cache));
   with_name(op, [&] { op.compute(context); });
-  if (context.kept() && answer.asked != 0) last->keep_work(answer.asked, context.kept());
+  if (context.new_call_cache() && cached.number != 0)
+    last->store_call_cache(cached.number, context.new_call_cache());
 }
 
 std::vector<double> read_values(const Tensor& tensor) {

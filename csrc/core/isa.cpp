@@ -15,7 +15,7 @@ namespace {
 constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 
 #if defined(__x86_64__)
-// Clang 14 has no name for this one. What the system must do for it, it does for AVX2.
+// Clang 14 has no name for F16C. The operating system support that it needs is that of AVX2.
 bool has_f16c() {
   unsigned int a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -87,7 +87,7 @@ bool streaming_stores_pay() {
   return pay;
 }
 
-#ifdef MYOPS_CACHED_BYTES  // of a build for tests, in which small results count as large ones
+#ifdef MYOPS_CACHED_BYTES  // in a test build, where small results count as large ones
 int64_t cached_bytes() { return MYOPS_CACHED_BYTES; }
 constexpr int64_t kNearBytes = MYOPS_CACHED_BYTES / 4;
 #else
@@ -96,8 +96,8 @@ constexpr int64_t kNearBytes = 1 << 20;
 #endif
 
 Stores stores_for(int64_t bytes) {
-  if (streaming_stores_pay() && bytes >= cached_bytes()) return Stores::PastCaches;
-  return bytes > kNearBytes ? Stores::Ahead : Stores::Plain;
+  if (streaming_stores_pay() && bytes >= cached_bytes()) return Stores::NonTemporal;
+  return bytes > kNearBytes ? Stores::Prefetch : Stores::Plain;
 }
 
 Isa isa() {

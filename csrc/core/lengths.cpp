@@ -1,4 +1,4 @@
-// Lengths by name.
+// Named lengths and textual shape rules.
 #include "myops/lengths.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ Lengths& Lengths::values(size_t input, const std::string& names) {
       bound_.emplace_back(word, dim);
     }
   }
-  // The same words whether the numbers are known by now or not.
+  // The message is the same whether the numbers are known yet or not.
   const bool fits = !count.known() || count.value == static_cast<int64_t>(place);
   if (good && fits) return *this;
   fail(context_.op_name(), context_.input_name(input),

@@ -20,18 +20,18 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// What malloc() gave and its size, in front of scratch memory.
+// Header in front of scratch memory: the address and size of the malloc() block.
 struct Block {
   void* start;
   size_t bytes;
 };
 
-// Blocks that calls have given back, for the next calls. With malloc() alone, what a call frees at
-// once can be more than glibc leaves at the top of its heap: then each call gets its pages anew,
-// which took half as long again as the call (deform_conv2d of 1x64x64x64).
+// Freed blocks, reused by later calls. With malloc() alone, the memory that a call frees at once
+// can exceed what glibc retains at the top of its heap. Each call then gets new pages from the
+// system, which took half as long again as the call (deform_conv2d of 1x64x64x64).
 class ScratchPool {
  public:
-  // A block of at least `bytes` and little more, or none.
+  // A block of at least `bytes` and at most about twice as many, or none.
   Block take(size_t bytes) {
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     for (size_t i = 0; lock && i < count_; ++i) {
@@ -47,7 +47,7 @@ class ScratchPool {
     {
       const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
       if (lock && block.bytes >= kLeast && block.bytes <= kMost) {
-        while (count_ == kBlocks || held_ + block.bytes > kMost) {  // the oldest makes room
+        while (count_ == kBlocks || held_ + block.bytes > kMost) {  // frees the oldest block
           std::free(blocks_[0].start);
           remove(0);
         }
@@ -68,7 +68,7 @@ class ScratchPool {
 
  private:
 #if MYOPS_ADDRESS_SANITIZER
-  static constexpr size_t kMost = 0;  // each block's end must stay a wall
+  static constexpr size_t kMost = 0;  // so that AddressSanitizer detects accesses behind each block
 #else
   static constexpr size_t kMost = 4 << 20;
 #endif
@@ -80,7 +80,7 @@ class ScratchPool {
     --count_;
   }
 
-  std::mutex mutex_;  // that nobody waits for
+  std::mutex mutex_;  // only locked by try_lock
   Block blocks_[kBlocks];
   size_t count_ = 0, held_ = 0;
 };
@@ -92,8 +92,8 @@ ScratchPool& scratch_pool() {
 
 Block& block_of(void* memory) { return static_cast<Block*>(memory)[-1]; }
 
-// Aligned by hand: glibc's aligned allocation does not find the hole again that one of the same
-// size has left, so that calls with several buffers took more and more memory, and time.
+// Aligned here: glibc's aligned allocation does not reuse the hole that a block of the same size
+// has left, so that calls with several buffers needed more and more memory and time.
 void* allocate(size_t bytes) {
   constexpr size_t more = kAlignment + sizeof(Block);
   if (bytes > SIZE_MAX - more) throw std::bad_alloc();

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// Digits alone make a number; nothing where it is 0 or more than an integer holds.
+// 0 unless the text consists of digits and the number fits int64.
 int64_t number_of_bytes(const std::string& text) {
   int64_t bytes = 0;
   for (const char digit : text) {
@@ -29,8 +29,8 @@ int64_t number_of_bytes(const std::string& text) {
   return bytes;
 }
 
-// What a file of a cgroup says: version 2 writes "max" for none, version 1 a number that no machine
-// has.
+// The limit in a cgroup file. Version 2 writes "max" for no limit, version 1 a number above any
+// machine's memory.
 int64_t read_limit(const std::string& path) {
   std::string word;
   std::ifstream(path) >> word;
@@ -38,8 +38,8 @@ int64_t read_limit(const std::string& path) {
   return bytes > 0 ? bytes : kUnlimited;
 }
 
-// Of a group and of all that it is part of. A process in a container may know its group by the name
-// that it has outside: then only the last file, that of the root, is there.
+// The smallest limit of a group and of its parent groups. A process in a container may see its
+// group under the name that the host uses; then only the file of the root exists.
 int64_t least_limit(const std::string& mounted, std::string group, const char* file) {
   int64_t least = kUnlimited;
   for (;;) {

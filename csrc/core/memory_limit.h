@@ -1,4 +1,4 @@
-// How much memory there is.
+// The memory limit of the container that this process runs in.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,8 @@
 
 namespace myops {
 
-// The least limit of the memory cgroups that this process is in, of versions 1 and 2, up to the
-// root; the largest number where there is none. `root` stands before /proc and /sys; empty but in
-// tests.
+// The smallest limit among the memory cgroups of this process, versions 1 and 2, up to the root;
+// the largest int64 if there is none. `root` is a prefix of /proc and /sys, empty except in tests.
 int64_t container_memory(const std::string& root);
 
 }  // namespace myops

@@ -1,4 +1,4 @@
-// Parallel pieces, the same for every runtime.
+// KernelContext::parallel_for for every runtime.
 #include <exception>
 #include <mutex>
 

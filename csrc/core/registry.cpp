@@ -24,7 +24,7 @@ std::vector<std::string>& found_faults() {
   return texts;
 }
 
-// ONNX, ONNX Runtime and torch have ops of their own under these names.
+// Names that ONNX, ONNX Runtime and torch use for their own ops.
 bool belongs_to_others(const std::string& name) {
   for (const std::string other : {"ai.onnx", "com.microsoft", "aten", "prim", "prims"}) {
     if (name == other || name.compare(0, other.size() + 1, other + ".") == 0) return true;
@@ -71,7 +71,7 @@ void for_each_op(Listener listener) {
   listeners().push_back(listener);
 }
 
-// While a binary is loaded nobody could catch what is thrown.
+// An exception while a binary is being loaded would end the process.
 detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries& entries) {
   try {
     if (registry().empty()) check_library();

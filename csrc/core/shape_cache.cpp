@@ -7,20 +7,20 @@
 namespace myops {
 namespace {
 
-constexpr int64_t kMaxNumbers = 64;  // longer lists are not worth remembering
+constexpr int64_t kMaxNumbers = 64;  // longer lists are not cached
 
 bool decides(const Op& op, const TensorPointers& inputs, size_t index) {
   return op.inputs[index].has_values && inputs[index]->present;
 }
 
-bool can_be_kept(const Op& op, const TensorPointers& inputs) {
+bool can_be_cached(const Op& op, const TensorPointers& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (decides(op, inputs, i) && inputs[i]->elements() > kMaxNumbers) return false;
   }
   return true;
 }
 
-// Equal to the last bit: -0 is not 0, which a kernel may copy into its result.
+// Equal bit by bit: -0 differs from 0, because a kernel may copy the value into its result.
 bool same(const AttributeValue& now, const AttributeValue& then) {
   const auto* reals = std::get_if<std::vector<double>>(&now);
   const auto* real = std::get_if<double>(&now);
@@ -38,12 +38,12 @@ bool same(const std::vector<AttributeValue>& now, const std::vector<AttributeVal
 
 }  // namespace
 
-bool ShapeCache::is(const Op& op, const TensorPointers& inputs,
-                    const Attributes& attributes) const {
+bool ShapeCache::matches(const Op& op, const TensorPointers& inputs,
+                         const Attributes& attributes) const {
   if (!known_ || inputs.size() != inputs_.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& now = *inputs[i];
-    const Asked& then = inputs_[i];
+    const CachedInput& then = inputs_[i];
     if (now.present != then.present) return false;
     if (!now.present) continue;
     if (now.dtype != then.dtype || now.shape != then.shape) return false;
@@ -53,44 +53,45 @@ bool ShapeCache::is(const Op& op, const TensorPointers& inputs,
   return same(attributes.values(), attributes_);
 }
 
-bool ShapeCache::recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
-                        Answer& answer) {
+bool ShapeCache::find(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+                      CachedCall& cached) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock || !is(op, inputs, attributes)) return false;
-  answer.outputs = outputs_;
-  answer.work = work_;
-  answer.asked = asked_;
+  if (!lock || !matches(op, inputs, attributes)) return false;
+  cached.outputs = outputs_;
+  cached.call_cache = call_cache_;
+  cached.number = number_;
   return true;
 }
 
-void ShapeCache::keep(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
-                      Answer& answer) {
-  if (!can_be_kept(op, inputs)) return;
-  Work dropped;  // freed without the lock
+void ShapeCache::store(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+                       CachedCall& cached) {
+  if (!can_be_cached(op, inputs)) return;
+  CallCache dropped;  // freed after the lock is released
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  known_ = false;  // should memory run out on the way
-  dropped.swap(work_);
+  known_ = false;  // invalid if an allocation below throws
+  dropped.swap(call_cache_);
   inputs_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Asked& asked = inputs_.emplace_back();
+    CachedInput& input = inputs_.emplace_back();
     if (!inputs[i]->present) continue;
-    asked.present = true;
-    asked.dtype = inputs[i]->dtype;
-    asked.shape = inputs[i]->shape;
+    input.present = true;
+    input.dtype = inputs[i]->dtype;
+    input.shape = inputs[i]->shape;
     if (!decides(op, inputs, i)) continue;
     const auto* bytes = inputs[i]->as<const unsigned char>();
-    asked.numbers.assign(bytes, bytes + byte_count(inputs[i]->shape, inputs[i]->dtype));
+    input.numbers.assign(bytes, bytes + byte_count(inputs[i]->shape, inputs[i]->dtype));
   }
   attributes_ = attributes.values();
-  outputs_ = answer.outputs;
-  answer.asked = ++asked_;
+  outputs_ = cached.outputs;
+  cached.number = ++number_;
   known_ = true;
 }
 
-void ShapeCache::keep_work(uint64_t asked, Work work) {
+void ShapeCache::store_call_cache(uint64_t number, CallCache call_cache) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (lock && known_ && asked == asked_) work_.swap(work);  // `work` is freed after the lock
+  if (lock && known_ && number == number_)
+    call_cache_.swap(call_cache);  // the old object is freed after the lock is released
 }
 
 }  // namespace myops

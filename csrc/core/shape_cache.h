@@ -1,4 +1,5 @@
-// What the checks and the shape rule of an op said of the last call, and what its kernel kept.
+// The result of the last call's checks and shape rule, and what its kernel stored for the next
+// call.
 #pragma once
 
 #include <mutex>
@@ -14,44 +15,44 @@ struct OutputDescription {
 };
 using OutputDescriptions = SmallVector<OutputDescription, 3>;
 
-struct Answer {
+struct CachedCall {
   OutputDescriptions outputs;
-  Work work;           // of the kernel; null where it kept none
-  uint64_t asked = 0;  // which question it answers; 0: one that was not kept
+  CallCache call_cache;  // of the kernel; may be null
+  uint64_t number = 0;   // identifies the cached call; 0: not cached
 };
 
-// A node of a model, or a function in a loop, is mostly called with the shapes that it had before.
-// The rule sees dtypes, shapes, attributes and short lists of numbers, so that where these are the
-// same as in the last call the answer is too, and finding that out is several times faster than the
-// rule. Each caller that repeats itself owns one, for one op. Any thread may use it: one that finds
-// it in use goes without. Its inputs are those of CallInputs: what is compared is what the rule saw
-// or will see, and lists of numbers have no gaps.
+// A node of a model, or a function in a loop, is mostly called with the same shapes as before. The
+// shape rule depends on dtypes, shapes, attributes and short lists of numbers; where these equal
+// those of the last call the rule need not run, and comparing them is several times faster than
+// running it. Each repeating caller owns one cache for one op. Any thread may use it; a thread that
+// finds it locked runs the rule instead. The inputs are those of CallInputs, so lists of numbers
+// are contiguous and equal to what the rule sees.
 class ShapeCache {
  public:
-  // False, and `answer` as it was, where the last call was another one.
-  bool recall(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
-              Answer& answer);
-  void keep(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
-            Answer& answer);
-  // Unless something else has been asked since.
-  void keep_work(uint64_t asked, Work work);
+  // True and `cached` filled in if the last call was equal; otherwise `cached` is unchanged.
+  bool find(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+            CachedCall& cached);
+  void store(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+             CachedCall& cached);
+  // Does nothing if another call has been cached since.
+  void store_call_cache(uint64_t number, CallCache call_cache);
 
  private:
-  struct Asked {
+  struct CachedInput {
     bool present = false;
     DType dtype = DType::Float32;
     Shape shape;
     std::vector<unsigned char> numbers;  // the bytes of a list that decides the output's shape
   };
-  bool is(const Op& op, const TensorPointers& inputs, const Attributes& attributes) const;
+  bool matches(const Op& op, const TensorPointers& inputs, const Attributes& attributes) const;
 
-  std::mutex mutex_;  // nobody waits for it
+  std::mutex mutex_;  // only locked by try_lock
   bool known_ = false;
-  uint64_t asked_ = 0;  // how many questions were kept
-  SmallVector<Asked, 6> inputs_;
+  uint64_t number_ = 0;  // of the call that is cached now
+  SmallVector<CachedInput, 6> inputs_;
   std::vector<AttributeValue> attributes_;
   OutputDescriptions outputs_;
-  Work work_;
+  CallCache call_cache_;
 };
 
 }  // namespace myops

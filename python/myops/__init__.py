@@ -24,12 +24,24 @@ import importlib
 import importlib.util
 from typing import Any
 
-from myops.onnx import translation as _translation
+from myops import _libraries
+from myops.onnx.symbolics import translation as _translation
 
 __version__ = "0.1.0"
 
-# Must happen before the first export, and an export may be the first that touches an op.
+# Must happen before the first export, and an export may be the first that touches an op. It adds a
+# finder to sys.meta_path; see `register` there, and MYOPS_IMPORT_HOOK in docs/export.md.
 _translation.register()
+
+
+def _define(*arguments: Any) -> Any:
+    """What `Library.define` does; the first call imports torch."""
+    from myops._torch.define import define_op
+
+    return define_op(*arguments)
+
+
+_libraries.install_define(_define)
 
 
 # Public names that are not ops. Those of the first kind can be had without torch.
@@ -43,8 +55,8 @@ _TORCH_FREE = {
 }
 _MODULES = ("build", "nn", "onnx", "ort", "testing")
 _TORCH = {
-    "patch_torchvision": ("myops._torchvision", "patch_torchvision"),
-    "prototype": ("myops._prototype", "prototype"),
+    "patch_torchvision": ("myops._torch.torchvision", "patch_torchvision"),
+    "prototype": ("myops._prototype.define", "prototype"),
 }
 
 

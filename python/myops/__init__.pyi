@@ -10,9 +10,9 @@ from myops._description import AttributeInfo as Attribute
 from myops._description import InputInfo as Input
 from myops._description import OutputInfo as Output
 from myops._libraries import op_library as op_library
-from myops._prototype import prototype as prototype
+from myops._prototype.define import prototype as prototype
 from myops._stubs import package_stub as package_stub
-from myops._torchvision import patch_torchvision as patch_torchvision
+from myops._torch.torchvision import patch_torchvision as patch_torchvision
 from myops.ops.deform_conv2d import deform_conv2d as deform_conv2d
 from myops.ops.interpolate import NewInterpolate as NewInterpolate
 from myops.ops.interpolate import interpolate as interpolate

@@ -10,7 +10,6 @@ the package states it in its metadata:
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.machinery
 import importlib.metadata
@@ -22,13 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 from myops import _description, _numpy
 from myops._description import OpInfo
+from myops._names import choose
 
 if TYPE_CHECKING:
-    from myops._torch import TorchOp
+    from myops._torch.call import TorchOp
 
 ENTRY_POINTS = "myops.libraries"
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+
+_define: Callable[..., Any] | None = None
+
+
+def install_define(function: Callable[..., Any]) -> None:
+    """Says what gives an op its torch side, for `Library.define`: this file knows neither torch
+    nor ONNX, and libraries, sessions and graph tools need neither."""
+    global _define
+    _define = function
 
 
 class Library:
@@ -89,6 +98,11 @@ class Library:
         """The custom-op library for ONNX Runtime; None for prototypes, which have none."""
         return self._file("ort", FileNotFoundError)
 
+    @property
+    def torch_library(self) -> Path | None:
+        """The library of the dispatcher's ops; None for prototypes, which have none."""
+        return self._file("torch", ImportError)
+
     def _file(self, runtime: str, error: type[Exception]) -> Path | None:
         if self._folder is None:
             return None
@@ -101,18 +115,6 @@ class Library:
                 "`pip install .` in the package's folder, or reinstall the package."
             )
         return file
-
-    def load_torch(self) -> None:
-        """Lets torch's dispatcher know the ops; once is enough."""
-        file = self._file("torch", ImportError)
-        if file is not None:
-            import torch
-
-            torch.ops.load_library(str(file))
-            faults = ctypes.CDLL(str(file)).myops_faults
-            faults.restype = ctypes.c_char_p
-            if text := faults().decode():
-                raise ImportError(text)
 
     def define(
         self,
@@ -154,19 +156,19 @@ class Library:
             ValueError: The description has no op of that name, or `backward` is not its gradient.
             ImportError: The library for torch has not been built.
         """
-        from myops._names import choose
-        from myops._torch import TorchOp
-
-        info = self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
-        self.load_torch()
-        if isinstance(backward, str):
-            from myops._gradients import described
-
-            save, backward = described(self, info, backward, save)
+        info = self.info(name)
+        assert _define is not None  # `import myops` installs it
+        op = _define(self, info, shape, save, backward, jvp, vmap)
         self._standards[name] = standard
-        rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
-        file = self._file("torch", ImportError)
-        return TorchOp(info, file, rule, save, backward, jvp, vmap)
+        return op
+
+    def info(self, name: str) -> OpInfo:
+        """The description of an op.
+
+        Raises:
+            ValueError: The library has none of that name.
+        """
+        return self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""

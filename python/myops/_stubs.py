@@ -119,10 +119,10 @@ def _names(text: str) -> set[str]:
 
 def _op(value: Any) -> tuple[OpInfo, bool] | None:
     """The description behind an op, and whether it is a prototype's function for callers."""
-    torch_side = sys.modules.get("myops._torch")
+    torch_side = sys.modules.get("myops._torch.call")
     if torch_side is not None and isinstance(value, torch_side.TorchOp):
         return value.info, False
-    prototypes = sys.modules.get("myops._prototype")
+    prototypes = sys.modules.get("myops._prototype.define")
     if prototypes is not None:
         for (domain, name), defined in prototypes._defined.items():
             library = _libraries.find(domain)

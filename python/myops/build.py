@@ -66,6 +66,8 @@ def __dir__() -> list[str]:
 
 # -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
 COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
+# The folders of csrc/adapters/ in each binary.
+ADAPTERS = {"torch": ("torch",), "numpy": ("numpy", "fast_call"), "ort": ("ort",)}
 # The oldest torch that the binary must run on; the stable ABI covers all later ones.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 # The file of the SDK that differs between packages, and the macros that it reads.
@@ -185,7 +187,15 @@ def extensions(
     numpy_module = Extension(
         f"{package}._numpy",
         [],
-        **{**common, "include_dirs": [*common["include_dirs"], pybind11.get_include()]},
+        **{
+            **common,
+            # Of torch's headers that of DLPack alone is used; pybind11 must not be torch's copy.
+            "include_dirs": [
+                *common["include_dirs"],
+                pybind11.get_include(),
+                *cpp_extension.include_paths(),
+            ],
+        },
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )
@@ -257,14 +267,14 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def _prepare(self, ext: Extension, adapter: str) -> None:
         names = _near(_root() / "csrc" / NAMES)
+        folders = [f"adapters/{folder}" for folder in ADAPTERS[adapter]]
         if adapter == "torch":
             ext.sources = [*ext.myops_kernels, names]
-            ext.extra_objects = self._sdk_objects(ext, _sources("core", "adapters/torch"))
+            ext.extra_objects = self._sdk_objects(ext, _sources("core", *folders))
         else:
             ext.sources = [names]
             shared = self._objects([*ext.myops_kernels, *_sources("core")])
-            own = self._sdk_objects(ext, _sources(f"adapters/{adapter}"))
-            ext.extra_objects = [*shared, *own]
+            ext.extra_objects = [*shared, *self._sdk_objects(ext, _sources(*folders))]
         ext.depends = [*_headers(ext.myops_kernels), *ext.myops_kernels, *_sdk_files("*.cpp")]
 
     def _sdk_objects(self, ext: Extension, sources: Sequence[str]) -> list[str]:

@@ -182,7 +182,7 @@ def test_in_bash_itself(tmp_path: Path) -> None:
 
 def test_the_fixed_words_are_those_of_the_library() -> None:
     from myops.cli import matrix
-    from myops.onnx._torch_arguments import EXPORTERS
+    from myops.onnx.exporting.torch_arguments import EXPORTERS
     from myops.onnx.matrix import cases
     from myops.onnx.matrix.cells import EXPORTERS as MEASURED
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from myops.onnx import ExportCheckError, export, guards
-from myops.onnx._inputs import Inputs
+from myops.onnx.exporting.inputs import Inputs
 
 A, B = torch.rand(3, 4), torch.rand(3, 4)
 

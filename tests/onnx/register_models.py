@@ -11,7 +11,7 @@ import pytest
 import torch
 from node_models import run_plain
 
-from myops.onnx import _register_dynamo, _register_torchscript, register
+from myops.onnx.symbolics import registered_dynamo, registered_torchscript, registry
 
 
 class Model(torch.nn.Module):
@@ -23,19 +23,19 @@ class Model(torch.nn.Module):
 @pytest.fixture(autouse=True)
 def only_here() -> Iterator[None]:
     """What a test registers for an operator of torch's own does not outlive it."""
-    before = set(register.names())
+    before = set(registry.names())
     yield
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
-    for name in set(register.names()) - before:
-        del register._registered[name]
-        del _register_torchscript._originals[name]
-        for opset in _register_torchscript._OPSETS:
+    for name in set(registry.names()) - before:
+        del registry.registered[name]
+        del registered_torchscript._originals[name]
+        for opset in registered_torchscript._OPSETS:
             torch.onnx.unregister_custom_op_symbolic(name.partition(".")[0], opset)
         if not name.startswith("aten::"):
-            del _register_torchscript._registry()._registry[name]
-        gone = {item for item in _register_dynamo._installed if item[0] == name}
-        _register_dynamo._installed -= gone
+            del registered_torchscript._registry()._registry[name]
+        gone = {item for item in registered_dynamo._installed if item[0] == name}
+        registered_dynamo._installed -= gone
         overloads = {overload for _, overload, _ in gone}
         _torchlib_registry._registry[:] = [
             meta for meta in _torchlib_registry._registry

@@ -17,7 +17,8 @@ from node_models import operators, run_plain
 from register_models import only_here  # noqa: F401
 
 import myops
-from myops.onnx import ExportCheckError, _torch_arguments, export, register_symbolic
+from myops.onnx import ExportCheckError, export, register_symbolic
+from myops.onnx.exporting import torch_arguments
 
 ROOT = Path(__file__).parents[2]
 EXPORTERS = ["dynamo", "torchscript"]
@@ -68,8 +69,8 @@ def test_every_argument_of_torch_is_known() -> None:
     """Taken or refused, and told of in the docstring and on the page."""
     theirs = set(inspect.signature(torch.onnx.export).parameters)
     ours = set(inspect.signature(export).parameters)
-    assert theirs <= ours | set(_torch_arguments._REFUSED)
-    assert not ours & set(_torch_arguments._REFUSED)
+    assert theirs <= ours | set(torch_arguments._REFUSED)
+    assert not ours & set(torch_arguments._REFUSED)
     page = (ROOT / "docs" / "export.md").read_text()
     section = page.partition("## Arguments of torch.onnx.export")[2].partition("\n## ")[0]
     for name in theirs | {"fallback"}:
@@ -191,7 +192,7 @@ def test_versions_within_functions_too() -> None:
             [onnx.helper.make_opsetid("acme", 1)])],
         opset_imports=[onnx.helper.make_opsetid(name, 1) for name in ("", "own", "acme")],
     )  # fmt: skip
-    _torch_arguments.set_versions(file, {"acme": 3})
+    torch_arguments.set_versions(file, {"acme": 3})
     assert imports(file) == {"": 1, "own": 1, "acme": 3}
     assert file.functions[0].opset_import[0].version == 3
 
@@ -231,7 +232,7 @@ def test_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "    def stop(self): pass\n"
         "    def output_text(self, **settings): return 'a tree of calls'\n"
     )
-    monkeypatch.setattr(_torch_arguments.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch_arguments.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="needs pyinstrument: pip install pyinstrument"):
         export(Product(), x, profile=True, report=True)
     monkeypatch.undo()

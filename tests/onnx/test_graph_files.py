@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import myops.onnx
-from myops.onnx import files
+from myops.onnx.graph import files
 
 # How the graph functions are called beside model and f.
 CALLS: dict[str, Callable[..., Any]] = {

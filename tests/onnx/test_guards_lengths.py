@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from guard_models import Model, assert_fails
 
 import myops
-from myops.onnx import ExportCheckError, ExportCheckWarning, _exact_optimizer, export
+from myops.onnx import ExportCheckError, ExportCheckWarning, export
+from myops.onnx.exporting import exact_optimizer
 from myops.onnx.guards import _lengths, other_lengths, special_values
 from myops.onnx.guards._lengths import Group
 
@@ -144,7 +145,7 @@ def test_an_axis_that_became_static() -> None:
     graph = onnx.parser.parse_graph("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
     from myops.onnx import guards
-    from myops.onnx._inputs import Inputs
+    from myops.onnx.exporting.inputs import Inputs
 
     module = Model(lambda x: -x)
     exported = guards.Exported(
@@ -287,7 +288,7 @@ def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPat
     """As in an onnxscript where the optimizer cannot be made exact."""
     monkeypatch.delattr("onnxscript.rewriter._matcher.math")
     monkeypatch.setattr("onnxscript.rewriter._matcher.math", __import__("math"), raising=False)
-    monkeypatch.setattr(_exact_optimizer, "_Exact", lambda: __import__("math"))
+    monkeypatch.setattr(exact_optimizer, "_Exact", lambda: __import__("math"))
     text = "with x all zeros output .* nan at .* a small constant was left out"
     assert_fails("numbers", text, Model(guarded), torch.rand(3, 4))
 

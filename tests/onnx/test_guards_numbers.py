@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from guard_models import A, AddFunction, B, Model, assert_fails, made
 
-from myops.onnx import ExportCheckWarning, export, files, guards
+from myops.onnx import ExportCheckWarning, export, guards
+from myops.onnx.graph import files
 from myops.onnx.guards import _difference
 
 EXPORTERS = ["dynamo", "torchscript"]

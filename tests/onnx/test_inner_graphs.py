@@ -6,7 +6,8 @@ import numpy as np
 import onnx.reference
 from onnx import parser
 
-from myops.onnx import _inner_graphs, lowering
+from myops.onnx import lowering
+from myops.onnx.graph import inner_graphs
 
 # x + w * y, with names that stand for something else around it, and `w` from there.
 BODY = "body (float[] x, float[] y) => (float[] z) { y1 = Mul(y, w) z = Add(x, y1) }"
@@ -22,7 +23,7 @@ def test_own_names_are_fresh_and_others_stay() -> None:
         return name
 
     graph = parser.parse_graph(BODY)
-    renamed = _inner_graphs.with_own_names(graph, fresh)
+    renamed = inner_graphs.with_own_names(graph, fresh)
     assert [item.name for item in renamed.input] == ["x_", "y"]
     assert [list(node.input) for node in renamed.node] == [["y", "w"], ["x_", "y1_"]]
     assert [item.name for item in renamed.output] == list(renamed.node[1].output) == ["z"]

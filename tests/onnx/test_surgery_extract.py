@@ -176,7 +176,7 @@ def test_only_the_weights_in_use_are_read(tmp_path: Path) -> None:
 
 def test_large_models_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if two gigabytes were 64 KiB: the weights go into a file beside the model."""
-    from myops.onnx import files
+    from myops.onnx.graph import files
 
     weights = [numpy_helper.from_array(np.full((100, 100), i, np.float32), f"w{i}") for i in (1, 2)]
     nodes = [helper.make_node("MatMul", ["X", "w1"], ["a"]),

@@ -12,7 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 from surgery_models import FLOAT, captured, exported, info, model_of, run, zoo
 
-from myops.onnx.surgery import _aside, _graph, _trial, slimming
+from myops.onnx.graph import structure
+from myops.onnx.surgery import _aside, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
 
 
@@ -167,7 +168,7 @@ def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.M
 
     def breaking(given: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
         result = slim(given, **options)
-        for graph in _graph.graphs_of(result.graph):
+        for graph in structure.graphs_of(result.graph):
             for node in graph.node:
                 if node.name == "choice":
                     (body,) = [a.g for a in node.attribute if a.name == f"{branch}_branch"]

@@ -18,7 +18,8 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
-from myops import _description, _direct, _internals, _libraries
+from myops import _description, _libraries
+from myops._torch import direct_call, torch_internals
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(2, 3, 6, 7, generator=G)
@@ -47,13 +48,13 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
     seen: list[bool] = []
     internals = None
     if request.param == "built for this torch":
-        internals = _direct.INTERNALS
+        internals = direct_call.INTERNALS
         if internals is None:
             pytest.skip(f"needs myops built where torch {torch.__version__} is, which is optional")
     library = _libraries.OURS._file("torch", ImportError)
     for name in set(OPS.values()):
         op = getattr(importlib.import_module(f"myops.ops.{name}"), f"_{name}")
-        caller = _direct.caller(op.info, library, internals)
+        caller = direct_call.caller(op.info, library, internals)
         assert caller is not None
 
         def call(*arguments: Any, inside: Any = caller) -> Any:
@@ -273,14 +274,14 @@ def test_torchs_threads(direct: list[bool], threads: int) -> None:
 
 
 def test_another_torch_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _internals.table("1.2.3+other", "0123456789") is None
+    assert torch_internals.table("1.2.3+other", "0123456789") is None
 
     def broken(name: str) -> None:
         raise ImportError("undefined symbol: _ZN2at6Tensor")
 
     monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.warns(RuntimeWarning, match="undefined symbol"):
-        assert _internals.table(torch.__version__, "0123456789") is None
+        assert torch_internals.table(torch.__version__, "0123456789") is None
 
 
 @pytest.mark.parametrize("key", [5, None, b"mode", ("mode",), "\ud800"])

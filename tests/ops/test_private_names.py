@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from myops import _direct, _out
+from myops._torch import direct_call, out_overloads
 
-PACKAGE = Path(_direct.__file__).parent
+PACKAGE = Path(direct_call.__file__).parent.parent
 NAMES = [
-    *_direct.PRIVATE,
-    *[name for name in _out._PRIVATE if name != "_AutoDispatchBelowAutograd"],
+    *direct_call.PRIVATE,
+    *[name for name in out_overloads._PRIVATE if name != "_AutoDispatchBelowAutograd"],
     "_AutoDispatchBelowAutograd",
     "_get_tracing_state",
     "forward_ad._current_level",
@@ -24,7 +24,10 @@ NAMES = [
 
 def test_every_private_name_of_the_package_is_in_the_list() -> None:
     found = set()
-    for file in [*PACKAGE.glob("_*.py"), *PACKAGE.glob("ops/*.py"), PACKAGE / "nn.py"]:
+    folders = ("_torch", "_prototype", "ops")
+    files = [file for folder in folders for file in PACKAGE.glob(f"{folder}/*.py")]
+    assert len(files) > 20
+    for file in [*PACKAGE.glob("*.py"), *files]:
         found |= {
             f"{file.name}: {name}" for name in re.findall(r"torch\._C\._\w+", file.read_text())
         }

@@ -18,7 +18,7 @@ import myops.ort
 from myops.ort import _doctor
 from myops.ort._doctor import environment, libraries
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.messages import Context
+from myops.ort._doctor.rules import Context
 
 FLOAT = TensorProto.FLOAT
 

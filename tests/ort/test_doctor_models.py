@@ -15,7 +15,8 @@ from myops import _description
 from myops.ort import _doctor
 from myops.ort._doctor import Finding, Report, libraries
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.messages import Context, explain
+from myops.ort._doctor.messages import explain
+from myops.ort._doctor.rules import Context
 
 UINT8, INT64, DOUBLE = TensorProto.UINT8, TensorProto.INT64, TensorProto.DOUBLE
 BFLOAT16 = TensorProto.BFLOAT16

@@ -44,8 +44,8 @@ DType from_name(const Op& op, const Input& input, const std::string& name) {
 
 namespace {
 
-// Not by the name where there is another way: it is made by a function in Python, where a daemon
-// thread may be ended with the interpreter, and then its stack of C++ is unwound.
+// Avoids the dtype's name if possible: a Python function computes it, and a daemon thread that
+// executes Python code may be ended with the interpreter, which unwinds its C++ stack.
 DType dtype_of(const Op& op, const Input& input, const py::array& array) {
   const py::dtype type = array.dtype();
   const char kind = type.kind();

@@ -1,4 +1,4 @@
-// Between Python objects and the core's types.
+// Conversions between Python objects and the core's types.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -22,7 +22,7 @@ DType from_name(const Op& op, const Input& input, const std::string& name);
 // A view of an array; the array must outlive it.
 Tensor view(const Op& op, const Input& input, const py::array& array);
 
-// Values for the declared attributes; those not in `given` keep their defaults.
+// Values for the declared attributes; those not in `given` have their defaults.
 Attributes attributes_from(const Op& op, const py::dict& given);
 
 // Each attribute as the kernel gets it, by name.

@@ -5,10 +5,10 @@
 
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
+#include "../fast_call/fast_call.h"
 #include "convert.h"
-#include "direct.h"
 #include "myops/isa.h"
-#include "others_run.h"
+#include "released_gil.h"
 #include "thread_pool.h"
 
 namespace myops::numpy {
@@ -19,19 +19,19 @@ class NumpyRuntime final : public Runtime {
   explicit NumpyRuntime(int threads) : threads_(threads) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    others_run_.reset();
+    released_gil_.reset();
     Shape strides = strides_for(shape, layout);
     std::vector<py::ssize_t> bytes;
     for (int64_t stride : strides) {
       bytes.push_back(stride * static_cast<py::ssize_t>(dtype_size(dtype)));
     }
     void* data = nullptr;
-    {  // the last use of anything of Python, the end of a reference included
+    {  // the last use of Python, including the end of a reference
       py::array array(to_numpy(dtype), shape, bytes);
       data = array.mutable_data();
       outputs.append(array);
     }
-    others_run_.emplace();
+    released_gil_.emplace();
     return Tensor(data, dtype, shape, std::move(strides));
   }
 
@@ -39,14 +39,14 @@ class NumpyRuntime final : public Runtime {
     ThreadPool::instance().run(count, threads_, task, argument);
   }
 
-  // Before anything of Python is used again.
-  void end() { others_run_.reset(); }
+  // Called before Python is used again.
+  void reacquire_gil() { released_gil_.reset(); }
 
   py::list outputs;
 
  private:
   int threads_;
-  std::optional<OthersRun> others_run_;
+  std::optional<ReleasedGil> released_gil_;
 };
 
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
@@ -62,11 +62,11 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   NumpyRuntime runtime(threads);
   invoke(op, inputs, attributes, runtime);
-  runtime.end();
+  runtime.reacquire_gil();
   return runtime.outputs;
 }
 
-// For the copy of an input whose layout the kernel does not accept, which Python makes before
+// Charges the copy of an input whose layout the kernel does not accept, which Python makes before
 // call().
 void check_copy(const Op& op, const std::string& input, const std::vector<int64_t>& shape,
                 size_t bytes) {
@@ -95,7 +95,7 @@ py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& sh
   return results;
 }
 
-// Those that this CPU has, the best first.
+// The instruction sets of this CPU, the best first.
 std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;
   for (const Isa isa : available_isas()) names.emplace_back(isa_name(isa));
@@ -128,7 +128,7 @@ PYBIND11_MODULE(_numpy, module) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
       .def("call", &numpy::call)
-      .def("direct", &numpy::direct)
+      .def("direct", &myops::fast_call::make_fast_call)
       .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);
   py::list ops;

@@ -1,5 +1,5 @@
-// A small pool for callers that bring none. One job at a time; a second caller, or a task that
-// asks again, works alone rather than waiting.
+// A small thread pool for calls from NumPy. One job runs at a time; a second caller, or a task that
+// calls run() again, does its job on its own thread instead of waiting.
 #pragma once
 
 #include <unistd.h>
@@ -17,8 +17,8 @@ class ThreadPool {
  public:
   using Task = void (*)(void* argument, int64_t index);
 
-  // Never destroyed: threads that still wait at interpreter exit must find their mutex. A forked
-  // child has no worker threads, so it gets a pool of its own.
+  // Never destroyed, because worker threads may still wait for its mutex at interpreter exit. A
+  // forked child has no worker threads, so it makes a pool of its own.
   static ThreadPool& instance() {
     static std::atomic<ThreadPool*> pool{new ThreadPool};
     ThreadPool* current = pool.load();

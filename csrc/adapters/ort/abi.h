@@ -15,7 +15,7 @@
 
 namespace myops::ort {
 
-// What we need and declare: the first version with shape inference and ParallelFor for custom
+// The version that is declared here: the first one with shape inference and ParallelFor for custom
 // ops. Every ONNX Runtime >= 1.17 accepts it.
 inline constexpr uint32_t kApiVersion = 17;
 
@@ -58,13 +58,13 @@ enum class Characteristic : int { Required = 0, Optional = 1 };
 enum class DeviceType : int { Cpu = 0 };
 enum class MemoryType : int { CpuInput = -2, CpuOutput = -1, Default = 0 };
 
-// What the host passes to RegisterCustomOps.
+// The struct that ONNX Runtime passes to RegisterCustomOps.
 struct ApiBase {
   const Table* (*get_api)(uint32_t version);  // null where the host is older than `version`
   const char* (*get_version_string)();
 };
 
-// Of a CustomOp whose last four members count.
+// The version from which the last four members of a CustomOp are read.
 inline constexpr uint32_t kOverwritingVersion = 18;
 
 // The description of one custom op: callbacks that ONNX Runtime calls with the struct itself.
@@ -94,7 +94,7 @@ struct CustomOp {
   Status* (*infer_output_shape)(const CustomOp*, ShapeInferContext*) = nullptr;
   int (*get_start_version)(const CustomOp*) = nullptr;
   int (*get_end_version)(const CustomOp*) = nullptr;
-  // Version 18. A host that looks here without minding `version` finds null, not other memory.
+  // Version 18. A host that reads it without checking `version` finds null, not other memory.
   size_t (*get_may_inplace)(int** inputs, int** outputs) = nullptr;
   void (*release_may_inplace)(int* inputs, int* outputs) = nullptr;
   size_t (*get_alias_map)(int** inputs, int** outputs) = nullptr;
@@ -165,8 +165,8 @@ struct CustomOp {
   call(ReadOpAttr, 272, Status*, const NodeAttribute*, AttributeKind, void* data, size_t bytes,    \
        size_t* out)
 
-// What we use where it is there, from this version on: the shape of a tensor without an object
-// that is made and freed for it, and the kind of an attribute.
+// Optional functions, used from this version on: the shape of a tensor without a temporary object,
+// and the type of an attribute.
 inline constexpr uint32_t kNewerApiVersion = 24;
 #define MYOPS_ORT_NEWER_CALLS(call)                                                                \
   call(GetTensorElementTypeAndShapeDataReference, 414, Status*, const Value*, ElementType* type,   \
@@ -174,8 +174,8 @@ inline constexpr uint32_t kNewerApiVersion = 24;
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
 // clang-format on
 
-// The functions by name, picked out of the table of one ONNX Runtime. Newer ones are null where
-// the table is that of an older version.
+// The functions by name, read from the table of one ONNX Runtime. Newer ones are null if the table
+// is that of an older version.
 struct Api {
 #define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(MYOPS_ORT_MEMBER)

@@ -1,5 +1,5 @@
-// One node of a model: its attributes, read once, and the way from ONNX Runtime's tensors to
-// invoke() and back. A session may run it from several threads at once.
+// The kernel of one node: its attributes, read once, and the conversion between ONNX Runtime's
+// tensors and invoke(). A session may run it from several threads at once.
 #include <memory>
 
 #include "../../core/shape_cache.h"
@@ -12,7 +12,7 @@ namespace {
 struct Kernel {
   const TypedOp& typed;
   const Attributes attributes;
-  const Tensors constants;  // inputs that no call changes; not `present` where the graph decides
+  const Tensors constants;  // constant inputs; others are not `present`
   const Prepared prepared;  // from the constants
   mutable ShapeCache last;  // any thread may use it
 };
@@ -22,7 +22,7 @@ struct Description {
   Shape shape;
 };
 
-// With an object that is made and freed for it; all that older hosts have.
+// Uses a temporary object; older hosts have no other function.
 Description describe_by_copy(const Api& api, const Value* value) {
   TypeAndShape* info = nullptr;
   check(api, api.GetTensorTypeAndShape(value, &info));
@@ -40,7 +40,7 @@ Description describe_by_copy(const Api& api, const Value* value) {
 Description describe(const Api& api, const Value* value) {
   if (api.GetTensorElementTypeAndShapeDataReference == nullptr) return describe_by_copy(api, value);
   ElementType type;
-  const int64_t* dims = nullptr;  // a scalar's stay null
+  const int64_t* dims = nullptr;  // remains null for a scalar
   size_t rank = 0;
   check(api, api.GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
   return {from_element_type(type), Shape(dims, dims + rank)};
@@ -77,7 +77,8 @@ Tensors views(const Kernel& kernel, const ComputeContext* context) {
   const Api& api = *kernel.typed.api;
   size_t count = 0;
   check(api, api.KernelContext_GetInputCount(context, &count));
-  Tensors inputs = kernel.constants;  // to describe one of the others takes 0.3 us
+  Tensors inputs =
+      kernel.constants;  // constants are described already; describing an input takes 0.3 us
   for (size_t i = 0; i < inputs.size() && i < count; ++i) {
     const Value* value = nullptr;
     check(api, api.KernelContext_GetInput(context, i, &value));
@@ -148,7 +149,7 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
                       void** kernel) noexcept {
   const TypedOp& typed = TypedOp::of(self);
   return guard(*typed.api, [&] {
-    (void)max_bytes();  // a bad setting is refused when a model is loaded, not when it runs
+    (void)max_bytes();  // an invalid setting is refused when a model is loaded,
     Attributes attributes = read_attributes(*typed.op, *typed.api, info);
     Tensors constants = read_constants(typed, info);
     Prepared prepared = prepare(*typed.op, constants, attributes);

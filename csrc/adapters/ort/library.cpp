@@ -13,8 +13,8 @@
 namespace myops::ort {
 namespace {
 
-// The version of the API to use. Release 1.N has version N, and complains on the console when asked
-// for one that it does not have.
+// The API version to request. Release 1.N has version N, and prints a message when asked for one
+// that it does not have.
 uint32_t api_version(const char* release) {
   int major = 0;
   int minor = 0;
@@ -23,7 +23,7 @@ uint32_t api_version(const char* release) {
   return newer ? kNewerApiVersion : kApiVersion;
 }
 
-// The domain with all its ops, for one ONNX Runtime. Sessions keep pointers into it.
+// The domain with all its ops, for one ONNX Runtime. Sessions have pointers into it.
 class Domain {
  public:
   Domain(const Table* table, uint32_t version) : host_{Api(table, version), version} {
@@ -53,8 +53,8 @@ class Domain {
 };
 
 // One domain for each ONNX Runtime in the process (there may be two, of different versions, each
-// with objects of its own). They live until the library is unloaded, which ONNX Runtime does
-// after the last session that uses it is gone.
+// with objects of its own). They exist until the library is unloaded, which ONNX Runtime does after
+// the last session that uses it has ended.
 Domain& domain_for(const Table* table, uint32_t version) {
   static std::mutex mutex;
   static std::map<const Table*, std::unique_ptr<Domain>> domains;
@@ -64,8 +64,8 @@ Domain& domain_for(const Table* table, uint32_t version) {
   return *domain;
 }
 
-// The function that makes a status has been the first of the table since version 1, so that even
-// an ONNX Runtime that is too old can be told so.
+// The function that makes a status has been the first of the table since version 1, so it can
+// report an error even to an ONNX Runtime that is too old.
 Status* too_old(const ApiBase* base) noexcept {
   const Table* table = base->get_api(1);
   if (table == nullptr) return nullptr;
@@ -94,7 +94,7 @@ extern "C" MYOPS_EXPORT myops::ort::Status* RegisterCustomOps(myops::ort::Sessio
   if (table == nullptr) return too_old(base);
   return guard(Api(table, version), [&] {
     myops::refuse_faults();
-    forget_wrong_kinds();  // options are mostly made for one session each
+    forget_wrong_kinds();  // options are mostly created for one session each
     domain_for(table, version).add_to(options);
   });
 }

@@ -11,14 +11,14 @@ namespace {
 
 constexpr size_t kMaxLength = size_t{1} << 20;  // elements of a list, characters of a string
 
-// What a node says about one attribute, by the types that it can be read as.
+// The value of one attribute of a node, for each type that it can be read as.
 struct Found {
   std::optional<int64_t> integer;
   std::optional<float> real;
   std::optional<std::string> text;
   std::optional<std::vector<int64_t>> integers;
   std::optional<std::vector<float>> reals;
-  const char* other = nullptr;  // the words for a kind that is none of these, where it is known
+  const char* other = nullptr;  // description of any other kind, if it is known
 };
 
 void check_length(const Op& op, const Attribute& attribute, size_t length, const char* unit) {
@@ -66,7 +66,8 @@ class KernelSource {
   }
 
  private:
-  // What an attribute is that reads as an empty list; null: it may be one.
+  // Description of an attribute that reads as an empty list although it is none; null: it may be
+  // one.
   const char* other(size_t index) const {
     Allocator* allocator = nullptr;
     check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
@@ -104,7 +105,7 @@ AttributeKind expected_kind(AttributeType type) {
   return kinds[static_cast<int>(type)];
 }
 
-// Of a kind that a kernel cannot read, or of a list that may be empty.
+// An attribute of a kind that a kernel cannot read, or a list that may be empty.
 const char* kind_name(AttributeKind kind) {
   switch (kind) {
     case AttributeKind::Ints:
@@ -158,7 +159,7 @@ class InferenceSource {
   // The kernel may see an empty list and no more. (An older host does not tell the kind.)
   void check_kind(size_t index, const NodeAttribute* node) const {
     if (api_.OpAttr_GetType == nullptr) return;
-    AttributeKind kind = AttributeKind::Undefined;  // refused for those that the C API cannot name
+    AttributeKind kind = AttributeKind::Undefined;  // stays if the C API has no name for the kind
     (void)succeeded(api_, api_.OpAttr_GetType(node, &kind));
     if (kind != expected_kind(op_.attributes[index].type())) {
       note_wrong_kind(op_, index, kind_name(kind));
@@ -178,7 +179,7 @@ class InferenceSource {
     constexpr size_t width = sizeof(typename List::value_type);
     List values;
     size_t bytes = 0;
-    // Refused for want of room, but it says how much; an empty list is not refused.
+    // Fails because there is no buffer, but returns the size; an empty list does not fail.
     if (succeeded(api_, api_.ReadOpAttr(node, kind, nullptr, 0, &bytes))) return values;
     check_length(op_, attribute, bytes / width, "elements");
     values.resize(bytes / width);
@@ -191,7 +192,7 @@ class InferenceSource {
   const ShapeInferContext* context_;
 };
 
-// ---- From what was found to what was declared.
+// ---- Conversion to the declared type.
 
 const char* type_name(AttributeType type) {
   constexpr const char* names[] = {"an int (0 or 1)", "an int",         "a float",

@@ -1,7 +1,7 @@
 // Output shapes when a model is loaded, from the op's own shape rule.
 //
-// ONNX Runtime ignores (and leaks) a status returned here, so whatever is wrong with a node is
-// left for create_kernel() and compute() to say; until then the shape stays unknown.
+// ONNX Runtime ignores (and leaks) a status returned here, so mistakes of a node are reported by
+// create_kernel() and compute(); until then the shape is unknown.
 #include <atomic>
 
 #include "status.h"
@@ -10,8 +10,8 @@
 namespace myops::ort {
 namespace {
 
-// A length that is neither a number nor a name must get a name: ONNX Runtime would take -1 for a
-// number. No two of them may be equal, as equal names mean equal lengths.
+// A length that is neither a number nor a name needs a name, because ONNX Runtime would take -1 for
+// a number. The names must differ, as equal names mean equal lengths.
 std::string fresh_name() {
   static std::atomic<uint64_t> count{0};
   return str("unk__", library_domain(), "_", count++);
@@ -41,7 +41,7 @@ bool read_inputs(const Op& op, const Api& api, const ShapeInferContext* context,
   shapes.values_.resize(op.inputs.size());  // never known here
   shapes.dtypes_.resize(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size() && i < count; ++i) {
-    TypeAndShape* info = nullptr;  // stays the context's
+    TypeAndShape* info = nullptr;  // owned by the context
     check(api, api.ShapeInferContext_GetInputTypeShape(context, i, &info));
     ElementType type;
     check(api, api.GetTensorElementType(info, &type));

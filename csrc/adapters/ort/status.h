@@ -1,4 +1,4 @@
-// Between C++ exceptions on our side and statuses on the C side.
+// Conversion between C++ exceptions and ONNX Runtime's statuses.
 #pragma once
 
 #include <new>
@@ -10,7 +10,7 @@
 
 namespace myops::ort {
 
-// A call into ONNX Runtime came back with a status.
+// Thrown when a call of ONNX Runtime returns a status.
 class CallFailed : public std::runtime_error {
  public:
   CallFailed(ErrorCode code_, const std::string& text) : std::runtime_error(text), code(code_) {}
@@ -24,14 +24,14 @@ inline void check(const Api& api, Status* status) {
   throw failure;
 }
 
-// For calls whose refusal is an answer.
+// For calls that may fail: whether the call succeeded.
 inline bool succeeded(const Api& api, Status* status) {
   if (status == nullptr) return true;
   api.ReleaseStatus(status);
   return false;
 }
 
-// Runs the body of a callback; whatever it throws becomes the status that ONNX Runtime shows.
+// Runs the body of a callback; an exception becomes the status that ONNX Runtime shows.
 template <class Body>
 Status* guard(const Api& api, const Body& body) noexcept {
   try {

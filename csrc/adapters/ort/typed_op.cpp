@@ -50,10 +50,11 @@ Overwritten overwritten_inputs(const Op& op) {
   return set;
 }
 
-// ONNX Runtime asks without saying for which op: there is a function for each set.
+// ONNX Runtime's callback has no argument that identifies the op, so there is a function for each
+// set.
 template <Overwritten set>
 size_t list_overwritten(int** inputs, int** outputs) {
-  static int pairs[2][kOverwritten];  // of the output, whose index is always 0
+  static int pairs[2][kOverwritten];  // of outputs, whose index is always 0
   static const size_t count = [] {
     size_t found = 0;
     for (size_t i = 0; i < kOverwritten; ++i) {
@@ -127,7 +128,7 @@ TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
 std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
   std::vector<TypedOp> typed;
   std::vector<size_t> choice(op.types.size(), 0);
-  // A type that no input has cannot be chosen by a node: it stays at its first dtype, as in
+  // A type parameter that no input has cannot be chosen by a node: it has its first dtype, as in
   // output_dtype().
   std::vector<bool> free(op.types.size(), false);
   for (const Input& input : op.inputs) free[type_index(op, input.type)] = true;
@@ -140,7 +141,7 @@ std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
       if (free[type] && ++choice[type] < op.types[type].dtypes.size()) break;
       choice[type] = 0;
     }
-    if (type > op.types.size()) return typed;  // wrapped below zero: all seen
+    if (type > op.types.size()) return typed;  // all combinations have been visited
   }
 }
 

@@ -10,17 +10,18 @@
 
 namespace myops::ort {
 
-// The ONNX Runtime that has loaded us.
+// The ONNX Runtime that has loaded the library.
 struct Host {
   const Api api;
   const uint32_t version;  // of the API
 
-  // Up to 1.23 it reads through a null pointer, before it calls us, when it infers shapes for a
-  // node that leaves out an input which is not the last.
+  // Up to 1.23 ONNX Runtime dereferences a null pointer, before it calls this library, when it
+  // infers shapes for a node that leaves out an input which is not the last.
   bool infers_with_gaps() const { return version >= kNewerApiVersion; }
 };
 
-// What ONNX Runtime gets is the CustomOp; it comes back in every callback as the TypedOp.
+// ONNX Runtime receives a pointer to the CustomOp; every callback passes it back, and it is
+// converted to the TypedOp.
 struct TypedOp : CustomOp {
   TypedOp(const Op& op, const Host& host, std::vector<DType> inputs, std::vector<DType> outputs);
 
@@ -42,7 +43,7 @@ void destroy_kernel(void* kernel) noexcept;
 // shape_inference.cpp
 Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
 
-// node_attributes.cpp. A missing attribute keeps its default; one of another type is refused.
+// node_attributes.cpp. A missing attribute has its default; one of another type is refused.
 Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info);
 Attributes read_attributes(const Op& op, const Api& api, const ShapeInferContext* context);
 

@@ -10,13 +10,13 @@ namespace {
 
 struct Notes {
   std::map<std::pair<const Op*, size_t>, const char*> of_attributes;
-  bool are_complete = false;  // kernels are being created: what is inferred next is another graph
+  bool are_complete =
+      false;  // kernels are being created; further shape inference belongs to another graph
 };
 
 std::mutex mutex;
 
-// By thread, where there are any. Not thread_local: that would keep the library from being
-// unloaded.
+// By thread. Not thread_local, because that would prevent the library from being unloaded.
 std::map<std::thread::id, Notes>& all_notes() {
   static std::map<std::thread::id, Notes> notes;
   return notes;

@@ -1,24 +1,27 @@
-// Attributes of another kind than the op declares, which a kernel would take for empty lists.
+// Attributes of another kind than the op declares, which a kernel would read as empty lists.
 //
-// What ONNX Runtime tells a kernel of an attribute is its number, string, tensor or list of
-// numbers; a list of strings, a sparse tensor, a type and the like read as an empty list of ints.
-// Only shape inference is told the kind, from 1.24 on, but its refusals are ignored. So it leaves a
-// note for the kernels, which the same thread creates next. A note is about some node of the model
-// that this thread loads, not about one node: the load fails whichever reports it.
+// A kernel can read an attribute as a number, a string, a tensor or a list of numbers; a list of
+// strings, a sparse tensor, a type and others read as an empty list of ints. Only shape inference
+// can ask for the kind, from 1.24 on, but ONNX Runtime ignores its errors. So shape inference
+// records wrong kinds for the kernels, which the same thread creates next. A record is about some
+// node of the model that this thread loads, not about one particular node: the load fails whichever
+// kernel reports it.
 #pragma once
 
 #include "myops/op.h"
 
 namespace myops::ort {
 
-// A model may be about to be loaded by this thread: notes about another one are gone.
+// This thread may be about to load another model: discards its records.
 void forget_wrong_kinds();
 
-// During shape inference: before all attributes of a node, and for one of another kind.
+// During shape inference: called before the attributes of a node, and for an attribute of a wrong
+// kind.
 void infer_next_node();
 void note_wrong_kind(const Op& op, size_t attribute, const char* literal);
 
-// When a kernel is created: before all attributes of a node, and what was noted of one, or null.
+// When a kernel is created: called before the attributes of a node, and for the record of an
+// attribute, or null.
 void create_next_kernel();
 const char* noted_wrong_kind(const Op& op, size_t attribute);
 

@@ -1,7 +1,7 @@
-// Registers every op with torch's dispatcher, for the CPU, through the LibTorch stable ABI only.
+// Registers every op with torch's dispatcher for the CPU, using the LibTorch stable ABI only.
 //
-// The file knows torch and the description, and no op. Loading the library is enough:
-// torch.ops.load_library in Python, dlopen in C++.
+// Nothing here depends on a particular op. Loading the library is enough: torch.ops.load_library in
+// Python, dlopen in C++.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <variant>
 
-#include "../../core/given_output.h"
 #include "../../core/library_names.h"
-#include "given_out.h"
+#include "../../core/out_argument.h"
+#include "out_argument.h"
 #include "services.h"
 #include "stack.h"
 
@@ -46,12 +46,12 @@ DType from_torch(const Op& op, const Input& input, ScalarType type) {
 
 class TorchRuntime final : public Runtime {
  public:
-  // `out`: where the result goes, or null.
+  // `out`: the caller's tensor for the result, or null.
   TorchRuntime(const Op& op, const Tensors& inputs, TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
-    if (out_ != nullptr) return given(dtype, shape, layout);
+    if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
     outputs.emplace_back(new_tensor(dtype, shape, strides));
     return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
@@ -62,7 +62,7 @@ class TorchRuntime final : public Runtime {
   std::vector<TorchTensor> outputs;
 
  private:
-  Tensor given(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
     const std::optional<DType> got = known(out_->scalar_type());
     if (!got) {
@@ -71,7 +71,7 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
-    count_write(op_, *out_);  // not before: a call that is refused writes nothing
+    count_write(op_, *out_);  // last, because a call that is refused must not count as a write
     return accepted;
   }
 
@@ -99,22 +99,22 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
   return describe(tensor);
 }
 
-Tensor view(const Op& op, const Input& input, Given& given, Budget& budget) {
-  if (auto* tensor = std::get_if<TorchTensor>(&given)) return view(op, input, *tensor, budget);
-  if (auto* list = std::get_if<std::vector<double>>(&given)) {
+Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget) {
+  if (auto* tensor = std::get_if<TorchTensor>(&argument)) return view(op, input, *tensor, budget);
+  if (auto* list = std::get_if<std::vector<double>>(&argument)) {
     return Tensor(list->data(), DType::Float64, {static_cast<int64_t>(list->size())});
   }
-  if (auto* list = std::get_if<std::vector<int64_t>>(&given)) {
+  if (auto* list = std::get_if<std::vector<int64_t>>(&argument)) {
     return Tensor(list->data(), DType::Int64, {static_cast<int64_t>(list->size())});
   }
   return Tensor();
 }
 
-// As torch's own functions with out=: what is written over has no gradient of its own.
-void refuse_recorded(const Op& op, const std::vector<Given>& givens, const TorchTensor& out) {
+// As in torch's own functions with out=: the tensor that is overwritten has no gradient of its own.
+void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const TorchTensor& out) {
   const char* expected = "none in a call with out=; make the call without out, or in no_grad mode";
-  for (size_t i = 0; i < givens.size(); ++i) {
-    const auto* tensor = std::get_if<TorchTensor>(&givens[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto* tensor = std::get_if<TorchTensor>(&inputs[i]);
     if (tensor == nullptr || !recorded(*tensor)) continue;
     fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
   }
@@ -123,28 +123,28 @@ void refuse_recorded(const Op& op, const std::vector<Given>& givens, const Torch
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
-  Arguments given(op, overload, stack);
-  std::optional<TorchTensor>& out = given.out;
-  if (out) refuse_recorded(op, given.inputs, *out);
-  // A tensor that shares memory until somebody writes gets its own now: an input that is the same
-  // tensor must not be seen where it was before.
+  Arguments arguments(op, overload, stack);
+  std::optional<TorchTensor>& out = arguments.out;
+  if (out) refuse_recorded(op, arguments.inputs, *out);
+  // A copy-on-write tensor gets memory of its own here: an input that is the same tensor must be
+  // read at its new address.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();
 
   Tensors inputs;
-  inputs.reserve(given.inputs.size());
+  inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
-  for (size_t i = 0; i < given.inputs.size(); ++i) {
-    inputs.push_back(view(op, op.inputs[i], given.inputs[i], runtime.budget()));
+  for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
   }
   Attributes attributes(op.attributes);
-  for (size_t i = 0; i < given.attributes.size(); ++i) {
-    attributes.set(i, std::move(given.attributes[i]));
+  for (size_t i = 0; i < arguments.attributes.size(); ++i) {
+    attributes.set(i, std::move(arguments.attributes[i]));
   }
   invoke(op, inputs, attributes, runtime);
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
 
-// What the functions of an op (see op.h) stand for.
+// What a function of an op (see op.h) calls.
 struct Entry {
   const Op op;
   const Overload overload;
@@ -155,7 +155,7 @@ void run_stack(const void* target, uint64_t* stack) {
   try {
     call(entry.op, entry.overload, stack);
   } catch (const Error& error) {
-    // torch turns this type into RuntimeError; ours means nothing outside of this library.
+    // torch converts this type to RuntimeError; our Error is unknown outside of this library.
     throw std::runtime_error(error.what());
   }
 }
@@ -164,7 +164,7 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   using torch::stable::detail::StableLibrary;
   using Kind = StableLibrary::Kind;
   // Never destroyed: kernels may run until the process ends, and torch would unregister the op
-  // while Python may still hold it.
+  // while Python may still use it.
   *entry.target = new Entry{op, overload};
   // What torch's messages name: no path of this machine, so that objects are the same everywhere.
   constexpr const char* file = "myops/adapters/torch/library.cpp";
@@ -175,7 +175,7 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   implement->impl(overload_name(op, overload).c_str(), entry.function);
 }
 
-// While a library is loaded nobody could catch what is thrown.
+// An exception while a library is being loaded would end the process.
 void register_op(const Op& op) {
   const std::vector<Overload> all = overloads(op);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -193,8 +193,8 @@ const bool registered = (detail::run_stack = run_stack, for_each_op(register_op)
 }  // namespace
 }  // namespace myops::torch_adapter
 
-// What is wrong with the descriptions, or empty: whoever has loaded the library may ask. C++
-// programs see that an op is not there.
+// The mistakes in the descriptions, or an empty string, for the program that has loaded the
+// library. C++ programs that do not ask find the op missing.
 extern "C" __attribute__((visibility("default"))) const char* myops_faults() {
   static const std::string text = [] {
     try {

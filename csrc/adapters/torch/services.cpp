@@ -13,7 +13,7 @@
 namespace myops::torch_adapter {
 namespace {
 
-constexpr size_t kLarge = 4 << 20;  // bytes; NumPy's arrays ask from here on, too
+constexpr size_t kLarge = 4 << 20;  // bytes; the same threshold as NumPy's
 constexpr uintptr_t kPage = 4096;
 
 bool decide_huge_pages() {
@@ -29,7 +29,7 @@ bool want_huge_pages() {
   return wanted;
 }
 
-// A request, not a need: a system without huge pages refuses it, and nothing is lost.
+// Only a hint: a system without huge pages refuses it, and nothing is lost.
 void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #ifdef MADV_HUGEPAGE
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
@@ -69,15 +69,15 @@ void run_tasks(int64_t count, Runtime::Task task, void* argument) {
 
 }  // namespace myops::torch_adapter
 
-// The same as plain C functions, for calls from Python that do not come through the dispatcher
-// (see adapters/numpy/direct.h).
+// The same as plain C functions, for calls from Python that do not go through the dispatcher (see
+// adapters/fast_call/fast_call.h).
 #define MYOPS_VISIBLE extern "C" __attribute__((visibility("default")))
 
 MYOPS_VISIBLE void myops_run_tasks(int64_t count, myops::Runtime::Task task, void* argument) {
   myops::torch_adapter::run_tasks(count, task, argument);
 }
 
-// The tensor's handle, or null where torch refuses, for lack of memory say.
+// The tensor's handle, or null if torch cannot allocate it.
 MYOPS_VISIBLE void* myops_new_tensor(myops::DType dtype, const myops::Shape& shape,
                                      const myops::Shape& strides, void** data) {
   try {

@@ -7,9 +7,9 @@
 
 namespace myops::torch_adapter {
 
-// Without contents, on the CPU; the caller owns it. Large ones ask the system for huge pages: the
-// first write to each page of 4 KiB is a fault, and these take longer than a kernel spends on the
-// contents. MYOPS_HUGE_PAGES=0 leaves it be.
+// An uninitialised CPU tensor; the caller owns it. Large tensors use huge pages if the system
+// allows: the first write to each page of 4 KiB is a page fault, and these faults take longer than
+// a kernel's computation. MYOPS_HUGE_PAGES=0 disables this.
 AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& strides);
 
 void* data_of(AtenTensorHandle tensor);

@@ -53,16 +53,16 @@ auto take_optional(StableIValue value, const Take& take)
 }
 
 template <class Take>
-Given take_given(const Input& input, StableIValue value, const Take& take) {
+Argument take_value(const Input& input, StableIValue value, const Take& take) {
   if (!input.is_optional) return take(value);
   auto taken = take_optional(value, take);
-  return taken ? Given(std::move(*taken)) : Given();
+  return taken ? Argument(std::move(*taken)) : Argument();
 }
 
-Given take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
-  if (!overload.values || !input.has_values) return take_given(input, value, take_tensor);
-  if (integer_values(op, input)) return take_given(input, value, take_list<int64_t>);
-  return take_given(input, value, take_list<double>);
+Argument take_input(const Op& op, const Input& input, Overload overload, StableIValue value) {
+  if (!overload.values || !input.has_values) return take_value(input, value, take_tensor);
+  if (integer_values(op, input)) return take_value(input, value, take_list<int64_t>);
+  return take_value(input, value, take_list<double>);
 }
 
 AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
@@ -91,7 +91,8 @@ AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
 Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack) {
   inputs.resize(op.inputs.size());
   attributes.resize(op.attributes.size());
-  // The first failure waits until all are taken: who is not taken is never freed.
+  // The first exception is rethrown when all values are taken: values that are not taken would
+  // never be freed.
   std::exception_ptr failure;
   const auto take = [&](const auto& function) {
     try {

@@ -11,8 +11,8 @@
 
 namespace myops {
 
-// Alternatives in the order of AttributeType. Floats are kept as double but always hold a value
-// that float32 can represent: an ONNX attribute has no more, and torch must not differ from it.
+// Alternatives in the order of AttributeType. A float is stored as a double whose value float32 can
+// represent: an ONNX attribute has no more precision, and torch must not differ from it.
 struct AttributeValue
     : std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>> {
   using Held =
@@ -21,8 +21,8 @@ struct AttributeValue
   using Held::operator=;
 
   AttributeValue() = default;
-  // The variant of GCC 12 crashes where it is copied and there is no memory for its string or list:
-  // so that is copied first, and then moved.
+  // std::variant of GCC 12 crashes if the copy of its string or list runs out of memory, so the
+  // value is copied first and then moved.
   AttributeValue(const AttributeValue& other)
       : Held(std::visit([](const auto& held) { return Held(held); }, other.held())) {}
   AttributeValue(AttributeValue&&) noexcept = default;
@@ -40,8 +40,8 @@ struct Attribute {
   AttributeValue default_value;
   std::string doc;
   std::vector<std::string> choices = {};  // legal strings; empty: any
-  std::optional<double> bound = {};       // that a number, or each of a list, must not fall below
-  bool above_bound = false;               // nor reach
+  std::optional<double> bound = {};       // lower bound of a number, or of each number of a list
+  bool above_bound = false;               // the bound itself is refused too
 
   // Attribute{"radius", 1.5, "In pixels; above 0."}.above(0): anything else, NaN too, is refused.
   Attribute above(double number) && { return bound = number, above_bound = true, std::move(*this); }
@@ -52,7 +52,7 @@ struct Attribute {
 
 namespace detail {
 const char* kind_of(const AttributeValue& value);  // "a float"
-// What to say to a kernel that asks for what is not declared, or not so.
+// Messages for a kernel that reads an attribute that is not declared, or as another type.
 std::string unknown_attribute(const char* name, const std::vector<Attribute>& declared);
 std::string wrong_kind(const char* name, const AttributeValue& value, const AttributeValue& asked);
 }  // namespace detail

@@ -1,4 +1,4 @@
-// What a shape rule and a kernel see of the world.
+// The interface between an op (shape rule, kernel) and the runtime that calls it.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,11 @@ struct Dim {
 };
 
 using Dims = SmallVector<Dim, 6>;
-using DTypes = SmallVector<std::optional<DType>, 8>;  // nothing where it is not known
+using DTypes = SmallVector<std::optional<DType>, 8>;  // nullopt: unknown
 
-// For the shape rule, which serves three masters: a call (all lengths known), shape inference in
-// ONNX Runtime and onnx (some lengths are names), and refusal of bad arguments. It is called only
-// when the rank of every present input is known.
+// For the shape rule, which is used for calls (all lengths known), for shape inference in ONNX
+// Runtime and onnx (some lengths are names), and to refuse bad arguments. It is called only when
+// the rank of every present input is known.
 class ShapeContext {
  public:
   ShapeContext(const Op& op, const Attributes& attributes) : op_(op), attributes_(attributes) {}
@@ -49,10 +49,10 @@ class ShapeContext {
 
   bool has(size_t input) const { return inputs_[input].has_value(); }
   const Dims& dims(size_t input) const { return *inputs_[input]; }
-  // Nothing when it is not known yet.
+  // nullopt: not known yet.
   std::optional<DType> dtype(size_t input) const { return dtypes_[input]; }
-  // The numbers in an input that the op declared with `.values()`; nothing when they are not
-  // known yet (the input comes from the graph at run time).
+  // The numbers in an input that the op declared with `.values()`; nullopt when they are not known
+  // yet because the graph computes them.
   const std::optional<std::vector<double>>& values(size_t input) const { return values_[input]; }
 
   void set_output(size_t output, Dims dims);
@@ -87,11 +87,12 @@ class Runtime {
   Budget budget_;
 };
 
-// What a kernel made of constant inputs before its first call (see Op::prepare).
+// What Op::prepare computed from constant inputs before the first call.
 using Prepared = std::shared_ptr<const void>;
 
-// What a kernel keeps of a call for the next one (see KernelContext::keep).
-using Work = std::shared_ptr<const void>;
+// What a kernel stores in one call for the next one (see KernelContext::set_call_cache).
+using CallCache = std::shared_ptr<const void>;
+using Work = CallCache;  // the earlier name
 
 // For Op::prepare: the attributes, and the inputs that will be the same in every call.
 class PrepareContext {
@@ -114,44 +115,52 @@ class KernelContext {
  public:
   KernelContext(const Op& op, const TensorPointers& inputs, Tensors& outputs,
                 const Attributes& attributes, Runtime& runtime, const void* prepared,
-                Work work = nullptr)
+                CallCache call_cache = nullptr)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
         attributes_(attributes),
         runtime_(runtime),
         prepared_(prepared),
-        work_(std::move(work)) {}
+        call_cache_(std::move(call_cache)) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
   const Tensor& input(size_t index) const { return *inputs_[index]; }
   const Tensor& output(size_t index) const { return outputs_[index]; }
 
-  // What Op::prepare returned, or null: most calls come unprepared.
+  // What Op::prepare returned; null in most calls.
   template <class T>
   const T* prepared() const {
     return static_cast<const T*>(prepared_);
   }
 
-  // What this kernel kept of the call before, or null. Dtypes, shapes, attributes and lists of
-  // numbers are those of that call; layouts and all other elements may differ. Few calls find any.
+  // What this kernel stored in the previous call, or null. Dtypes, shapes, attributes and lists of
+  // numbers equal those of that call; layouts and all other elements may differ. It may be null in
+  // any call.
+  template <class T>
+  std::shared_ptr<const T> call_cache() const {
+    return std::static_pointer_cast<const T>(call_cache_);
+  }
+  // Stored for the next call, should it be equal in the same way. The object lives as long as the
+  // node of a model or, where calls come from Python, as the process, so it must be small.
+  void set_call_cache(CallCache cache) const { new_call_cache_ = std::move(cache); }
+  const CallCache& new_call_cache() const { return new_call_cache_; }
+
+  // Earlier names of the two functions above.
   template <class T>
   std::shared_ptr<const T> work() const {
-    return std::static_pointer_cast<const T>(work_);
+    return call_cache<T>();
   }
-  // For the next call, should it be alike. It lives as long as the node of a model or, where calls
-  // come from Python, the process, so it must be small.
-  void keep(Work work) const { kept_ = std::move(work); }
-  const Work& kept() const { return kept_; }
+  void keep(CallCache cache) const { set_call_cache(std::move(cache)); }
 
-  // Before a kernel allocates in another way, for a table in a vector, say: refuses what is more
-  // than the call may take.
+  // Must precede allocations by other means, such as a std::vector: throws if the call would exceed
+  // its memory budget.
   void take(const std::string& what, size_t bytes) const {
     runtime_.budget().take(op_name(), "inputs", what, bytes);
   }
   Scratch scratch(size_t bytes) const { return Scratch(bytes, op_name(), runtime_.budget()); }
-  // The same for `count` elements; a count whose bytes no integer holds is refused like any other.
+  // The same for `count` elements; also refuses a count whose bytes overflow an integer.
   template <class T>
   ScratchArray<T> scratch_array(int64_t count) const {
     return ScratchArray<T>(scratch(bytes_of<T>(count)), count);
@@ -163,10 +172,10 @@ class KernelContext {
     return array;
   }
 
-  // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls
-  // body(begin, end) once for each, in parallel. The pieces depend on `count` and `grain` alone,
-  // never on the number of threads: that is why results do not either. An exception in a piece
-  // is carried out of the parallel region; of several, the one of the lowest piece.
+  // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls body(begin, end)
+  // once for each, in parallel. The pieces depend on `count` and `grain` only, never on the number
+  // of threads, so the results do not depend on it either. An exception in a piece is rethrown to
+  // the caller; of several, that of the first piece.
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, const Body& body) const {
     using Erased = void (*)(const void*, int64_t, int64_t);
@@ -186,8 +195,8 @@ class KernelContext {
   const Attributes& attributes_;
   Runtime& runtime_;
   const void* prepared_;
-  const Work work_;
-  mutable Work kept_;
+  const CallCache call_cache_;
+  mutable CallCache new_call_cache_;
 };
 
 // The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.

@@ -1,9 +1,9 @@
-// How an op refuses its arguments: one exception type, one sentence form.
+// How an op refuses its arguments: one exception type and one form of message.
 //
 //   resize: scales: got length 3, expected length 4 (the rank of X)
 //
-// The check stands in the op's directory, so every runtime shows the same text. Adapters turn the
-// exception into what their runtime knows (RuntimeError, OrtStatus, ValueError).
+// The check is part of the op, so every runtime shows the same text. Adapters convert the exception
+// to their runtime's own kind (RuntimeError, OrtStatus, ValueError).
 #pragma once
 
 #include <sstream>
@@ -20,8 +20,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A mistake in the description of an op or in its kernel, noticed where nobody knows which op it
-// is: "argument: got, expected". invoke() and infer() put the op's name in front.
+// A mistake in the description of an op or in its kernel, thrown where the op's name is not known:
+// "argument: got, expected". invoke() and infer() put the name in front.
 class Mistake : public Error {
  public:
   using Error::Error;
@@ -35,7 +35,7 @@ void print(std::ostringstream& out, const T& value) {
   out << value;
 }
 
-// A list in a model file may have a million numbers; a message shows where it begins.
+// A list in a model file may have a million numbers; a message shows the first ones.
 template <class List>
 void print_list(std::ostringstream& out, const List& values) {
   constexpr size_t kMost = 64;
@@ -53,8 +53,8 @@ void print(std::ostringstream& out, const std::vector<T>& values) {
   print_list(out, values);
 }
 
-template <class T, size_t own>
-void print(std::ostringstream& out, const SmallVector<T, own>& values) {
+template <class T, size_t kInline>
+void print(std::ostringstream& out, const SmallVector<T, kInline>& values) {
   print_list(out, values);
 }
 
@@ -74,7 +74,8 @@ std::string str(const Parts&... parts) {
   return out.str();
 }
 
-// A string that a caller gave: in quotes, not endless, and readable whatever bytes it has.
+// A string from the caller for use in a message: quoted, truncated, and with unprintable bytes
+// escaped.
 inline std::string quoted(const std::string& text) {
   constexpr size_t kMost = 200;
   constexpr const char* digits = "0123456789abcdef";

@@ -1,9 +1,9 @@
 // Kernels compiled once for each instruction set, and the choice between them at run time.
 //
-// An op that wants this keeps its arithmetic in headers, in the namespace MYOPS_ISA, and has a
-// file a set in its folder isa/: `#include "myops/isa/avx2.h"`, then those headers. What is shared
-// (descriptions, shape rules, the standard library) is included before the set is switched on, so
-// that nothing of it is compiled for a CPU that the user may not have.
+// Such an op has its arithmetic in headers, in the namespace MYOPS_ISA, and one file for each set
+// in its folder isa/: `#include "myops/isa/avx2.h"`, then those headers. Shared code (descriptions,
+// shape rules, the standard library) is included before the set is switched on, so that none of it
+// is compiled for a CPU that the user may not have.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,34 @@
 
 namespace myops {
 
-// All sets exist on every machine; those of another architecture are never chosen.
+// The enumerators exist on every machine; sets of another architecture are never chosen.
 enum class Isa : uint8_t { Portable, Avx2, Avx512, Neon };
 
-// The best set that this CPU has and this binary knows, or the one that the environment variable
-// MYOPS_ISA names; decided at the first call. Refuses a name that is unknown or not available.
+// The best set that this CPU and this binary support, or the one that the environment variable
+// MYOPS_ISA names; decided at the first call. Throws if that name is unknown or not available.
 Isa isa();
 std::vector<Isa> available_isas();  // the best first
 const char* isa_name(Isa isa);
 
 // How a result is written.
 enum class Stores : uint8_t {
-  Plain,       // a near cache keeps it
-  Ahead,       // plain, but each line is asked for before its turn comes
-  PastCaches,  // around the caches
+  Plain,             // the result fits a near cache
+  Prefetch,          // plain, and each cache line is prefetched for writing
+  NonTemporal,       // past the caches
+  Ahead = Prefetch,  // the earlier names
+  PastCaches = NonTemporal,
 };
 
-// Non-temporal stores save the read of every line that is written, but a core has few of them
-// in flight. Measured on one core in GB/s, plain and non-temporal: AMD Zen 3 16 and 25, Zen 5 27
-// and 71, Intel Cascade Lake 8 (10 where asked ahead) and 7. So they pay on CPUs of AMD, unless the
-// environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
+// Non-temporal stores save the read of every line that is written, but a core can have only few of
+// them in flight. Measured on one core in GB/s, plain and non-temporal: AMD Zen 3 16 and 25, Zen 5
+// 27 and 71, Intel Cascade Lake 8 (10 with prefetch) and 7. They are therefore used on AMD CPUs,
+// unless the environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
 bool streaming_stores_pay();
-// The bytes of a result that the last cache, which others use too, no longer keeps. (16 MiB on Zen
-// 5: with them linear and cubic take 0.7 to 0.8 of the time, nearest 1.2 times as long.)
+// The size from which a result does not fit the shared last-level cache. (16 MiB on Zen 5: with
+// non-temporal stores from there on, linear and cubic take 0.7 to 0.8 of the time, nearest 1.2
+// times.)
 int64_t cached_bytes();
-// For a result of so many bytes.
+// The stores for a result of `bytes` bytes.
 Stores stores_for(int64_t bytes);
 
 template <class Function>

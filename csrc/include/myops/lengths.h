@@ -1,4 +1,4 @@
-// Lengths by name: shape rules that read as the documentation does.
+// Named lengths: shape rules written like the documentation of an op.
 //
 //   Lengths lengths(context);
 //   lengths.match(0, "N D 4 H W").match(1, "N D 3 3");
@@ -21,15 +21,15 @@ class Lengths {
  public:
   explicit Lengths(const ShapeContext& context) : context_(context) {}
 
-  // Compares an input with a pattern, which has one word an axis: a number is the length, a name is
-  // bound to the length, or must be the length that it is bound to already. An input that was left
-  // out matches everything. Lengths that nobody knows yet match too.
+  // Compares an input with a pattern, which has one word for each axis: a number is the length; a
+  // name is bound to the length, or must equal the length that it is already bound to. An optional
+  // input that was left out and lengths that are not known yet match every pattern.
   Lengths& match(size_t input, const std::string& pattern);
 
   // Binds the numbers in an input that was declared with .values(), such as a height and a width.
   Lengths& values(size_t input, const std::string& names);
 
-  // A length that some match() has bound; not known() where no input could tell.
+  // A length that match() has bound; not known() if no input determined it.
   const Dim& operator[](const std::string& name) const;
 
  private:
@@ -39,8 +39,8 @@ class Lengths {
   std::vector<std::pair<std::string, Dim>> bound_;
 };
 
-// A whole rule in one line, for Op::shape: patterns of the inputs, with the names for numbers in
-// braces, and of the outputs.
+// A whole rule as text, for Op::shape: patterns of the inputs and of the outputs. Numbers in a
+// `.values()` input are named in braces.
 //
 //   .shape("N C H W, {oH oW} -> N C oH oW")
 void follow(ShapeContext& context, const std::string& rule);

@@ -11,8 +11,8 @@
 
 namespace myops {
 
-// The bytes of so many T, the product of all counts; where no integer holds them, more than any
-// budget has.
+// The bytes of an array of T whose length is the product of `counts`; SIZE_MAX, more than any
+// budget, if that overflows.
 template <class T, class... Counts>
 size_t bytes_of(Counts... counts) {
   size_t bytes = sizeof(T);
@@ -26,13 +26,13 @@ size_t bytes_of(Counts... counts) {
 // not a number of bytes.
 int64_t max_bytes();
 
-// The memory of one call. Whoever is about to allocate takes from it first, so that an argument
-// which asks for too much is refused while nothing has happened yet.
+// The memory that one call may still allocate. It is reduced before each allocation, so that an
+// argument that needs too much memory is refused before anything happens.
 class Budget {
  public:
   Budget() : limit_(max_bytes()), left_(limit_) {}
 
-  // False, and nothing taken, where `bytes` are too many.
+  // False, and the budget unchanged, if `bytes` exceed it.
   bool try_take(size_t bytes) {
     int64_t left = left_.load(std::memory_order_relaxed);
     do {
@@ -57,9 +57,9 @@ class Budget {
 // 64-byte aligned memory for one task or one call; freed with the object.
 class Scratch {
  public:
-  // Outside of calls (Op::prepare): counts by itself.
+  // Outside of a call (Op::prepare), with a budget of its own.
   explicit Scratch(size_t bytes);
-  // Part of a call, whose budget must outlive it.
+  // Within a call, whose budget must outlive the object.
   Scratch(size_t bytes, const std::string& op, Budget& budget);
 
   template <class T>

@@ -26,10 +26,10 @@
 
 namespace myops {
 
-// How the kernel wants an input's memory. The adapter copies what does not fit.
+// Which layouts of an input the kernel reads. The adapter copies other layouts.
 enum class Access : uint8_t {
   Contiguous,    // row-major
-  ChannelsLast,  // row-major or channels_last, as it comes
+  ChannelsLast,  // row-major or channels_last
   Strided,       // any strides
   ShapeOnly,     // the memory is never read
 };
@@ -62,10 +62,10 @@ struct Output {
   std::string doc;
   std::vector<std::string> overwritten = {};
 
-  // The inputs in whose memory a runtime may let this output lie, one of them at a time, where that
-  // has the output's shape and nobody needs it any more. The kernel must have read an element of
-  // them for the last time before it writes the same element. (ONNX Runtime does it, for the first
-  // output and the first four inputs.)
+  // The inputs whose memory a runtime may reuse for this output, one of them at a time, if the
+  // input has the output's shape and is not needed afterwards. The kernel must read each element of
+  // these inputs before it writes the same element of the output. (ONNX Runtime does this for the
+  // first output and the first four inputs.)
   Output may_overwrite(std::vector<std::string> names) && {
     return overwritten = std::move(names), std::move(*this);
   }
@@ -77,9 +77,9 @@ struct TypeParameter {
 };
 
 namespace detail {
-// torch wants a plain function for each kernel, and a function cannot carry an op along: so each op
-// brings functions of its own, one for each overload. `target` is theirs: what the adapter for
-// torch has put there comes back to it with the stack.
+// torch calls a kernel through a plain function without context, so each op has functions of its
+// own, one for each overload. `target` is a pointer that the torch adapter sets and gets back with
+// the stack.
 struct StackEntry {
   void (*function)(uint64_t* stack, uint64_t, uint64_t) = nullptr;
   const void** target = nullptr;
@@ -87,7 +87,7 @@ struct StackEntry {
 using StackEntries = std::array<StackEntry, 4>;
 }  // namespace detail
 
-// Which element types a kernel is written for (see MYOPS_TYPED).
+// A kernel and the element types that it is written for (see MYOPS_TYPED).
 struct TypedKernel {
   void (*function)(KernelContext&);
   std::vector<DType> dtypes;  // of the first input
@@ -103,7 +103,7 @@ struct Op {
   std::vector<Output> outputs;
   std::vector<Attribute> attributes;
   std::function<void(ShapeContext&)> shape_rule;  // a prototype's is a Python function
-  std::string shape_text;                         // of a rule that is text
+  std::string shape_text;                         // of a textual rule; otherwise empty
   void (*compute)(KernelContext&) = nullptr;
   std::vector<DType> computed_dtypes;  // of a TypedKernel
   detail::StackEntries stack_entries;
@@ -141,8 +141,9 @@ struct Op {
     return compute = typed.function, std::move(*this);
   }
 
-  // Optional: work on constant inputs (packing weights, say) that a runtime with sessions does
-  // once for all calls. It may return null, and the kernel must manage without.
+  // Optional: computation on constant inputs (packing weights, for example) that runtimes with
+  // sessions do once for all calls. It may return null, and the kernel must work without its
+  // result.
   Op prepare(Prepared (*function)(const PrepareContext&)) && {
     return make_prepared = function, std::move(*this);
   }
@@ -160,28 +161,29 @@ struct Op {
 // `library.define("my_op", backward="my_op_backward", ...)` does the rest.
 Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
 
-// Every op of this binary, sorted by name, but those whose description is wrong.
+// Every op of this binary whose description is valid, sorted by name.
 const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
 
-// What is wrong with the descriptions of this binary, each fault in a line: "library domain: op:
-// argument: got, expected". Found when the binary is loaded; whoever opens the library says so.
+// The mistakes in the descriptions of this binary, one line each: "library domain: op: argument:
+// got, expected". They are found when the binary is loaded and reported by its user.
 const std::vector<std::string>& faults();
-// Throws them all, if there are any.
+// Throws an Error with all of them, if there are any.
 void refuse_faults();
 
-// Throws what is wrong with a description.
+// Throws an Error if the description is wrong.
 void check_description(const Op& op);
 
 class ShapeCache;
 
-// Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel.
-// The only way into a kernel. Callers that repeat themselves may own a ShapeCache (core/).
+// Checks dtypes and attributes, runs the shape rule, allocates the outputs, runs the kernel. Every
+// call of a kernel is made by this function. Callers that repeat calls may own a ShapeCache
+// (core/).
 void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
             const void* prepared = nullptr, ShapeCache* last = nullptr);
 
 // Refuses strings that are not among the choices, and numbers out of bounds. invoke() and infer()
-// do it too; runtimes that know the attributes earlier refuse them earlier.
+// call it too; runtimes that know attributes before the call check them earlier.
 void check_attributes(const Op& op, const Attributes& attributes);
 
 // The same checks and the shape rule alone; `context` comes with its inputs filled in.
@@ -190,18 +192,18 @@ void infer(const Op& op, const Attributes& attributes, ShapeContext& context);
 // The dtype of an output, given those of the inputs (absent ones: nullopt).
 DType output_dtype(const Op& op, size_t output, const DTypes& inputs);
 
-// For adapters: an element type that DType does not even know.
+// For adapters: refuses an element type that DType does not have.
 [[noreturn]] void refuse_dtype(const Op& op, const Input& input, const std::string& got);
 
-// Calls `listener` for every op that is registered, the earlier ones now and the later ones when
-// their turn comes: the order in which files are initialised does not matter.
+// Calls `listener` for every registered op, and later for each op that is registered afterwards, so
+// that the order in which files are initialised does not matter.
 void for_each_op(void (*listener)(const Op&));
 
 // What Op::prepare makes of inputs that never change; null where the op has no such function.
 Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes);
 
 namespace detail {
-// What the adapter for torch does with a stack; null in the other libraries.
+// The torch adapter's function for calls from the dispatcher; null in the other libraries.
 extern void (*run_stack)(const void* target, uint64_t* stack);
 
 template <Op (*describe)(), int overload>
@@ -230,9 +232,9 @@ struct Registrar {
 
 }  // namespace myops
 
-// For Op::kernel: `template <class T> void function(KernelContext&)` for the types that follow;
-// which one, the first input says. Declare the same ones as its type: a library that declares one
-// more is refused when it is loaded.
+// For Op::kernel: instantiates `template <class T> void function(KernelContext&)` for the listed
+// types and chooses by the dtype of the first input. The op must declare the same types; a library
+// that declares one more is refused when it is loaded.
 #define MYOPS_TYPED(function, ...)                                           \
   ::myops::TypedKernel {                                                     \
     [](::myops::KernelContext& context) {                                    \

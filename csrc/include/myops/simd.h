@@ -1,26 +1,25 @@
-// Short vectors of the instruction set that is switched on. The only place with intrinsics (with
-// its parts simd_lanes.h and simd_memory.h).
+// Vectors of the instruction set that is switched on. All intrinsics are in this file and its parts
+// simd_lanes.h and simd_memory.h.
 //
-// The vectors are those of the compiler (GCC, Clang), so + - * and comparisons are plain operators;
-// fma(a, b, c) = a b + c is fused where the set has it. Scalars have the same functions and the
-// same rounding: which elements of a row are a vector's and which are left over does not show.
-// No #pragma once around the functions is needed: a file switches on one set only.
+// The vectors are the compiler's own (GCC, Clang), so + - * and comparisons are plain operators;
+// fma(a, b, c) = a b + c is fused where the set has it. Scalars have the same functions with the
+// same rounding, so results do not depend on which elements of a row are processed as vectors.
 #pragma once
 
 #include "myops/isa.h"
 
-// For what must become part of a loop, whatever its size.
+// For functions that must be inlined whatever their size.
 #define MYOPS_INLINE inline __attribute__((always_inline))
-// The same of a lambda, behind its arguments. One that a loop calls in several places otherwise
-// becomes part of it so late that what it refers to stays in memory, and is loaded at each call.
+// The same for a lambda, written after its parameters. A lambda that is called in several places of
+// a loop is otherwise inlined so late that its captures stay in memory and are loaded at each call.
 #define MYOPS_INLINED __attribute__((always_inline))
-// For a loop that would find too few registers inside of another function.
+// For a loop that would get too few registers if it were inlined.
 #define MYOPS_NOINLINE __attribute__((noinline))
 
 namespace myops::MYOPS_ISA {
 
-// The same pointer, from nowhere. Of addresses that are sums in a loop the compiler else keeps
-// each in a register of its own, and has not so many.
+// Returns the pointer, but hides its origin from the compiler, which otherwise holds each of
+// several addresses computed in a loop in a register of its own and runs out of them.
 template <class A>
 MYOPS_INLINE A* opaque(A* pointer) {
   asm("" : "+r"(pointer));
@@ -78,7 +77,7 @@ inline A sum(const Vector<A>& vector) {
   return part[0];
 }
 
-// For every length up to that of a Vector, and one lane.
+// fma() for every length up to that of a Vector, and for one lane.
 #define MYOPS_FMA(type, count, expression)                                  \
   inline Lanes<type, count> fma(Lanes<type, count> a, Lanes<type, count> b, \
                                 Lanes<type, count> c) {                     \
@@ -197,8 +196,8 @@ MYOPS_INLINE Lanes<A, 4> sums(const V (&x)[4]) {
   }
 }
 
-// As many bytes as float has lanes; of integers the lowest. GCC converts between bytes and integers
-// lane by lane, so it is told how.
+// kLanes<float> bytes, widened; store_bytes() stores the lowest byte of each integer. GCC converts
+// between bytes and integers lane by lane, hence the intrinsics.
 inline Index<float> load_bytes(const uint8_t* from) {
 #if MYOPS_VECTOR_BYTES == 64
   return (Index<float>)_mm512_cvtepu8_epi32(
@@ -259,8 +258,9 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
     const Bits chosen = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
     store(to, __builtin_convertvector(chosen, Lanes<uint16_t, kLanes<A>>));
   } else if constexpr (std::is_same_v<T, uint8_t>) {
-    // To nearest, half to even: between 0 and 255, adding 2^23 leaves no room for a fraction, and
-    // the integer in the lowest bits. What is less or more becomes 0 or 255, NaN 0.
+    // Rounds to nearest, half to even: for 0 to 255, the sum with 2^23 has no bits left for a
+    // fraction, and the integer is in the lowest bits. Smaller and larger values become 0 and 255,
+    // NaN becomes 0.
     static_assert(sizeof(A) == 4);
     const Vector<A> none{}, most = none + 255, no_fraction = none + 8388608;
     const Vector<A> low = vector > none ? vector : none;

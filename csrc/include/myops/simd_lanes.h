@@ -1,11 +1,11 @@
-// Lanes picked from vectors and from places in memory; part of simd.h.
+// Permutations of lanes, and loads from several addresses; part of simd.h.
 #pragma once
 
 #include "myops/simd.h"
 
 namespace myops::MYOPS_ISA {
 
-// Whether permute() takes any lanes in one instruction or two, for elements of A.
+// Whether permute() is one or two instructions for elements of A.
 template <class A>
 inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && sizeof(A) == 4;
 // Lane by lane: x[index], or with two vectors (x, y)[index].
@@ -62,7 +62,7 @@ inline __m256i two_sixteens(const uint8_t* from, const int32_t* at) {
                                  sixteen_bytes(from + at[1]), 1);
 }
 #endif
-// Group g of 16 bytes of the vector is what begins at from[at[g]].
+// Group g of 16 bytes of the vector is loaded from from + at[g].
 template <class V>
 inline V load_sixteens(const uint8_t* from, const int32_t* at) {
 #if MYOPS_VECTOR_BYTES == 64

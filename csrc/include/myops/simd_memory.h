@@ -1,32 +1,32 @@
-// Large results: memory asked for ahead, and non-temporal stores; part of simd.h.
+// Prefetching and non-temporal stores for large tensors; part of simd.h.
 #pragma once
 
 #include "myops/simd.h"
 
 namespace myops::MYOPS_ISA {
 
-// A loop of stores asks for the line that it reaches 2 KiB later: a core that waits for each line
-// it writes gets half of what memory can take. It must be one stream: with two rows at a time, the
-// gain is lost.
+// A loop of stores prefetches the line 2 KiB ahead. A core that waits for each line it writes
+// reaches half of the memory bandwidth. The stores must form one stream: with two rows at a time
+// there is no gain.
 template <class A>
-inline constexpr int64_t kAhead = 2048 / sizeof(A);
-// Loops that only copy take a tenth less time for it with AVX-512 (Zen 5), with AVX2 (Zen 3) a
-// tenth more.
-inline constexpr bool kCopiesAskAhead = MYOPS_VECTOR_BYTES == 64;
-// (Inlined early: a function that does nothing else counts as one without effects, and goes.)
+inline constexpr int64_t kPrefetchDistance = 2048 / sizeof(A);
+// With prefetching, loops that only copy take a tenth less time with AVX-512 (Zen 5), and a tenth
+// more with AVX2 (Zen 3).
+inline constexpr bool kPrefetchCopies = MYOPS_VECTOR_BYTES == 64;
+// (always_inline: GCC removes calls of a function whose only effect is a prefetch.)
 template <class A>
-MYOPS_INLINE void expect_store(A* to) {
-  __builtin_prefetch(to + kAhead<A>, 1);
+MYOPS_INLINE void prefetch_store(A* to) {
+  __builtin_prefetch(to + kPrefetchDistance<A>, 1);
 }
 
-// The same for a loop of loads from memory; hardware that foresees them stops at every page.
+// The same for a loop of loads: hardware prefetching stops at every page.
 template <class A>
-MYOPS_INLINE void expect_load(const A* from) {
+MYOPS_INLINE void prefetch_load(const A* from) {
   __builtin_prefetch(from + 1024 / sizeof(A));
 }
 
-// Non-temporal stores, for results that do not fit into them; `to` is aligned to a vector.
-// stream_end() comes before anybody else reads.
+// Non-temporal stores for results that do not fit the caches; `to` is aligned to a vector.
+// stream_end() must come before other threads read the result.
 template <class A>
 inline void stream(A* to, const Vector<A>& vector) {
 #if MYOPS_VECTOR_BYTES == 64

@@ -1,6 +1,6 @@
-// A vector whose first few elements stand in the object itself.
+// A vector that stores its first few elements in the object itself.
 //
-// Shapes are made by the dozen in every call and hardly ever have more than six lengths: with
+// Every call makes dozens of shapes, and they hardly ever have more than six lengths: with
 // std::vector the allocations took longer than the rest of a small call.
 #pragma once
 
@@ -17,8 +17,9 @@
 
 namespace myops {
 
-// As std::vector, for a T with a default; `own`: how many elements need no memory elsewhere.
-template <class T, size_t own>
+// As std::vector, for a default-constructible T; kInline: how many elements are stored in the
+// object.
+template <class T, size_t kInline>
 class SmallVector {
   template <class Iterator>
   using Traversal = typename std::iterator_traits<Iterator>::iterator_category;
@@ -50,8 +51,8 @@ class SmallVector {
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  T* data() { return more_ ? more_.get() : own_.data(); }
-  const T* data() const { return more_ ? more_.get() : own_.data(); }
+  T* data() { return heap_ ? heap_.get() : inline_.data(); }
+  const T* data() const { return heap_ ? heap_.get() : inline_.data(); }
   T* begin() { return data(); }
   const T* begin() const { return data(); }
   T* end() { return data() + size_; }
@@ -64,12 +65,12 @@ class SmallVector {
   const T& back() const { return data()[size_ - 1]; }
 
   void reserve(size_t count) {
-    if (count <= room_) return;
-    const size_t room = std::max(count, 2 * room_);
-    std::unique_ptr<T[]> larger(new T[room]);
+    if (count <= capacity_) return;
+    const size_t capacity = std::max(count, 2 * capacity_);
+    std::unique_ptr<T[]> larger(new T[capacity]);
     std::move(begin(), end(), larger.get());
-    more_ = std::move(larger);
-    room_ = room;
+    heap_ = std::move(larger);
+    capacity_ = capacity;
   }
   void resize(size_t count, const T& value = T()) {
     reserve(count);
@@ -115,14 +116,14 @@ class SmallVector {
   }
 
  private:
-  // Numbers that stand in both objects are copied all at once, whatever their count: a few
-  // instructions in place of a call of memmove(), of which an op's call made dozens.
-  static constexpr bool kCopiedWhole = std::is_trivially_copyable_v<T> && own * sizeof(T) <= 64;
+  // Small trivially copyable elements are copied as a whole array, whatever their count: a few
+  // instructions instead of a call of memmove(), of which a call of an op made dozens.
+  static constexpr bool kCopiedWhole = std::is_trivially_copyable_v<T> && kInline * sizeof(T) <= 64;
 
   void copy(const SmallVector& other) {
     if constexpr (kCopiedWhole) {
-      if (!more_ && !other.more_) {
-        std::memcpy(own_.data(), other.own_.data(), sizeof(own_));
+      if (!heap_ && !other.heap_) {
+        std::memcpy(inline_.data(), other.inline_.data(), sizeof(inline_));
         size_ = other.size_;
         return;
       }
@@ -131,11 +132,11 @@ class SmallVector {
   }
 
   void take(SmallVector& other) {
-    if (other.more_) {
-      more_ = std::move(other.more_);
-      room_ = std::exchange(other.room_, own);
+    if (other.heap_) {
+      heap_ = std::move(other.heap_);
+      capacity_ = std::exchange(other.capacity_, kInline);
       size_ = other.size_;
-    } else {  // there is room for these in any case
+    } else {  // there is capacity for these in any case
       if constexpr (kCopiedWhole) {
         copy(other);
       } else {
@@ -146,9 +147,9 @@ class SmallVector {
     other.size_ = 0;
   }
 
-  size_t size_ = 0, room_ = own;
-  std::array<T, own> own_;
-  std::unique_ptr<T[]> more_;  // where the elements are, once there were too many
+  size_t size_ = 0, capacity_ = kInline;
+  std::array<T, kInline> inline_;
+  std::unique_ptr<T[]> heap_;  // holds the elements once they exceed the inline storage
 };
 
 }  // namespace myops

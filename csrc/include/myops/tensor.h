@@ -1,4 +1,4 @@
-// A plain view of a tensor: pointer, element type, shape, strides. It owns nothing.
+// A non-owning view of a tensor: pointer, element type, shape, strides.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ using Shape = SmallVector<int64_t, 6>;
 
 enum class Layout : uint8_t { Contiguous, ChannelsLast };
 
-// Empty whatever the other lengths are: their product may be more than int64 holds. A tensor that
-// is not empty and has as many (one that repeats an element, say) counts as having the most.
+// 0 if any length is 0, even if the product of the others overflows. A product beyond int64 (of a
+// tensor with zero strides, for example) is reported as the largest int64.
 inline int64_t element_count(const Shape& shape) {
   for (int64_t dim : shape) {
     if (dim == 0) return 0;
@@ -34,9 +34,9 @@ inline size_t byte_count(const Shape& shape, DType dtype) {
 }
 
 // Calls visit(axis, stride in elements) from the fastest axis in memory on, until it returns false;
-// whether it never did. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
+// returns whether it never did. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
 template <class Visit>
-bool walk(const Shape& shape, Layout layout, const Visit& visit) {
+bool visit_axes(const Shape& shape, Layout layout, const Visit& visit) {
   uint64_t step = 1;
   const auto next = [&](size_t axis) {
     if (!visit(axis, step)) return false;
@@ -51,10 +51,10 @@ bool walk(const Shape& shape, Layout layout, const Visit& visit) {
   return !last || next(0);
 }
 
-// Those of an empty tensor may wrap around; nobody uses them.
+// The strides of an empty tensor may overflow; they are never used.
 inline Shape strides_for(const Shape& shape, Layout layout) {
   Shape strides(shape.size());
-  walk(shape, layout, [&](size_t axis, uint64_t step) {
+  visit_axes(shape, layout, [&](size_t axis, uint64_t step) {
     strides[axis] = static_cast<int64_t>(step);
     return true;
   });
@@ -93,7 +93,7 @@ struct Tensor {
   bool is(Layout layout) const {
     if (layout == Layout::ChannelsLast && rank() != 4 && rank() != 5) return false;
     if (elements() == 0) return layout == Layout::Contiguous;
-    return walk(shape, layout, [&](size_t axis, uint64_t step) {
+    return visit_axes(shape, layout, [&](size_t axis, uint64_t step) {
       return shape[axis] == 1 || strides[axis] == static_cast<int64_t>(step);
     });
   }

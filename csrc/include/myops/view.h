@@ -1,4 +1,4 @@
-// A tensor's elements by their indices, whatever its strides.
+// Access to the elements of a strided tensor by their indices.
 //
 //   const View<const float, 5> planes(context.input(0));  // [N, D, C, H, W], or [D, C, H, W]
 //   planes(n, d, c, y, x)                                 // an element
@@ -12,8 +12,8 @@
 
 namespace myops {
 
-// Axes that the tensor lacks at the front have length 1 and repeat it: any index is good there. The
-// tensor may not have more than `Rank` axes.
+// A tensor of lower rank is broadcast: missing leading axes have stride 0, so any index is valid
+// there. The tensor may not have more than `Rank` axes.
 template <class T, size_t Rank>
 class View {
  public:

@@ -1,5 +1,6 @@
-// How the work is cut. Shapes alone decide it, and every buffer that it sizes is bounded whatever
-// the tensors are: a task and what its call shares with others stay below 2 MiB together.
+// How the computation is divided into blocks. The division depends on shapes only, and each buffer
+// is bounded whatever the tensors are: a task and its part of the call's shared buffers stay below
+// 2 MiB together.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,12 @@ inline constexpr int64_t kPacked =
 template <class A>
 inline constexpr int64_t kSlots = 442368 / sizeof(A);  // position gradients of tasks side by side
 template <class A>
-inline constexpr int64_t kTurned = 331776 / sizeof(A);  // offsets and masks of some offset groups
-inline constexpr int64_t kFewChannels = 8;  // of an offset group: half a window, more of kTurned
-inline constexpr int64_t kSoon = 48;        // pixels ahead, for expect()
-inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, beside the tasks' own
+inline constexpr int64_t kTransposed =
+    331776 / sizeof(A);  // offsets and masks of some offset groups
+inline constexpr int64_t kFewChannels =
+    8;  // of an offset group: windows of half the size, kTransposed applies
+inline constexpr int64_t kPrefetchPixels = 48;      // prefetch distance in pixels
+inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
 struct Range {
   int64_t first, last;
@@ -41,14 +44,14 @@ struct Range {
 
 inline constexpr int64_t round_up(int64_t value, int64_t to) { return panels(value, to) * to; }
 
-// Elements of a pixel with `channels`: a whole number of the shortest vectors.
+// Elements of a pixel with `channels`, rounded up to whole vectors of 16 bytes.
 template <class A>
 inline int64_t pixel_of(int64_t channels) {
   return round_up(channels, kQuad<A>);
 }
 
-// From a pixel to the next where it has values tap by tap: whole vectors, so that products need no
-// care for the last columns.
+// Elements from one pixel to the next where each pixel has values for every tap: rounded up to
+// whole vectors, so that products need no special case for the last columns.
 template <class A>
 inline int64_t row_of(int64_t taps, int64_t channels) {
   return round_up(taps * pixel_of<A>(channels), kLanes<A>);
@@ -59,11 +62,12 @@ struct Blocking {
 
   explicit Blocking(const ConvShape& conv)
       : taps(std::min(conv.taps, kTaps)),
-        channels(std::min<int64_t>(conv.field_channels(), conv.depthwise() ? 2 * kChannels
-                                                          : taps <= 9      ? kChannels
-                                                                           : kChannels / 2)) {}
+        channels(std::min<int64_t>(conv.channels_per_offset(), conv.depthwise() ? 2 * kChannels
+                                                               : taps <= 9      ? kChannels
+                                                                                : kChannels / 2)) {}
 
-  // For gradients: more and smaller blocks, whose W fits a task for all outputs of a group.
+  // For gradients: smaller blocks, so that W of a block for all outputs of a group fits a task's
+  // buffer.
   template <class A>
   static Blocking of_gradients(const ConvShape& conv) {
     Blocking blocking(conv);
@@ -72,8 +76,8 @@ struct Blocking {
     return blocking;
   }
 
-  // Pixels of a tile, for `outputs` sums each: at least `least` where memory allows, and no more
-  // than leave work for several threads.
+  // Pixels of a tile with `outputs` sums each: at least `least` if memory allows, and few enough
+  // that several threads have tiles.
   template <class A>
   int64_t tile_pixels(const ConvShape& conv, int64_t outputs, int64_t least) const {
     const int64_t most = std::min({kPixels<A>, kEntries<A> / taps, kSums<A> / outputs});
@@ -81,7 +85,7 @@ struct Blocking {
                          static_cast<double>(conv.out_width) / 4;
     return std::clamp(static_cast<int64_t>(std::min(share, 1e9)), std::min(most, least), most);
   }
-  // Pixels that are sampled at a time into `size` elements: whole blocks of the product.
+  // Pixels that are sampled at a time into `size` elements, a multiple of the product's rows.
   template <class A>
   int64_t strip_pixels(int64_t size) const {
     const int64_t most = size / (taps * pixel_of<A>(channels));
@@ -89,7 +93,7 @@ struct Blocking {
   }
 };
 
-// Memory of one task or one call; none for a count of 0.
+// Scratch memory of one task or one call; none for a count of 0.
 template <class A>
 class Buffer {
  public:
@@ -103,7 +107,8 @@ class Buffer {
   std::optional<Scratch> memory_;
 };
 
-// What tasks need memory for and can use one after another: there are as many as tasks at a time.
+// Objects with scratch memory that tasks use one after another: as many as there are tasks at a
+// time.
 template <class Worker>
 class Pool {
  public:
@@ -133,13 +138,13 @@ class Pool {
 struct Tile {
   int64_t image, top, left, rows, columns;
   int64_t pixels() const { return rows * columns; }
-  bool operator==(const Tile& other) const {  // of one tiling
+  bool operator==(const Tile& other) const {  // both from one Tiling
     return image == other.image && top == other.top && left == other.left;
   }
 };
 
-// Near-square tiles: the part of X that a tile samples is then smallest. Rows that are not long
-// stay whole: the pixels of a tile are then one run of memory.
+// Near-square tiles, because the part of X that they sample is smallest. Short rows are not
+// divided, so that the pixels of a tile are contiguous.
 class Tiling {
  public:
   Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
@@ -164,7 +169,7 @@ class Tiling {
   int64_t height_, width_, rows_, columns_, across_, count_;
 };
 
-// Calls body(y, x, count, done) for each piece of a row of the result that `pixels` of a tile are.
+// Calls body(y, x, count, done) for each part of a row of the result in `pixels` of a tile.
 template <class Body>
 void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
   for (int64_t p = pixels.first; p < pixels.last;) {
@@ -175,17 +180,17 @@ void for_each_line(const Tile& tile, const Range& pixels, const Body& body) {
   }
 }
 
-// Asks for some channels of a pixel that is read soon, or written. Where they are side by side,
-// pixels are far apart, and hardware foresees them to the end of a page at most.
+// Prefetches some channels of a pixel that is read or written soon. In channels_last memory the
+// pixels are far apart, and hardware prefetching stops at the end of a page.
 template <class T>
-MYOPS_INLINE void expect(const T* pixel, int64_t channels) {
+MYOPS_INLINE void prefetch_channels(const T* pixel, int64_t channels) {
   for (int64_t c = 0; c < channels; c += 64 / static_cast<int64_t>(sizeof(T))) {
     __builtin_prefetch(pixel + c);
   }
   __builtin_prefetch(pixel + channels - 1);
 }
 
-// A tensor of rank 4 read or written by its strides; false when it was left out.
+// A strided view of a tensor of rank 4; converts to false if the tensor is absent.
 template <class T>
 struct StridedView {
   T *data = nullptr, *end = nullptr;  // end: behind the last element
@@ -202,7 +207,7 @@ struct StridedView {
     ++end;
   }
   explicit operator bool() const { return present; }
-  // Whether the channels of a pixel are side by side, and its neighbours are not.
+  // Whether the channels of a pixel are contiguous and the pixels are not.
   bool channels_last() const { return present && step[1] == 1 && step[3] != 1; }
   T* at(int64_t i, int64_t j, int64_t k, int64_t l) const {
     return data + i * step[0] + j * step[1] + k * step[2] + l * step[3];

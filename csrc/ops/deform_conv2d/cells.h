@@ -1,12 +1,12 @@
-// Cells of four corners: where a position lies in its cell, the weights of the corners, the boxes
-// that hold cells. The mathematics stand in taps.h.
+// Cells of four corners: positions within a cell, weights of the corners, bounding boxes of cells.
+// The mathematics are in taps.h.
 #pragma once
 
 #include "blocking.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// In place of the row of a cell: the position samples 0 and has no gradient.
+// Marks a position that samples 0 and has no gradient; stored instead of the cell's row.
 inline constexpr int32_t kMissed = std::numeric_limits<int32_t>::min();
 
 template <class V>
@@ -51,14 +51,15 @@ struct Box {
   int64_t pixels() const { return (bottom - top) * (right - left); }
 };
 
-// The smallest box that holds the cells of positions that hit, kCount positions at a time.
+// The bounding box of the cells of positions inside the image, computed for kCount positions at a
+// time.
 template <int64_t kCount>
 struct Extent {
   using I = Lanes<int32_t, kCount>;
   static constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
   I top = I{} + kHigh, bottom = I{} + kMissed, left = I{} + kHigh, right = I{} + kMissed;
 
-  // Of positions that miss, y and x are kMissed.
+  // For positions outside, y and x are kMissed.
   void add(const I& hits, const I& y, const I& x) {
     const I low_y = hits ? y : I{} + kHigh, low_x = hits ? x : I{} + kHigh;
     top = low_y < top ? low_y : top;

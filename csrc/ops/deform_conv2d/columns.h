@@ -1,6 +1,6 @@
-// The columns A and A' (see taps.h) of a strip of pixels, for one block of taps and channels:
-// sampled into a buffer that stays in L1 and is multiplied at once. The whole column matrix never
-// exists.
+// The columns A and A' (see taps.h) of a strip of pixels for one block of taps and channels. They
+// are written to a buffer that fits the L1 cache and multiplied at once, so the whole column matrix
+// is never stored.
 #pragma once
 
 #include "image.h"
@@ -9,15 +9,15 @@ namespace myops::deform::MYOPS_ISA {
 
 enum class Column : uint8_t { Value, Change };  // A, A'
 
-// All that samples depend on; the directions are absent outside the double backward.
+// The inputs that samples depend on; the directions are absent outside the double backward.
 template <class T>
 struct Inputs {
   StridedView<const T> X, X_direction;
   Positions<T> positions;
 
-  // Whether A' is anything but 0.
+  // Whether A' can differ from 0.
   bool changes() const { return X_direction || positions.shifted(); }
-  // How many windows share the room for them.
+  // How many windows share the window memory.
   int64_t windows() const { return X_direction ? 2 : 1; }
 };
 
@@ -35,7 +35,7 @@ MYOPS_INLINE void blend(const A* const (&corners)[4], const Weights<A>& w, int64
   store(out + c, value);
 }
 
-// kCount: the number of channels where the compiler shall know it, or 0.
+// kCount: the number of channels if it is a compile-time constant, or 0.
 template <bool kAdd, int64_t kCount, class A>
 MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>& weights,
                                  int64_t count, A* out) {
@@ -55,7 +55,7 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
 // Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out`, rows
 // `row` apart, has those of pixel p, tap by tap.
 template <bool kAdd, int64_t kCount, class T, class A>
-void sample_count(const Taps<T>& taps, const A* weights, View<const A> window, int64_t any,
+void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window, int64_t any,
                   const Entries& part, int64_t first, int64_t row, A* out) {
   const int64_t count = kCount ? kCount : any, plane = taps.plane();
   for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
@@ -73,7 +73,7 @@ void sample_count(const Taps<T>& taps, const A* weights, View<const A> window, i
   }
 }
 template <bool kAdd, class T, class A, class... More>
-void sample_entries(const Taps<T>& taps, const A* weights, const View<const A>& window,
+void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<const A>& window,
                     int64_t count, const More&... more) {
   if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, count, more...);
   if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, count, more...);
@@ -82,7 +82,7 @@ void sample_entries(const Taps<T>& taps, const A* weights, const View<const A>& 
   sample_count<kAdd, 0>(taps, weights, window, count, more...);
 }
 
-// What products read behind the samples of `pixels` and nobody writes, of the longest rows.
+// Clears the elements behind the samples of `pixels` that products read and nothing else writes.
 template <class A>
 inline void clear_padding(A* rows, int64_t used, int64_t pixels) {
   const int64_t row = round_up(used, kLanes<A>);
@@ -115,13 +115,13 @@ class Columns {
     image_ = tile.image;
     all_ = {0, taps.count(), 0, tile.pixels()};
     taps_.place(conv, tile, offset_group, taps);
-    box_ = taps_.reach();
+    box_ = taps_.extent();
     held_ = {0, 0};
   }
 
-  // Calls body(pixels) for parts of the tile whose samples of `block` can be had; `end` is the end
-  // of the channels that come later. One window serves the whole tile and as many channels as fit
-  // if possible; if not, smaller parts have windows of their own.
+  // Calls body(pixels) for parts of the tile whose samples of `block` are available; `end` is the
+  // end of the channels that follow. If possible one window serves the whole tile and as many
+  // channels as fit; otherwise smaller parts have windows of their own.
   template <class Body>
   void in_parts(const Range& block, int64_t end, const Body& body) {
     const int64_t most = capacity_ / std::max<int64_t>(box_.pixels(), 1) / kQuad<A> * kQuad<A>;
@@ -133,8 +133,8 @@ class Columns {
     body(Range{0, all_.last});
   }
 
-  // Row p - pixels.first holds the samples of pixel p, tap by tap, pixel_of(channels) of each; rows
-  // are row_of() apart. The last can be read kPanel elements past its end.
+  // Row p - pixels.first holds the samples of pixel p for each tap, pixel_of(channels) elements
+  // each; rows are row_of() apart. The last row is readable up to kPanel elements past its end.
   const A* sample(Column column, const Range& block, const Range& pixels) {
     const Entries strip{0, all_.last_tap, pixels.first, pixels.last};
     if (held()) {
@@ -150,19 +150,19 @@ class Columns {
     return buffer_.get();
   }
 
-  // Whether the windows hold what the current part samples.
+  // Whether the windows contain what the current part samples.
   bool held() const { return held_.count() > 0; }
-  // X from channel `first` on, which they hold.
-  View<const A> window(int64_t first) const {
+  // The window of X from channel `first` on.
+  WindowView<const A> window(int64_t first) const {
     return {behind(window_, first), window_.row, window_.pixel};
   }
 
   const Taps<T>& taps() const { return taps_; }
 
  private:
-  // A channel of a window that begins with the first one held. Where all samples miss there is no
-  // window, and nothing is read.
-  const A* behind(const View<const A>& view, int64_t channel) const {
+  // The address of a channel in a window that begins with the first stored channel. If all samples
+  // are outside the image there is no window, and nothing is read.
+  const A* behind(const WindowView<const A>& view, int64_t channel) const {
     return view.data == nullptr ? nullptr : view.data + (channel - held_.first);
   }
 
@@ -178,7 +178,7 @@ class Columns {
   template <class Body>
   void halve(const Range& block, const Range& pixels, const Body& body) {
     const Entries entries{0, all_.last_tap, pixels.first, pixels.last};
-    const Box box = taps_.reach(entries);
+    const Box box = taps_.extent(entries);
     held_ = {0, 0};
     if (box.pixels() * pixel_of<A>(block.count()) <= capacity_) {
       hold(block, entries, box);
@@ -205,9 +205,9 @@ class Columns {
   }
 
   template <bool kAdd>
-  void interpolate(const View<const A>& view, const A* weights, const Range& block,
+  void interpolate(const WindowView<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
-    const View<const A> own{behind(view, block.first), view.row, view.pixel};
+    const WindowView<const A> own{behind(view, block.first), view.row, view.pixel};
     sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
                          row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
@@ -220,7 +220,7 @@ class Columns {
   Range held_{0, 0};  // channels in the windows of the tile; empty: there are none
   Taps<T> taps_;
   Source<T> X_, direction_;
-  View<const A> window_, direction_window_;
+  WindowView<const A> window_, direction_window_;
   int64_t strip_, size_;
   Buffer<A> buffer_;
 };

@@ -6,10 +6,10 @@
 namespace myops::deform {
 namespace {
 
-// Bounds one axis, one pad, one step: sums and products of two of them cannot overflow int64.
+// Largest length, pad and stride: sums and products of two of them cannot overflow int64.
 constexpr int64_t kMaxLength = 2147483646;
 
-int64_t times(int64_t a, int64_t b) {  // of lengths; stays at the largest value
+int64_t times(int64_t a, int64_t b) {  // product of lengths; saturates at the largest value
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
@@ -39,13 +39,13 @@ std::string text(const Dims& dims) {
   return str(parts);
 }
 
-// The better known of two lengths that are equal.
+// Of two equal lengths, the one that is known, or named.
 Dim merge(const Dim& a, const Dim& b) {
   if (a.known() || b.known()) return a.known() ? a : b;
   return a.symbol.empty() ? b : a;
 }
 
-const char* input_name(const Slots& slots, int slot) {
+const char* input_name(const InputIndices& slots, int slot) {
   return slot == slots.grad     ? "grad"
          : slot == slots.X      ? "X"
          : slot == slots.W      ? "W"
@@ -54,7 +54,7 @@ const char* input_name(const Slots& slots, int slot) {
                                 : "mask";
 }
 
-void expect_rank(const ShapeContext& context, const Slots& slots, int slot, size_t rank) {
+void expect_rank(const ShapeContext& context, const InputIndices& slots, int slot, size_t rank) {
   if (slot < 0 || !context.has(static_cast<size_t>(slot))) return;
   const Dims& dims = context.dims(static_cast<size_t>(slot));
   MYOPS_EXPECT(context, dims.size() == rank, input_name(slots, slot),
@@ -113,7 +113,7 @@ void expect_shape(const ShapeContext& context, const char* name, const Dims& dim
                str("shape ", text(expected), " (", meaning, ")"));
 }
 
-Lengths check(ShapeContext& context, const Slots& slots) {
+KnownLengths check(ShapeContext& context, const InputIndices& slots) {
   const std::string& op = context.op_name();
   const Attributes& attributes = context.attributes();
   const auto strides = read_list<2>(op, attributes, "strides", 1, 1);
@@ -150,7 +150,7 @@ Lengths check(ShapeContext& context, const Slots& slots) {
     X[1] = times(W[1].value, groups);
   }
 
-  Lengths all;
+  KnownLengths all;
   all.output = {
       X[0], W[0],
       output_length(context, {"height", X[2], W[2], pads[0], pads[2], strides[0], dilations[0]}),

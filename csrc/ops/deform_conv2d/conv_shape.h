@@ -1,4 +1,4 @@
-// The sizes of one deformable convolution, and the checks that every op of this directory makes.
+// The sizes of one deformable convolution, and the checks that all ops of this directory share.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,19 @@
 
 namespace myops::deform {
 
-// Where the inputs of an op stand in its description; -1: the op has no such input.
-struct Slots {
+// Indices of the inputs in an op's description; -1: the op has no such input.
+struct InputIndices {
   int grad, X, W, offset, bias, mask;
 };
 
-// What the checks learn; a length that nothing tells stays unknown.
-struct Lengths {
+// Lengths that the checks determine; a length that no input determines stays unknown.
+struct KnownLengths {
   Dims X, W, offset, mask, output;
 };
 
-// Refuses wrong ranks, lengths, groups and attributes. Lengths that are not known yet are taken
-// from where they are known, or pass.
-Lengths check(ShapeContext& context, const Slots& slots);
+// Refuses wrong ranks, lengths, groups and attributes. A length that is unknown in one input is
+// taken from another one, or is not checked.
+KnownLengths check(ShapeContext& context, const InputIndices& slots);
 
 // Refuses an argument whose rank or known lengths differ from `expected`.
 void expect_shape(const ShapeContext& context, const char* name, const Dims& dims,
@@ -43,15 +43,17 @@ struct ConvShape {
   int64_t groups, offset_groups;
   int64_t stride_y = 0, stride_x = 0, dilation_y = 0, dilation_x = 0, pad_top = 0, pad_left = 0;
 
-  // What W and the groups tell, which must fit each other; the rest is 0, and not looked at.
+  // The sizes that W and the groups determine; they must match. The others are 0 and not used.
   ConvShape(const Attributes& attributes, const Tensor& W);
   // For a kernel, after the checks; `output` is Y or its gradient.
   ConvShape(const Attributes& attributes, const Tensor& X, const Tensor& W, const Tensor& output);
 
   int64_t group_channels() const { return channels / groups; }
   int64_t group_outputs() const { return outputs / groups; }
-  int64_t field_channels() const { return channels / offset_groups; }  // that share offsets
-  // One filter a channel: no sums over channels, so channels are the vector.
+  int64_t channels_per_offset() const {
+    return channels / offset_groups;
+  }  // channels of one offset group
+  // One filter for each channel: there are no sums over channels, so vectors run over channels.
   bool depthwise() const { return groups == channels && groups == outputs; }
 };
 

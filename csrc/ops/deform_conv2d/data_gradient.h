@@ -1,11 +1,11 @@
 // The gradients of X, offset and mask for a whole call, without atomics.
 //
-// A task owns some channels of one image, so no two tasks add to the same element of the gradient
-// of X. Where an offset group has several tasks, each leaves its sums of the position gradients
-// in a slot and the slots are added in order; to bound the slots, tiles are then done band by
-// band. Sums of 16-bit types are kept in the type of the arithmetic, part of the image at a time.
-// Many offset groups are done side by side, tile after tile: they share the gradient of Y, turned
-// over once.
+// Each task writes some channels of one image, so no two tasks add to the same element of the
+// gradient of X. If an offset group has several tasks, each stores its sums of the position
+// gradients in a slot, and the slots are added in order; to bound their number, tiles are then
+// processed band by band. Sums of 16-bit types are held in the accumulation type, for part of the
+// image at a time. Many offset groups are processed together, tile after tile: they share the
+// transposed gradient of Y.
 #pragma once
 
 #include "scatter.h"
@@ -35,12 +35,12 @@ class DataGradient {
         offset_(outputs.offset),
         mask_(outputs.mask),
         blocking_(Blocking::of_gradients<A>(conv)),
-        blocks_(panels(conv.field_channels(), blocking_.channels)),
+        blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         parts_(offset_ || mask_ ? panels(blocks_, panels(blocks_, kParts)) : blocks_),
         width_(std::clamp<int64_t>(kParts / parts_, 1, std::max<int64_t>(units(), 1))),
         tiling_(conv, tile_pixels()) {}
 
-  // Whether run() can give samples to the gradient of W.
+  // Whether run() can pass samples to the gradient of W.
   bool gives_samples() const {
     return side_by_side() && (X_ || offset_ || mask_) && std::is_same_v<T, A>;
   }
@@ -70,7 +70,7 @@ class DataGradient {
 
   // Task `index` of [image][offset group][part].
   Task task(int64_t index, int64_t parts) const {
-    const int64_t unit = index / parts, part = index % parts, length = conv_.field_channels();
+    const int64_t unit = index / parts, part = index % parts, length = conv_.channels_per_offset();
     const int64_t group = unit % conv_.offset_groups, each = panels(blocks_, parts);
     const int64_t first = std::min(part * each * blocking_.channels, length);
     const int64_t last = std::min((part + 1) * each * blocking_.channels, length);
@@ -83,7 +83,7 @@ class DataGradient {
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
 
   int64_t tile_pixels() const {
-    // The double backward keeps more about each entry.
+    // The double backward stores more for each entry.
     const int64_t entries = inputs_.changes() ? kEntries<A> / 2 : kEntries<A>;
     const int64_t most = std::min(kPixels<A>, entries / blocking_.taps);
     if (parts_ == 1 || !(offset_ || mask_)) return most;
@@ -96,7 +96,7 @@ class DataGradient {
                            positions, samples, tile);
   }
 
-  // The gradient of X itself, from channel `first` on, where sums can be made in place.
+  // The gradient of X from channel `first` on, if sums can be accumulated in place.
   Target<A> target(int64_t image, int64_t first) const {
     if constexpr (std::is_same_v<T, A>) {
       if (X_) {
@@ -156,8 +156,8 @@ void DataGradient<T>::clear() const {
   });
 }
 
-// Every task does one tile for one offset group. Tasks borrow workers from a pool, so that there
-// are as many as threads.
+// Each task processes one tile for one offset group. Tasks take workers from a pool, so that there
+// are only as many workers as threads.
 template <class T>
 void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weights) const {
   struct Worker {
@@ -198,7 +198,7 @@ void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weight
   });
 }
 
-// Every task does all tiles and writes what it sums.
+// Each task processes all tiles and writes its own sums.
 template <class T>
 void DataGradient<T>::run_whole(bool positions) const {
   const int64_t parts = parts_;
@@ -255,7 +255,7 @@ void DataGradient<T>::run_in_bands() const {
   });
 }
 
-// For 16-bit types: sums of a band of pixels in float, rounded once.
+// For 16-bit types: sums of a band of pixels in float, rounded once at the end.
 template <class T>
 void DataGradient<T>::run_image_in_bands() const {
   const int64_t channels = blocking_.channels, size = conv_.height * conv_.width;
@@ -271,7 +271,7 @@ void DataGradient<T>::run_image_in_bands() const {
       for_each_taps([&](const Range& taps) {
         for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
           work.place(tiling_.at(own.image, tile), own.offset_group, taps);
-          if (work.reaches(target)) work.run(own.channels, target, nullptr);
+          if (work.touches(target)) work.run(own.channels, target, nullptr);
         }
       });
       for (int64_t c = 0; c < count; ++c) {

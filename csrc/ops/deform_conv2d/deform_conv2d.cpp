@@ -1,11 +1,11 @@
-// deform_conv2d: convolution at learned positions. The mathematics stand in taps.h.
+// deform_conv2d: convolution at learned positions. The mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{-1, 0, 1, 2, 3, 4};
+constexpr InputIndices kSlots{-1, 0, 1, 2, 3, 4};
 
 void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots).output); }
 

@@ -1,14 +1,14 @@
-// deform_conv2d_backward: the gradients of deform_conv2d. The mathematics stand in taps.h.
+// deform_conv2d_backward: the gradients of deform_conv2d. The mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
+constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
 
 void shape(ShapeContext& context) {
-  const Lengths lengths = check(context, kSlots);
+  const KnownLengths lengths = check(context, kSlots);
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 4);
   const Dims* dims[] = {&lengths.X, &lengths.W, &lengths.offset, &lengths.mask};
   for (size_t i = 0; i < 4; ++i) {

@@ -1,17 +1,17 @@
-// deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. With (X', W', y', x',
-// m') the gradients that arrive at its outputs, the mathematics stand in taps.h.
+// deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. (X', W', y', x', m')
+// are the gradients that arrive at its outputs; the mathematics are in taps.h.
 #include "conv_shape.h"
 #include "kernels.h"
 
 namespace myops::deform {
 namespace {
 
-constexpr Slots kSlots{0, 1, 2, 3, -1, 4};
+constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
 constexpr size_t kX = 5;  // the first of the arriving gradients
 constexpr size_t kOutputCount = 5;
 
 void shape(ShapeContext& context) {
-  const Lengths lengths = check(context, kSlots);
+  const KnownLengths lengths = check(context, kSlots);
   const Dims* dims[] = {&lengths.output, &lengths.X, &lengths.W, &lengths.offset, &lengths.mask};
   const char* names[] = {"grad_grad_X", "grad_grad_W", "grad_grad_offset", "grad_grad_mask"};
   const char* originals[] = {"that of X", "that of W", "that of offset", "that of mask"};

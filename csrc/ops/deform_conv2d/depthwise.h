@@ -1,5 +1,5 @@
-// One filter a channel: nothing is summed over channels, so samples go into the sums at once. Where
-// they are columns, these are multiplied channel by channel.
+// Depthwise convolution: nothing is summed over channels, so samples are added to the sums at once.
+// Where samples are stored as columns, these are multiplied channel by channel.
 #pragma once
 
 #include "columns.h"
@@ -9,7 +9,7 @@ namespace myops::deform::MYOPS_ISA {
 // What a strip of pixels reads: corners in `window`, weights a_j in planes, W as [tap][channel].
 template <class A>
 struct Strip {
-  View<const A> window;
+  WindowView<const A> window;
   const int32_t* index;
   const A* values;
   int64_t plane, stride, taps, count;  // stride: entries from tap to tap; count: channels
@@ -52,7 +52,7 @@ void add_depthwise(const Strip<A>& strip, const Range& pixels, A* sums, int64_t 
   }
 }
 
-// sums[p][c] += sum over taps of weights[tap][c] * row p of the columns, for one filter a channel.
+// sums[p][c] += sum over taps of weights[tap][c] * row p of the columns.
 template <class A>
 void multiply_depthwise(int64_t pixels, int64_t taps, int64_t count, const A* columns,
                         int64_t width, int64_t row, const A* weights, A* sums, int64_t sums_row) {

@@ -1,14 +1,14 @@
 // The kernel of deform_conv2d_backward_backward.
 #pragma once
 
+#include "convolve.h"
 #include "data_gradient.h"
 #include "kernels.h"
-#include "project.h"
 #include "weight_gradient.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// Terms that are 0 because nothing arrived are left out; an output without terms is 0.
+// Terms of gradients that did not arrive are skipped; an output without terms is 0.
 template <class T>
 void double_backward_typed(KernelContext& context) {
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 5);
@@ -28,7 +28,7 @@ void double_backward_typed(KernelContext& context) {
     std::vector<Term<T>> terms;
     if (direction) terms.push_back({direction, Column::Value});
     if (inputs.changes()) terms.push_back({filters, Column::Change});
-    Projection<T>(context, conv, inputs, terms, Tensor(), context.output(0)).run();
+    Convolution<T>(context, conv, inputs, terms, Tensor(), context.output(0)).run();
   }
   const typename DataGradient<T>::Outputs outputs{
       needs[1] ? context.output(1) : Tensor(), needs[3] ? context.output(3) : Tensor(),

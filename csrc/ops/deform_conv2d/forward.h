@@ -1,8 +1,8 @@
 // The kernel of deform_conv2d.
 #pragma once
 
+#include "convolve.h"
 #include "kernels.h"
-#include "project.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -11,8 +11,8 @@ std::vector<Term<T>> terms_of(const ConvShape& conv, const Tensor& W) {
   return {{Filters<T>(conv, W), Column::Value}};
 }
 
-// Weights that never change are packed once. Nothing has been checked yet, so weights that do not
-// fit the attributes are left to the refusal of the first call.
+// Packs constant weights once. Nothing has been checked yet, so weights that do not match the
+// attributes are left to the checks of the first call.
 Prepared prepare(const PrepareContext& context) {
   const Tensor& W = context.constant(1);
   const Attributes& attributes = context.attributes();
@@ -45,7 +45,7 @@ void forward_typed(KernelContext& context) {
   inputs.positions.mask = StridedView<const T>(context.input(4));
   const std::vector<Term<T>> terms = terms_of<T>(conv, W);
   const Scratch* prepared = context.prepared<Scratch>();
-  Projection<T>(context, conv, inputs, terms, context.input(3), context.output(0))
+  Convolution<T>(context, conv, inputs, terms, context.input(3), context.output(0))
       .run(prepared ? prepared->as<Accumulate<T>>() : nullptr);
 }
 

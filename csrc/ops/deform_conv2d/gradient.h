@@ -1,4 +1,4 @@
-// The gradient of Y as products read it, in the type of the arithmetic.
+// The gradient of Y in the layout that products read, in the accumulation type.
 #pragma once
 
 #include "transpose.h"
@@ -21,8 +21,8 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
   });
 }
 
-// A whole tile, for those who read it again for each of several offset groups. Rows are no power
-// of two apart, of which a cache would keep only few.
+// The gradient of Y for a whole tile, if several offset groups read it. The row length is not a
+// power of two, because a cache can hold only few rows at such distances.
 template <class T>
 class GradientTile {
  public:
@@ -33,7 +33,7 @@ class GradientTile {
                int64_t pixels)
       : gradient_(gradient), row_(row_of(pixels)), buffer_(context, outputs * row_) {}
 
-  // Some of the outputs that row 0 and the following belong to.
+  // Reads `outputs` into `row` and the rows that follow.
   void read(const Tile& tile, const Range& outputs, int64_t row) const {
     read_by_output(gradient_, tile, {0, tile.pixels()}, outputs, buffer_.get() + row * row_, row_);
   }
@@ -48,13 +48,13 @@ class GradientTile {
   Buffer<A> buffer_;
 };
 
-// A strip of a tile's pixels, read from memory or from the whole tile if somebody has that.
+// The gradient of Y for a strip of pixels, read from memory or from a GradientTile if there is one.
 template <class T>
 class GradientStrip {
  public:
   using A = Accumulate<T>;
 
-  // Of `tile` row 0 belongs to output 0.
+  // Row 0 of `tile` belongs to output 0.
   GradientStrip(const KernelContext& context, const Tensor& gradient, int64_t outputs,
                 int64_t strip, const GradientTile<T>* tile = nullptr)
       : gradient_(gradient),
@@ -70,8 +70,8 @@ class GradientStrip {
   }
   int64_t row() const { return tile_ ? tile_->row() : strip_; }
 
-  // Row p holds the outputs of a pixel; in place where memory has them so.
-  Rows<A> by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) const {
+  // Row p holds the outputs of a pixel; without a copy if memory has this order.
+  MatrixView<A> by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) const {
     if constexpr (std::is_same_v<T, A>) {
       const bool even = gradient_.step[2] == tile.columns * gradient_.step[3];
       if (even && gradient_.step[1] == 1) {

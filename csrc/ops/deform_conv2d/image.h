@@ -1,8 +1,9 @@
-// X as samplers want it: the channels of a pixel side by side, in the type of the arithmetic.
+// Windows of X in the layout that sampling reads: the channels of a pixel contiguous, in the
+// accumulation type.
 //
-// The box of pixels that samples reach is copied into a window of bounded size. One more pixel on
-// each side of X may belong to it and holds zeros, so that samplers need no tests at the border.
-// The gradient of X takes the same steps in reverse order.
+// The bounding box of the sampled pixels is copied into a window of bounded size. The box may
+// extend one pixel beyond each side of X; these pixels are zeros, so that sampling needs no tests
+// at the border. The gradient of X follows the same steps in reverse order.
 #pragma once
 
 #include "taps.h"
@@ -10,9 +11,9 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// Pixels of some channels; the first is that of the box.
+// A window with some channels; `data` is the first pixel of the box.
 template <class A>
-struct View {
+struct WindowView {
   A* data = nullptr;
   int64_t row = 0, pixel = 0;
 };
@@ -21,18 +22,18 @@ struct View {
 template <class A>
 struct Corners {
   A* const at[4];
-  Corners(const View<A>& view, int64_t place)
+  Corners(const WindowView<A>& view, int64_t place)
       : at{view.data + place, view.data + place + view.pixel, view.data + place + view.row,
            view.data + place + view.row + view.pixel} {}
 };
 
-// Elements that a window needs at most: all that there is, if `most` are not exceeded, or half of
-// them where pixels have few channels.
+// The largest number of elements that a window needs: those of the whole image, or `most` if that
+// is less, or half of `most` if pixels have few channels.
 template <class A>
 inline int64_t window_size(const ConvShape& conv, int64_t most) {
   const double all = static_cast<double>(conv.height + 2) * static_cast<double>(conv.width + 2) *
-                     static_cast<double>(pixel_of<A>(conv.field_channels()));
-  const bool few = conv.field_channels() <= kFewChannels;
+                     static_cast<double>(pixel_of<A>(conv.channels_per_offset()));
+  const bool few = conv.channels_per_offset() <= kFewChannels;
   return static_cast<int64_t>(std::min(all, static_cast<double>(few ? most / 2 : most)));
 }
 
@@ -50,16 +51,17 @@ class Source {
         window_(context, view_ ? capacity : 0) {}
   explicit operator bool() const { return static_cast<bool>(view_); }
 
-  // Channels of the pixels of `box`, which fit. Valid until the next call.
-  View<const A> read(int64_t image, const Range& channels, const Box& box) const {
+  // Copies channels of the pixels of `box`, which must fit the window. Valid until the next call.
+  WindowView<const A> read(int64_t image, const Range& channels, const Box& box) const {
     const int64_t pixel = pixel_of<A>(channels.count());
-    const View<const A> view{window_.get(), box.columns() * pixel, pixel};
+    const WindowView<const A> view{window_.get(), box.columns() * pixel, pixel};
     const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
                      std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
     clear_border(box, inside, view, pixel != channels.count());
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
     A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
-    // In NCHW a few channels for all lines before the next ones: memory is then read in order.
+    // In NCHW, a few channels are copied for all lines before the next channels, so that memory is
+    // read in order.
     const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
     const int64_t each = planes ? kLanes<A> : channels.count();
     for (int64_t c = 0; c < channels.count(); c += each) {
@@ -78,8 +80,8 @@ class Source {
   }
 
  private:
-  // Zeros around X, and behind the channels of a pixel where it is padded.
-  void clear_border(const Box& box, const Box& inside, const View<const A>& view,
+  // Writes the zeros around X, and those behind the channels of a padded pixel.
+  void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view,
                     bool padded) const {
     A* to = window_.get();
     for (int64_t y = box.top; y < box.bottom; ++y, to += view.row) {
@@ -96,7 +98,7 @@ class Source {
   void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
     const bool apart = view_.step[3] != channels;
     for (int64_t x = 0; x < columns; ++x, from += view_.step[3], to += pixel) {
-      if (apart) expect(from + kSoon * view_.step[3], channels);
+      if (apart) prefetch_channels(from + kPrefetchPixels * view_.step[3], channels);
       widen(from, view_.step[1], channels, to);
     }
   }
@@ -107,10 +109,11 @@ class Source {
 };
 
 // Calls body(entries, box) for parts of `entries` whose boxes have at most `pixels` pixels and not
-// many more than the entries read, and for parts that read nothing. One entry needs 2 x 2 pixels.
+// many more than the entries read. Parts that read nothing are included. One entry needs 2 x 2
+// pixels.
 template <class T, class Body>
 void in_windows(const Taps<T>& taps, const Entries& entries, int64_t pixels, const Body& body) {
-  const Box box = taps.reach(entries);
+  const Box box = taps.extent(entries);
   const int64_t most = std::min(pixels, 8 * entries.taps() * entries.pixels());
   if (box.pixels() <= most) return body(entries, box);
   Entries first = entries, second = entries;

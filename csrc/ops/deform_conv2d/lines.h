@@ -1,12 +1,12 @@
-// A few channels of a tensor at the pixels of a tile, kLanes pixels at a time: a vector for each
-// channel, whether memory has the pixels of a channel side by side or the channels of a pixel.
+// Reads a few channels of a tensor at the pixels of a tile, kLanes pixels at a time: one vector for
+// each channel, in NCHW and in channels_last memory.
 #pragma once
 
 #include "transpose.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// Some channels of a tile, as memory has them.
+// Some channels of a tile, with the strides of memory.
 template <class T>
 class LineView {
  public:
@@ -20,7 +20,7 @@ class LineView {
 
   // Whether rows of the tile follow one another without a gap.
   bool even_rows(const Tile& tile) const { return !*this || row_ == tile.columns * pixel_; }
-  // kLanes pixels of a row, or `count` if these are fewer. What lies behind them reads as NaN.
+  // kLanes pixels of a row, or `count` if there are fewer; the lanes behind them are NaN.
   V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
     const T* from = data_ + channel * channel_ + row * row_ + pixel * pixel_;
     if (pixel_ == 1 && end_ - from >= kLanes<A>) {
@@ -56,11 +56,11 @@ class Lines {
         int64_t pixels)
       : view_(field),
         plane_(round_up(pixels, kLanes<A>) + kLanes<A>),
-        turned_(context, field.channels_last() ? channels * plane_ : 0) {}
+        transposed_(context, field.channels_last() ? channels * plane_ : 0) {}
 
-  // `channels` of a tile, until the next call; those up to `last` come next. Where channels are
-  // side by side all of these are transposed: those of one offset group are but a part of each
-  // cache line.
+  // `channels` of a tile, valid until the next call; those up to `last` are read later. In
+  // channels_last memory all of these are transposed at once, because the channels of one offset
+  // group are only part of each cache line.
   LineView<T> place(const Tile& tile, const Range& channels, int64_t last) {
     if (!view_) return {};
     if (!view_.channels_last()) {
@@ -70,14 +70,14 @@ class Lines {
     if (!(tile == tile_) || channels.first < held_.first || channels.last > held_.last) {
       tile_ = tile;
       held_ = {channels.first, last};
-      turn();
+      transpose_lanes();
     }
-    const T* from = turned_.get() + (channels.first - held_.first) * plane_;
+    const T* from = transposed_.get() + (channels.first - held_.first) * plane_;
     return {from, from + channels.count() * plane_, plane_, tile.columns, 1};
   }
 
  private:
-  void turn() const {
+  void transpose_lanes() const {
     const bool apart = view_.step[3] != held_.count();
     const bool whole = view_.step[2] == tile_.columns * view_.step[3];
     const int64_t rows = whole ? 1 : tile_.rows, pixels = tile_.pixels() / rows;
@@ -86,20 +86,20 @@ class Lines {
       for (int64_t p = 0; p < pixels; p += kLanes<A>, from += kLanes<A> * view_.step[3]) {
         const int64_t left = pixels - p;
         for (int64_t i = kLanes<A>; apart && i < std::min(left, 2 * kLanes<A>); ++i) {
-          expect(from + i * view_.step[3], held_.count());
+          prefetch_channels(from + i * view_.step[3], held_.count());
         }
-        turn(from, std::min(left, kLanes<A>), turned_.get() + row * pixels + p);
+        transpose_lanes(from, std::min(left, kLanes<A>), transposed_.get() + row * pixels + p);
       }
     }
   }
   // kLanes pixels, or `count` of them.
-  void turn(const T* from, int64_t count, T* to) const {
+  void transpose_lanes(const T* from, int64_t count, T* to) const {
     const int64_t step = view_.step[3], channels = held_.count();
     for (int64_t c = 0; c < channels; c += kLanes<A>) {
       const T* first = from + c;
       V square[kLanes<A>];
       if (count == kLanes<A> && view_.end - first - (count - 1) * step >= kLanes<A>) {
-        // More channels than are wanted are read where memory has them.
+        // Channels beyond those requested are read as well, if memory has them.
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kLanes<A>; ++i) square[i] = load_wide<A>(first + i * step);
       } else {
@@ -118,7 +118,7 @@ class Lines {
         }
       }
       transpose<A, kLanes<A>>(square);
-      // Channels that are too many go where the last one is stored after them.
+      // Superfluous channels are stored to the place of the last channel, which overwrites them.
 #pragma GCC unroll 16
       for (int64_t i = kLanes<A> - 1; i >= 0; --i) {
         store_narrow<A>(to + std::min(c + i, channels - 1) * plane_, square[i]);
@@ -127,9 +127,9 @@ class Lines {
   }
 
   StridedView<const T> view_;
-  int64_t plane_;  // from a channel to the next in `turned_`
-  Buffer<T> turned_;
-  Tile tile_{-1, 0, 0, 0, 0};  // what is transposed: of it the channels `held_`
+  int64_t plane_;  // from a channel to the next in `transposed_`
+  Buffer<T> transposed_;
+  Tile tile_{-1, 0, 0, 0, 0};  // the tile that is transposed, and its channels
   Range held_{0, 0};
 };
 

@@ -1,4 +1,4 @@
-// The one matrix product of this directory. Every sum has an order that shapes alone decide.
+// The matrix product of this directory. The order of every sum depends on shapes only.
 #pragma once
 
 #include "myops/simd.h"
@@ -7,11 +7,12 @@ namespace myops::deform::MYOPS_ISA {
 
 using namespace ::myops::MYOPS_ISA;
 
-// Columns of one panel: what a register block of the product is wide.
+// Columns of a panel: the width of a register block.
 template <class A>
 inline constexpr int64_t kPanel = 2 * kLanes<A>;
-// Rows of a register block: with two vectors of columns each, and two factors, they fit. With
-// AVX-512 twelve would, too, and took 1 to 4% longer: more pixels were left over.
+// Rows of a register block: the sums (two vectors for each row) and two factors fit the registers.
+// With AVX-512 twelve rows would fit too, but took 1 to 4% longer because more pixels were left
+// over.
 inline constexpr int64_t kBlockRows = MYOPS_VECTOR_BYTES == 64   ? 8
                                       : MYOPS_REGISTERS == 32    ? 12
                                       : MYOPS_VECTOR_BYTES == 16 ? 4
@@ -21,24 +22,24 @@ inline constexpr int64_t panels(int64_t columns, int64_t width) {
   return (columns + width - 1) / width;
 }
 
-// Positions of a line that are used: `count` runs of `length`, `step` apart.
+// Indices of a line that are used: `count` runs of `length`, `step` apart.
 struct Runs {
   int64_t count, length, step;
 };
 
-// Rows of a matrix: element r of row i is at data[i * row + r * step].
+// A view of a matrix: element r of row i is at data[i * row + r * step].
 template <class A>
-struct Rows {
+struct MatrixView {
   const A* data;
   int64_t row, step = 1;
 };
 
-// What a product does with what it finds in its result.
+// Whether a product adds to its result or overwrites it.
 enum class Result : uint8_t { Add, Overwrite };
 
 // kRows x kVectors sums: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
 template <Result kResult, class A, int kRows, int kVectors>
-inline void multiply_block(const Runs& depth, const Rows<A>& left, const A* right,
+inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A* right,
                            int64_t right_row, A* out, int64_t out_row) {
   constexpr int64_t L = kLanes<A>;
   Vector<A> sums[kRows][kVectors];
@@ -69,8 +70,8 @@ inline void multiply_block(const Runs& depth, const Rows<A>& left, const A* righ
 
 // The same for `rows` <= kRows of them.
 template <Result kResult, class A, int kRows, int kVectors>
-inline void multiply_rest(int64_t rows, const Runs& depth, const Rows<A>& left, const A* right,
-                          int64_t right_row, A* out, int64_t out_row) {
+inline void multiply_rest(int64_t rows, const Runs& depth, const MatrixView<A>& left,
+                          const A* right, int64_t right_row, A* out, int64_t out_row) {
   if constexpr (kRows > 0) {
     if (rows == kRows) {
       multiply_block<kResult, A, kRows, kVectors>(depth, left, right, right_row, out, out_row);
@@ -82,8 +83,8 @@ inline void multiply_rest(int64_t rows, const Runs& depth, const Rows<A>& left, 
 }
 
 template <Result kResult, class A, int kVectors>
-void multiply_rows(int64_t rows, const Runs& depth, Rows<A> left, const A* right, int64_t right_row,
-                   A* out, int64_t out_row) {
+void multiply_rows(int64_t rows, const Runs& depth, MatrixView<A> left, const A* right,
+                   int64_t right_row, A* out, int64_t out_row) {
   for (; rows >= kBlockRows; rows -= kBlockRows) {
     multiply_block<kResult, A, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
     left.data += kBlockRows * left.row;
@@ -95,11 +96,12 @@ void multiply_rows(int64_t rows, const Runs& depth, Rows<A> left, const A* right
 
 // out[i][j] (+)= sum over r of left[i][r] * right[r][j] for i < rows, j < columns.
 //
-// r runs through `depth` in left. In right it advances by `right_row`, and panel after panel
-// (kPanel columns) begins `right_panel` later; right is readable to the end of its last panel.
+// In `left` the index r follows `depth`. In `right` it advances by `right_row`, and each panel
+// (kPanel columns) begins `right_panel` behind the previous one; `right` is readable to the end of
+// its last panel.
 template <Result kResult = Result::Add, class A>
-void multiply(int64_t rows, int64_t columns, const Runs& depth, const Rows<A>& left, const A* right,
-              int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
+void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView<A>& left,
+              const A* right, int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
   constexpr int64_t width = kPanel<A>, L = kLanes<A>;
   for (; columns >= width; columns -= width, right += right_panel, out += width) {
     multiply_rows<kResult, A, 2>(rows, depth, left, right, right_row, out, out_row);
@@ -111,13 +113,13 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const Rows<A>& l
     out += L;
   }
   if (columns == 0) return;
-  A edge[kBlockRows * L] = {};  // the last columns: the block would write past them
+  A edge[kBlockRows * L] = {};  // for the last columns, behind which a block would write
   for (int64_t row = 0; row < rows; row += kBlockRows) {
     const int64_t count = std::min(kBlockRows, rows - row);
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(out + (row + i) * out_row, columns, edge + i * L);
     }
-    const Rows<A> part{left.data + row * left.row, left.row, left.step};
+    const MatrixView<A> part{left.data + row * left.row, left.row, left.step};
     multiply_rows<kResult, A, 1>(count, depth, part, right, right_row, edge, L);
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(edge + i * L, columns, out + (row + i) * out_row);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "columns.h"
+#include "sample_gradient.h"
 #include "tap_strip.h"
-#include "transport.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -15,14 +15,14 @@ struct Target {
   int64_t channel = 0, pixel = 0, first = 0, last = 0;
 };
 
-// Everything that one task needs; made once a task, used for tile after tile.
+// State and buffers of one task, reused for all its tiles.
 template <class T>
 class TileGradient {
  public:
   using A = Accumulate<T>;
 
-  // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h).
-  // `samples`: run() may be asked for them. `tile`: the gradient of Y, if somebody keeps it.
+  // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h). `samples`:
+  // whether run() will be asked for samples. `tile`: the gradient of Y, if it is stored.
   TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
                int64_t pixels, bool positions, bool samples = false,
@@ -51,16 +51,16 @@ class TileGradient {
     taps_.place(conv_, tile, offset_group, range);
   }
 
-  // Whether a sample of the tile has a corner in the target.
-  bool reaches(const Target<A>& target) const {
-    const Box box = inside(taps_.reach());
+  // Whether any sample of the tile has a corner in the target.
+  bool touches(const Target<A>& target) const {
+    const Box box = inside(taps_.extent());
     return box.pixels() > 0 && box.top * conv_.width + box.left < target.last &&
            (box.bottom - 1) * conv_.width + box.right > target.first;
   }
 
-  // Adds the share of channels `block`. `sums` holds a plane of pixels for y and x of every tap,
-  // then one for m of every tap; null when they are not wanted. `take` is given the samples of
-  // every strip, as Columns would have them; it may be empty.
+  // Adds the contribution of channels `block`. `sums` holds a plane of pixels for y and x of every
+  // tap, then one for m of every tap; null if these gradients are not requested. `take` receives
+  // the samples of every strip, in the layout of Columns; it may be empty.
   using Take = std::function<void(const Range& strip, const A* sampled, const GradientStrip<T>&)>;
   void run(const Range& block, const Target<A>& target, A* sums, const Take& take = nullptr) {
     take_ = &take;
@@ -73,12 +73,13 @@ class TileGradient {
   }
 
  private:
-  // What is summed for a strip: T and its window, and which of its entries are in the window.
+  // The part of a strip that is being summed: T, its window, and which of its entries are in the
+  // window.
   struct Part {
     Entries entries;
     int64_t strip;  // the first pixel of the rows of T
-    View<const A> X, direction;
-    View<A> out;
+    WindowView<const A> X, direction;
+    WindowView<A> out;
   };
 
   static int64_t strip_pixels(const ConvShape& conv, const Blocking& blocking) {
@@ -94,11 +95,11 @@ class TileGradient {
             std::max<int64_t>(box.left, 0), std::min(box.right, conv_.width)};
   }
 
-  // One window for as many pixels as possible: of the whole tile, or else of halves of it.
+  // Uses one window for the whole tile if it fits, otherwise for halves of it.
   void run_part(const Range& pixels) {
     const Entries entries{0, range_.count(), pixels.first, pixels.last};
-    const Box box = taps_.reach(entries);
-    // Outside the image nothing has a gradient, but samples are not always 0.
+    const Box box = taps_.extent(entries);
+    // Samples outside the image have no gradient, but are not always 0.
     if (box.pixels() == 0 && !*take_) return;
     const int64_t pixel = pixel_of<A>(block_.count());
     if (box.pixels() * pixel <= capacity_) {
@@ -107,13 +108,13 @@ class TileGradient {
           part.strip = p;
           part.entries.first = p;
           part.entries.last = std::min(p + strip_, pixels.last);
-          transport(part.entries);
+          sample_gradient(part.entries);
           add(part);
           hand_over(part.entries);
         }
       });
     } else if (pixels.count() <= strip_) {
-      transport(entries);
+      sample_gradient(entries);
       in_windows(taps_, entries, capacity_ / pixel, [&](const Entries& some, const Box& around) {
         if (around.pixels() == 0 && !*take_) return;
         in_window(some, around, [&](Part part) {
@@ -146,7 +147,7 @@ class TileGradient {
     if (*take_) (*take_)({strip.first, strip.last}, sampled_.get(), gradient_);
   }
 
-  void transport(const Entries& strip) {
+  void sample_gradient(const Entries& strip) {
     const Range pixels{strip.first, strip.last};
     if (direct_) direct_.run(gradient_, tile_, pixels);
     if (cross_) cross_.run(gradient_, tile_, pixels);
@@ -154,7 +155,7 @@ class TileGradient {
 
   void add(const Part& part);
   void add_positions(const Entries& entries, int64_t k);
-  void flush(const Box& box, const View<A>& window) const;
+  void flush(const Box& box, const WindowView<A>& window) const;
 
   const ConvShape& conv_;
   Blocking blocking_;
@@ -165,7 +166,7 @@ class TileGradient {
   A* positions_ = nullptr;
   Taps<T> taps_;
   GradientStrip<T> gradient_;
-  Transport<T> direct_, cross_;
+  SampleGradient<T> direct_, cross_;
   Source<T> X_, direction_;
   Buffer<A> window_, sums_, sampled_;  // sums_: F_j and H_j of a strip's pixels for one tap
   const Take* take_ = nullptr;
@@ -185,7 +186,7 @@ void TileGradient<T>::add(const Part& part) {
                       part.X,
                       part.out,
                       positions_ ? sums_.get() : nullptr};
-    const auto add_from = [&](const Transport<T>& values) {
+    const auto add_from = [&](const SampleGradient<T>& values) {
       strip.row = values.row();
       strip.values = values.get() + (entries.first - part.strip) * strip.row + k * count;
       add_tap(strip, count);
@@ -216,8 +217,8 @@ void TileGradient<T>::add(const Part& part) {
   }
 }
 
-// From the sums of one tap's samples, a vector of pixels at a time. Samples that miss have no
-// gradient, whatever their mask is.
+// Gradients from the sums of one tap's samples, a vector of pixels at a time. Samples outside the
+// image have no gradient, whatever their mask is.
 template <class T>
 void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
   constexpr int64_t L = kLanes<A>;
@@ -248,7 +249,7 @@ void TileGradient<T>::add_positions(const Entries& entries, int64_t k) {
 
 // Adds the window to the target, clipped to the image and the target's pixels.
 template <class T>
-void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
+void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
   const Box clipped = inside(box);
   const int64_t count = block_.count();
   for (int64_t y = clipped.top; y < clipped.bottom; ++y) {
@@ -264,7 +265,7 @@ void TileGradient<T>::flush(const Box& box, const View<A>& window) const {
       continue;
     }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {
-      expect(to + kSoon * target_.pixel, count);
+      prefetch_channels(to + kPrefetchPixels * target_.pixel, count);
       add_to(from, target_.channel, count, to);
     }
   }

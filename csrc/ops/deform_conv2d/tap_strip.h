@@ -37,14 +37,14 @@ struct TapStrip {
   int64_t plane;
   const A* values;  // T, `row` elements from a pixel to the next
   int64_t row;
-  View<const A> X;
-  View<A> out;        // no data: not wanted
+  WindowView<const A> X;
+  WindowView<A> out;  // no data: not wanted
   A* sums;            // of T and X, 8 elements from a pixel to the next; null: not wanted
   bool more = false;  // add to `sums`
 };
 
-// By value: everything is kept in registers. kOne: a pixel is one V, whose length the compiler
-// knows.
+// Passed by value, so that all members are in registers. kOne: a pixel is one vector V, whose
+// length is a compile-time constant.
 template <class V, bool kOne, class A>
 void add_tap_of(TapStrip<A> at, int64_t count) {
   if (kOne) count = at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
@@ -70,7 +70,7 @@ void add_tap_by(const TapStrip<A>& strip, int64_t count) {
     add_tap_of<V, false>(strip, count);
   }
 }
-// By the longest vectors of which a pixel is a whole number.
+// Chooses the longest vectors whose multiple a pixel is.
 template <class A>
 void add_tap(const TapStrip<A>& strip, int64_t count) {
   if (count % kLanes<A> == 0) return add_tap_by<Vector<A>>(strip, count);

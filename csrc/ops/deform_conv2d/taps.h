@@ -34,7 +34,7 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// What the positions depend on; `shift` and `mask_shift` are y', x' and m'.
+// The inputs that positions depend on; `shift` and `mask_shift` are y', x' and m'.
 template <class T>
 struct Positions {
   StridedView<const T> offset, mask, shift, mask_shift;
@@ -50,7 +50,7 @@ struct PositionView {
     return offset.even_rows(tile) && mask.even_rows(tile) && shift.even_rows(tile) &&
            mask_shift.even_rows(tile);
   }
-  // Offset and mask of kLanes pixels of a row, `count` of which are wanted.
+  // Offset and mask of kLanes pixels of a row, `count` of which are valid.
   Point<V> point(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
     return {offset.at(2 * tap, row, pixel, count), offset.at(2 * tap + 1, row, pixel, count),
             mask ? mask.at(tap, row, pixel, count) : V{} + 1};
@@ -89,23 +89,24 @@ class PositionLines {
  private:
   static int64_t groups_at_a_time(const ConvShape& conv, const Positions<T>& of, int64_t taps,
                                   int64_t pixels) {
-    if (taps < conv.taps || conv.field_channels() > kFewChannels) return 1;
+    if (taps < conv.taps || conv.channels_per_offset() > kFewChannels) return 1;
     const int64_t each = (of.shifted() ? 6 : 3) * taps * std::max<int64_t>(pixels, 1);
-    return std::clamp<int64_t>(kTurned<Accumulate<T>> / each, 1, conv.offset_groups);
+    return std::clamp<int64_t>(kTransposed<Accumulate<T>> / each, 1, conv.offset_groups);
   }
 
   int64_t groups_;  // whose channels are transposed at a time
   Lines<T> offset_, mask_, shift_, mask_shift_;
 };
 
-// The samples of a place: Each quantity is a plane of its own, so that all are computed
-// for kLanes pixels at once: tap k, counted from the first, of pixel p is entry k * stride() + p.
+// The sampling positions and weights of a tile. Each quantity is a plane of its own, so that all
+// are computed for kLanes pixels at once: tap k, counted from the first, of pixel p is entry k *
+// stride() + p.
 template <class T>
 class Taps {
  public:
   using A = Accumulate<T>;
 
-  // `gradient`: point() is wanted too.
+  // `gradient`: point() will be called too.
   Taps(const KernelContext& context, const ConvShape& conv, const Positions<T>& positions,
        int64_t taps, int64_t pixels, bool gradient)
       : lines_(context, conv, positions, taps, pixels),
@@ -137,13 +138,13 @@ class Taps {
     return read_point<V>(shifts_.get() + entry);
   }
 
-  // The pixels that all entries read, or some: one more on each side than X has, which stands for
-  // the zeros around it. Empty when they miss.
-  Box reach() const { return extent_.box(); }
-  Box reach(const Entries& entries) const;
-  // Computes index() of entries in a window that holds `box`, `pixel` elements a pixel.
+  // Bounding box of the pixels that all entries, or some, read. It can extend one pixel beyond each
+  // side of X, for the zeros around it. Empty if all entries are outside the image.
+  Box extent() const { return extent_.box(); }
+  Box extent(const Entries& entries) const;
+  // Computes index() of entries for a window with the pixels of `box`, `pixel` elements each.
   void locate(const Entries& entries, const Box& box, int64_t pixel);
-  // Where the cell of an entry begins in the window; negative where it misses.
+  // Offset of an entry's cell in the window; negative if the entry is outside the image.
   const int32_t* index() const { return cells_.get() + 2 * plane_; }
 
  private:
@@ -192,8 +193,8 @@ void Taps<T>::place(const ConvShape& conv, const Tile& tile, int64_t offset_grou
   }
   const Point<V> size{broadcast(static_cast<A>(conv.height)), broadcast(static_cast<A>(conv.width)),
                       V{}};
-  // A tile may be one line of memory; others are a line for each row. Lanes behind the end of a
-  // line are overwritten by the next line or lie behind the last.
+  // A tile is one line of memory, or one line for each row. Lanes behind the end of a line are
+  // overwritten by the next line or lie behind the last.
   const PositionView<T> lines = lines_.place(conv, tile, offset_group, taps);
   const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {
@@ -211,8 +212,8 @@ void Taps<T>::place(const ConvShape& conv, const Tile& tile, int64_t offset_grou
   }
 }
 
-// Comparisons are made before the conversion to integers, which is undefined for a number out of
-// their range; NaN fails them.
+// Compares before the conversion to integers, which is undefined for numbers out of range; NaN
+// fails all comparisons.
 template <class T>
 MYOPS_INLINE void Taps<T>::place_entries(int64_t entry, const Point<V>& position,
                                          const Point<V>& size) {
@@ -251,7 +252,7 @@ void Taps<T>::shift_entries(int64_t entry, const Point<V>& move) {
 }
 
 template <class T>
-Box Taps<T>::reach(const Entries& entries) const {
+Box Taps<T>::extent(const Entries& entries) const {
   Extent<kLanes<A>> extent;
   for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
     const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
@@ -276,7 +277,7 @@ void Taps<T>::locate(const Entries& entries, const Box& box, int64_t pixel) {
     const int32_t *y = cells_.get() + k * stride_, *x = y + plane_;
     int32_t* to = cells_.get() + k * stride_ + 2 * plane_;
     for (int64_t p = entries.first; p < entries.last; ++p) {
-      const bool missed = y[p] == kMissed;  // x too; what is computed from it would overflow
+      const bool missed = y[p] == kMissed;  // x too; arithmetic on kMissed would overflow
       const int32_t line = missed ? top : y[p], column = missed ? left : x[p];
       const int32_t place = (line - top) * row + (column - left) * step;
       to[p] = missed ? -1 : place;

@@ -1,4 +1,4 @@
-// Matrices transposed while they are copied: between NCHW and channels side by side.
+// Copies that transpose matrices: between NCHW and channels_last order.
 #pragma once
 
 #include "blocking.h"
@@ -55,7 +55,7 @@ inline void transpose_corner(const From* from, int64_t from_step, To* to, int64_
   }
 }
 
-// By squares of kCount, and what these leave by smaller ones; 0: one by one.
+// In squares of kCount, the rest in smaller squares; 0: element by element.
 template <int64_t kCount, bool kAdd, class To, class From>
 void transpose_by(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
                   int64_t columns) {

@@ -1,13 +1,13 @@
 // The gradient of W: sum over pixels of G A, or of G A' for the double backward.
 //
-// A job owns a block of channels and taps, so jobs write different elements. Where there are few
-// jobs, tiles are split into slabs as well; each slab has its own copy of the gradient, and the
-// copies are added in order. Many offset groups are few channels each, for which the gradient of
-// Y would be read again and again: a job then owns several, and more slabs make up for it.
+// Each job computes a block of channels and taps, so jobs write different elements. If there are
+// few jobs, tiles are divided into slabs as well; each slab has its own copy of the gradient, and
+// the copies are added in order. Many offset groups have few channels each and would each read the
+// gradient of Y again: then one job computes several groups, and there are more slabs instead.
 #pragma once
 
 #include "columns.h"
-#include "transport.h"
+#include "sample_gradient.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -38,7 +38,7 @@ class WeightGradient {
         blocking_(Blocking::of_gradients<A>(conv)),
         tiling_(conv, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
         items_(conv.batch * tiling_.count()),
-        blocks_(panels(conv.field_channels(), blocking_.channels)),
+        blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         tap_blocks_(panels(conv.taps, blocking_.taps)) {
     const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
     shared_ = !conv.depthwise() && conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 &&
@@ -62,8 +62,8 @@ class WeightGradient {
     if (slabs_ > 1) add_copies(copies.get());
   }
 
-  // Instead of run(), for a pass over the same tiles that samples X anyway: start(), then for every
-  // tile of every image add() of all strips of all offset groups, and end_tile().
+  // Used instead of run() by a pass over the same tiles that samples X anyway: start(), then for
+  // each tile of each image add() for all strips of all offset groups, and end_tile().
   bool takes_samples() const { return shared_ && conv_.group_outputs() <= kOutputs<A>; }
   void start() {
     sums_.emplace(context_, jobs() * sums_size());
@@ -78,7 +78,7 @@ class WeightGradient {
                     add_strip(own, share, tile, strip, sampled, gradient, part);
                   });
   }
-  // Slabs as in run(), for the same sums.
+  // Uses the same slabs as run(), so the sums are equal.
   void end_tile(int64_t item) const {
     if (item + 1 != begin(item * slabs_ / items_ + 1)) return;
     context_.parallel_for(jobs(), 1, [&](int64_t index, int64_t) {
@@ -103,7 +103,7 @@ class WeightGradient {
   };
   Job job(int64_t index) const {
     const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
-    const int64_t group = unit / blocks_, length = conv_.field_channels();
+    const int64_t group = unit / blocks_, length = conv_.channels_per_offset();
     const int64_t c = unit % blocks_ * blocking_.channels;
     return {group,
             {k, std::min(k + blocking_.taps, conv_.taps)},
@@ -111,7 +111,7 @@ class WeightGradient {
   }
   int64_t jobs() const { return conv_.offset_groups * blocks_ * tap_blocks_; }
   int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
-  // Of one job, for as many outputs as are done in one pass.
+  // The number of outputs that one pass of a job computes.
   int64_t outputs() const { return std::min(conv_.group_outputs(), kOutputs<A>); }
   int64_t sums_size() const { return outputs() * row_of<A>(blocking_.taps, blocking_.channels); }
   // Calls body(job, share, sums) for each share of a job, outputs from `first` of a weight group
@@ -128,8 +128,8 @@ class WeightGradient {
       sums += outputs() * sums_row(own, share);
     });
   }
-  // From one output of a share to the next in the sums. A share without gaps has whole vectors:
-  // what lies behind its columns is nobody's.
+  // Elements from one output of a share to the next in the sums. A share without gaps is padded to
+  // whole vectors, whose last elements are unused.
   int64_t sums_row(const Job& job, const Share& share) const {
     const int64_t taps = job.taps.count(), count = share.channels.count();
     if (conv_.depthwise() || count != pixel_of<A>(job.channels.count())) return taps * count;
@@ -179,14 +179,15 @@ class WeightGradient {
   Tiling tiling_;
   int64_t items_;                // tiles of all images
   int64_t blocks_, tap_blocks_;  // of one offset group; of the kernel
-  // Jobs that are done together share the gradient of Y. Those of a depthwise conv read
-  // different channels of it, so there is nothing to share.
+  // Jobs that run together share the gradient of Y. Those of a depthwise convolution read different
+  // channels of it, so they share nothing.
   bool shared_;
-  int64_t slabs_, each_;  // each_: jobs that are done together
+  int64_t slabs_, each_;  // each_: jobs that run together
   std::optional<Buffer<A>> sums_, totals_;
 };
 
-// Weight groups share a pass over the tiles; the many outputs of a large one take several.
+// All weight groups are computed in one pass over the tiles; a large number of outputs takes
+// several passes.
 template <class T>
 template <class To>
 void WeightGradient<T>::run_jobs(const Range& jobs, const Range& items,
@@ -236,7 +237,7 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
   const int64_t taps = job.taps.count(), count = share.channels.count();
   const int64_t pixel = pixel_of<A>(job.channels.count()), row = row_of<A>(taps, pixel);
   if (conv_.depthwise()) {
-    const Rows<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
+    const MatrixView<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
     for (int64_t p = 0; p < pixels.count(); ++p, sampled += row) {
       const A* const from = rows.data + p * rows.row;
       for (int64_t k = 0; k < taps; ++k) {
@@ -248,7 +249,7 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
   const Runs runs = columns_of(share, taps, pixel);
   const int64_t to_row = sums_row(job, share);
   const int64_t length = runs.count == 1 ? to_row : runs.length;
-  const Rows<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
+  const MatrixView<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
   sampled += share.channels.first - job.channels.first;
   for (int64_t run = 0; run < runs.count; ++run, sampled += runs.step, sums += runs.length) {
     multiply(share.outputs.count(), length, Runs{1, pixels.count(), 0}, left, sampled, row,

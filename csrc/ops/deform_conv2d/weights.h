@@ -1,7 +1,7 @@
-// W in the order in which the products read it.
+// W packed in the order in which the products read it.
 //
-// Channels that share offsets may belong to several weight groups, so a block of channels falls
-// into shares: channels of one group with outputs of the same group. In a depthwise conv there
+// The channels of an offset group may belong to several weight groups, so a block of channels is
+// divided into shares: channels and outputs of one weight group. In a depthwise convolution there
 // is no sum over channels, and a block is one share.
 #pragma once
 
@@ -13,7 +13,7 @@ struct Share {
   Range channels, outputs;
 };
 
-// Calls body(share) for each weight group that owns some of `channels` and some of `outputs`.
+// Calls body(share) for each weight group with some of `channels` and some of `outputs`.
 template <class Body>
 void for_each_share(const ConvShape& conv, const Range& channels, const Range& outputs,
                     const Body& body) {
@@ -32,13 +32,13 @@ void for_each_share(const ConvShape& conv, const Range& channels, const Range& o
   }
 }
 
-// Where the columns of a share lie in a row of a block: the row has `taps` times `width` columns.
+// The columns of a share in a row of a block; the row has `taps` times `width` columns.
 inline Runs columns_of(const Share& share, int64_t taps, int64_t width) {
   const int64_t count = share.channels.count();
   return count == width ? Runs{1, taps * count, 0} : Runs{taps, count, width};
 }
 
-// One element of W by its strides: output, channel within the group, tap.
+// Strided access to W: output, channel within the group, tap.
 template <class T>
 class Filters {
  public:
@@ -90,8 +90,9 @@ class Filters {
     if (depthwise_) return pack_depthwise(share, taps, out);
     const int64_t count = share.channels.count(), rows = share.outputs.count();
     const int64_t run_taps = columns.length / count, panel = rows * kPanel<A>;
-    const bool even = view_.step[2] == kernel_width_ * view_.step[3];  // taps: one step each
-    A line[kTaps * 2 * kChannels];                                     // the columns of one output
+    const bool even =
+        view_.step[2] == kernel_width_ * view_.step[3];  // whether the taps have one common stride
+    A line[kTaps * 2 * kChannels];                       // the columns of one output
     for (int64_t k = taps.first; k < taps.last; k += run_taps) {
       const int64_t size = panels(columns.length, kPanel<A>) * panel;
       if (columns.length % kPanel<A> != 0) std::fill_n(out, size, A{});
@@ -119,7 +120,7 @@ class Filters {
   const T* at(int64_t output, int64_t channel, int64_t tap) const {
     return view_.at(output, channel % group_channels_, tap / kernel_width_, tap % kernel_width_);
   }
-  // kLanes outputs whose filters are lines of memory, [channel][tap], transposed.
+  // Packs kLanes outputs whose filters are contiguous, [channel][tap], by transposing them.
   void pack_lines(const T* from, int64_t channels, A* out) const {
     constexpr int64_t L = kLanes<A>;
     int64_t c = 0, k = 0;  // of the next column of the line

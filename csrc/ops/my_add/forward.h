@@ -23,8 +23,8 @@ struct Axis {
 };
 using Axes = SmallVector<Axis, 6>;
 
-// The loop nest, outermost axis first in memory order of the result, with neighbours that
-// form one run merged: two contiguous tensors are a single axis.
+// The loop nest, outermost axis first in memory order of the result. Adjacent axes that form one
+// run of memory are merged: two contiguous tensors are a single axis.
 Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Shape a_strides = operand_strides(a, c.shape);
   const Shape b_strides = operand_strides(b, c.shape);
@@ -70,7 +70,7 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
   constexpr int64_t L = kLanes<Wide>;
   int64_t i = 0;
   if constexpr (std::is_same_v<T, Wide> && std::is_floating_point_v<T>) {
-    if (stores == Stores::PastCaches) {
+    if (stores == Stores::NonTemporal) {
       const auto offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(c) / sizeof(T) % L);
       for (; i < count && (offset + i) % L != 0; ++i) c[i] = twice_plus(a[i], b[i]);
       for (; i + L <= count; i += L) {
@@ -80,10 +80,10 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
     }
   }
   for (; i + L <= count; i += L) {
-    if (stores == Stores::Ahead) {
-      expect_load(a + i);
-      expect_load(b + i);
-      expect_store(c + i);
+    if (stores == Stores::Prefetch) {
+      prefetch_load(a + i);
+      prefetch_load(b + i);
+      prefetch_store(c + i);
     }
     if constexpr (std::is_integral_v<T>) {
       using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
@@ -114,7 +114,8 @@ void run(const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t c
 
 constexpr int64_t kGrain = 32768;  // elements a piece at most: tens of microseconds
 
-// Pieces of equal length, four or a multiple of it, so that few threads have the same to do.
+// The length of a piece, such that there are four pieces or a multiple of four, of equal length:
+// few threads then have equal work.
 inline int64_t piece_of(int64_t count) {
   if (count <= kGrain) return count;
   const int64_t pieces = (count + 4 * kGrain - 1) / (4 * kGrain) * 4;
@@ -128,11 +129,11 @@ void compute_typed(KernelContext& context) {
   const Axes axes = loop_nest(a, b, c);
   const Axis inner = axes.back();
   Stores stores = stores_for(c.elements() * static_cast<int64_t>(sizeof(T)));
-  // What is overwritten has just come into the cache.
+  // The memory that is overwritten has just been read into the cache.
   if (c.data == a.data || c.data == b.data) stores = Stores::Plain;
-  // Three streams and nothing else: those CPUs foresee them, and asking cost 7%.
-  if (stores == Stores::Ahead && streaming_stores_pay()) stores = Stores::Plain;
-  // Work is cut by elements of the result, so a piece may begin and end inside a run.
+  // These CPUs prefetch three streams in hardware; software prefetching cost 7%.
+  if (stores == Stores::Prefetch && streaming_stores_pay()) stores = Stores::Plain;
+  // The result is divided by elements, so a piece may begin and end inside a run.
   context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
     while (begin < end) {
       int64_t rest = begin / inner.length;
@@ -148,7 +149,7 @@ void compute_typed(KernelContext& context) {
       run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count, stores);
       begin += count;
     }
-    if (stores == Stores::PastCaches) stream_end();
+    if (stores == Stores::NonTemporal) stream_end();
   });
 }
 

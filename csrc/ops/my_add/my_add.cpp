@@ -1,7 +1,7 @@
 // my_add: c = 2a + b with NumPy broadcasting.
 //
-// float16 and bfloat16 are computed in float32 and rounded once; integers wrap around, as torch's
-// do. Any strides are read in place. Empty tensors are fine.
+// float16 and bfloat16 are computed in float32 and rounded once; integers wrap around, as in torch.
+// Any strides are read without a copy. Empty tensors are allowed.
 #include "kernels.h"
 #include "myops/op.h"
 

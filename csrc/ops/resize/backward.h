@@ -1,5 +1,5 @@
-// The gradient: the same passes over transposed tap tables. Each input element gathers its sum
-// from the outputs it went into, so there is nothing to lock and the order is always the same.
+// The gradient: the same passes with transposed tap tables. Each input element sums over the
+// outputs that it contributed to, so no locks are needed and the order is always the same.
 #pragma once
 
 #include "call_tables.h"

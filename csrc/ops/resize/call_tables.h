@@ -1,12 +1,12 @@
-// All tables of a call: its own, or those of an earlier one.
+// All tables of a call: newly made, or those of an earlier call.
 #pragma once
 
 #include <memory>
 #include <optional>
 
+#include "byte_shuffle.h"
 #include "layout.h"
 #include "plan.h"
-#include "shuffles.h"
 #include "table_cache.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -17,18 +17,19 @@ struct Tables {
   bool channels_last = false;  // the input
   bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
-  std::optional<Gather<Wide>> gather;  // of the last level, where there is one and it is asked
-  std::optional<Shuffles> shuffles;    // the same, for nearest and elements of a byte or two
-  std::vector<Take> takes;             // what they take of a call's memory
+  std::optional<Gather<Wide>> gather;  // of the last level, if it uses one
+  std::optional<ByteShuffle>
+      byte_shuffle;              // the same, for nearest with elements of one or two bytes
+  std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
 
   int64_t bytes() const {
     int64_t sum = 0;
-    for (const Take& part : takes) sum += part.bytes;
+    for (const TableSize& part : sizes) sum += part.bytes;
     return sum;
   }
 };
 
-// Tables refer to each other, so they are made where they stay.
+// Tables refer to each other, so they are constructed in their final place.
 template <class T, bool kBackward>
 auto make_tables(const KernelContext& context, const Request& request, bool channels_last)
     -> std::shared_ptr<Tables<Accumulate<T>>> {
@@ -36,59 +37,61 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
   const Settings& settings = request.settings;
   const Geometry geometry = resolve(request);
   const auto tables = std::make_shared<Tables<Wide>>();
-  Ledger ledger(context);
+  TableBudget table_budget(context);
   tables->settings = settings;
   tables->channels_last = channels_last;
   tables->swapped = must_swap(settings, geometry.axes, channels_last);
-  tables->plan = make_plan<Wide>(ledger, settings, geometry.axes, channels_last && !tables->swapped,
-                                 kBackward);
+  tables->plan = make_plan<Wide>(table_budget, settings, geometry.axes,
+                                 channels_last && !tables->swapped, kBackward);
   if (!tables->plan.levels.empty()) {
     const Level<Wide>& last = tables->plan.levels.back();
     const bool sums = kBackward || settings.mode != Mode::Nearest;
     const bool moves = std::is_same_v<T, Wide> && kPermutes<Wide> && !last.taps.has_empty &&
-                       Gather<Wide>::takes(last.in_volume);
+                       Gather<Wide>::supports(last.in_volume);
     if (sums || moves) {
-      take_gather(ledger, last.taps, last.in_volume);
+      take_gather(table_budget, last.taps, last.in_volume);
       tables->gather.emplace(last.taps, last.in_volume);
     }
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&
-        Shuffles::takes(last.taps, run, tables->plan.rows())) {
-      ledger.take_tables(last.taps.input, last.taps.output,
-                         Shuffles::bytes(last.taps.output * run));
-      tables->shuffles.emplace(last.taps, run);
-      if (!tables->shuffles->fits()) tables->shuffles.reset();
+        ByteShuffle::supports(last.taps, run, tables->plan.rows())) {
+      table_budget.take_tables(last.taps.input, last.taps.output,
+                               ByteShuffle::bytes(last.taps.output * run));
+      tables->byte_shuffle.emplace(last.taps, run);
+      if (!tables->byte_shuffle->fits()) tables->byte_shuffle.reset();
     }
   }
-  tables->takes = ledger.takes();
+  tables->sizes = table_budget.sizes();
   return tables;
 }
 
-// Of the call before, if that was alike; of another of the last calls; or new ones.
+// The tables of the previous call if it was equal, of another recent call, or new ones.
 template <class T, bool kBackward>
 auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Accumulate<T>>> {
   using CallTables = std::shared_ptr<const Tables<Accumulate<T>>>;
-  constexpr int64_t kMost = 128 << 10;  // bytes that a caller keeps, a node of a model say
+  constexpr int64_t kMost =
+      128 << 10;  // bytes that each caller (a node of a model, for example) may cache
   static const char maker = 0;
-  // Whether a call may take so much must not depend on the calls before.
-  const auto take_again = [&](const CallTables& tables) {
-    for (const Take& part : tables->takes) take(context, part);
+  // Charges the budget for cached tables too: whether a call is refused must not depend on earlier
+  // calls.
+  const auto reserve_again = [&](const CallTables& tables) {
+    for (const TableSize& part : tables->sizes) take(context, part);
     return tables;
   };
   const bool channels_last = context.input(0).channels_last();
-  const CallTables last = context.work<Tables<Accumulate<T>>>();
-  if (last && last->channels_last == channels_last) return take_again(last);
+  const CallTables last = context.call_cache<Tables<Accumulate<T>>>();
+  if (last && last->channels_last == channels_last) return reserve_again(last);
 
   const Request request(context, kBackward ? 1 : 0);
   const Key key(request, channels_last, &maker);
   CallTables tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
   if (tables) {
-    take_again(tables);
+    reserve_again(tables);
   } else {
     tables = make_tables<T, kBackward>(context, request, channels_last);
-    keep_tables(key, tables, tables->bytes());
+    store_tables(key, tables, tables->bytes());
   }
-  if (tables->bytes() <= kMost) context.keep(tables);
+  if (tables->bytes() <= kMost) context.set_call_cache(tables);
   return tables;
 }
 

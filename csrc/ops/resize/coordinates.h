@@ -1,4 +1,4 @@
-// Where an output element lies on the input's axis.
+// The coordinate of an output element on the input's axis.
 //
 //   x_original, for output index x, lengths L (input) and R (output), scale s = R / L or as given:
 //     half_pixel            (x + 0.5) / s - 0.5
@@ -44,14 +44,15 @@ class CoordinateMap {
 
   // Of `count` output elements from `begin` on.
   void fill(int64_t begin, int64_t count, Real* coordinates) const {
-    const CoordinateMap map = *this;  // no store can change it, so the loops become vectors
+    const CoordinateMap map =
+        *this;  // a local copy, which stores cannot alias, so that the loops are vectorised
     const auto each = [&](const auto& rule) {
       for (int64_t i = 0; i < count; ++i) coordinates[i] = rule(static_cast<Real>(begin + i));
     };
     switch (kind_) {
       case Coordinates::HalfPixel:
         return each([&](Real x) { return map.half_pixel(x); });
-      case Coordinates::HalfPixelSymmetric:  // ONNX Runtime mixes in double here
+      case Coordinates::HalfPixelSymmetric:  // ONNX Runtime computes part of this in double
         if (torch_) return each([&](Real x) { return map.offset_ + map.half_pixel(x); });
         return each(
             [&](Real x) { return static_cast<Real>(map.offset_ + (x + 0.5) / map.scale_ - 0.5); });
@@ -86,7 +87,7 @@ class CoordinateMap {
     return coordinate;
   }
 
-  // Whether a coordinate counts, or gets the extrapolation value.
+  // Whether a coordinate is inside; otherwise the output is the extrapolation value.
   bool is_inside(Real x) const {
     return kind_ != Coordinates::TfCropAndResize || (x >= 0 && x <= last_);
   }

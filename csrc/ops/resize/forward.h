@@ -7,28 +7,28 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Nearest moves elements and never computes with them: NaN keeps its payload.
+// Nearest copies elements without arithmetic: NaN keeps its payload.
 template <class T, class Wide>
 class Nearest {
  public:
-  // `outside`: what stands where there is no element to copy.
+  // `outside`: the value where there is no element to copy.
   Nearest(const Tables<Wide>& tables, T outside)
       : plan_(tables.plan),
         gather_(tables.gather ? &*tables.gather : nullptr),
-        shuffles_(tables.shuffles ? &*tables.shuffles : nullptr),
+        byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
         outside_(outside),
         stores_(stores_for(plan_.bytes(sizeof(T)))) {
     const size_t levels = plan_.levels.size();
-    if (levels > 1 && stores_ == Stores::PastCaches) {
+    if (levels > 1 && stores_ == Stores::NonTemporal) {
       row_size_ = plan_.levels[levels - 2].out_volume;
     }
-    if (stores_ == Stores::Ahead && kCopiesAskAhead) ahead_ = kAhead<T>;
+    if (stores_ == Stores::Prefetch && kPrefetchCopies) prefetch_distance_ = kPrefetchDistance<T>;
   }
 
-  // Writes the slabs [begin, end) of a level. `row`: room for a row, or null.
+  // Writes the slabs [begin, end) of a level. `row`: memory for a row, or null.
   void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target, T* row) const {
     const Level<Wide>& level = plan_.levels[depth];
-    const Taps<Wide>& taps = level.taps;
+    const TapTable<Wide>& taps = level.taps;
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
     if (gathers_rows(depth)) {
@@ -39,7 +39,7 @@ class Nearest {
       }
     }
     if (last && copy_runs(begin, end, source, target)) return;
-    // A row that is repeated is made once, in cache, and streamed from there.
+    // A repeated row is made once in a cached buffer, and copied with non-temporal stores.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
@@ -59,17 +59,17 @@ class Nearest {
   }
 
   Stores stores() const { return stores_; }
-  int64_t row_size() const { return row_size_; }  // 0: no room for a row is wanted
+  int64_t row_size() const { return row_size_; }  // 0: fill() needs no row
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
   static constexpr int64_t kRun = MYOPS_VECTOR_BYTES / kBytes;  // elements of a vector
-  static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made at once
+  static constexpr int64_t kRowsBytes = 32 << 10;               // of rows that are made together
 
-  // Whether a slab of the level is one row that gather_ or shuffles_ makes.
+  // Whether a slab of the level is one row that gather_ or byte_shuffle_ makes.
   bool gathers_rows(size_t depth) const {
     const Level<Wide>& level = plan_.levels[depth];
-    return (gather_ != nullptr || shuffles_ != nullptr) && depth + 2 == plan_.levels.size() &&
+    return (gather_ != nullptr || byte_shuffle_ != nullptr) && depth + 2 == plan_.levels.size() &&
            level.blocks == 1 && !level.taps.has_empty;
   }
 
@@ -79,24 +79,25 @@ class Nearest {
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // The caches foresee a row that follows the one before, but not one behind a gap. copy(first,
-    // last, next) makes a part of a row.
+    // Hardware prefetching covers consecutive rows, but not rows behind a gap. copy(first, last,
+    // next) makes a part of a row.
     const int64_t gap = level.taps.input / level.taps.output;
     [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
-      if (gap <= 1) return copy(0, size, Upcoming{});
+      if (gap <= 1) return copy(0, size, PrefetchRange{});
       const PrefetchDistance distance = PrefetchDistance::of<T>(input, size, gap * input);
       const int64_t each = input * kBytes / size;
-      if (distance.split > 0) copy(0, distance.split, Upcoming{row + distance.before, each});
-      copy(distance.split, size, Upcoming{row + distance.after, each});
+      if (distance.split > 0) copy(0, distance.split, PrefetchRange{row + distance.before, each});
+      copy(distance.split, size, PrefetchRange{row + distance.after, each});
     };
     if constexpr (std::is_same_v<T, Wide>) {
-      // Equal rows are made again: reading them back would cost as much.
+      // Equal rows are made again, which is as fast as copying them.
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
-        const auto copy = [&](int64_t first, int64_t last, const Upcoming& next) {
+        const auto copy = [&](int64_t first, int64_t last, const PrefetchRange& next) {
           const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last, {rows, count, target, size, ahead_, next, non_temporal});
+          gather_->copy(first, last,
+                        {rows, count, target, size, prefetch_distance_, next, non_temporal});
         };
         if (together > 1) {
           copy(0, size, {});
@@ -112,15 +113,16 @@ class Nearest {
           continue;
         }
         shuffle(0, size, row, target,
-                gap > 1 ? Upcoming{row + gap * input, input / size} : Upcoming{});
+                gap > 1 ? PrefetchRange{row + gap * input, input / size} : PrefetchRange{});
       }
     }
   }
 
   // Elements [begin, end) of a row.
-  void shuffle(int64_t begin, int64_t end, const T* source, T* target, const Upcoming& next) const {
-    shuffles_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next,
-                    ahead_ > 0);
+  void shuffle(int64_t begin, int64_t end, const T* source, T* target,
+               const PrefetchRange& next) const {
+    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next,
+                        prefetch_distance_ > 0);
   }
 
   static const uint8_t* bytes_of(const T* elements) {
@@ -141,7 +143,7 @@ class Nearest {
     }
   }
 
-  // The last level where elements are moved one by one.
+  // The last level, if elements are copied one by one.
   bool fill_row(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
     if constexpr (std::is_same_v<T, Wide>) {
@@ -149,11 +151,11 @@ class Nearest {
         constexpr int64_t kOnly = 0;
         const int64_t first = begin * level.in_volume;
         gather_->copy(first, end * level.in_volume,
-                      {{source, 0, &kOnly}, 1, target - first, 0, ahead_, {}});
+                      {{source, 0, &kOnly}, 1, target - first, 0, prefetch_distance_, {}});
         return true;
       }
     }
-    if (shuffles_ != nullptr) {
+    if (byte_shuffle_ != nullptr) {
       shuffle(begin * level.in_volume, end * level.in_volume, source, target, {});
       return true;
     }
@@ -163,7 +165,7 @@ class Nearest {
     return true;
   }
 
-  // The last level where many elements are moved together, as with channels innermost: a call of
+  // The last level, if many elements are copied together, as with channels innermost: a call of
   // memcpy() for each such run would cost more than the copy.
   bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
@@ -182,22 +184,22 @@ class Nearest {
       return;
     }
     for (int64_t i = 0; i + kRun <= count; i += kRun) {
-      if (ahead_ > 0) expect_store(to + i);
+      if (prefetch_distance_ > 0) prefetch_store(to + i);
       store(to + i, load_as<V>(from + i));
     }
     if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
   }
 
   const Plan<Wide>& plan_;
-  const Gather<Wide>* gather_;  // of the last level, or null
-  const Shuffles* shuffles_;    // the same
+  const Gather<Wide>* gather_;       // of the last level, or null
+  const ByteShuffle* byte_shuffle_;  // the same
   T outside_;
   Stores stores_;
-  int64_t row_size_ = 0, ahead_ = 0;
+  int64_t row_size_ = 0, prefetch_distance_ = 0;
 };
 
-// Writes the extrapolation value wherever any axis is outside the input. A later step, as
-// weighted sums of it would not be exactly the value.
+// Writes the extrapolation value wherever any axis is outside the input. This is a separate step,
+// because weighted sums of the value would not be exact.
 template <class T, class Wide>
 void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t end, T outside,
                    T* target) {

@@ -8,66 +8,67 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// A processor that is asked for more lines than it can wait for forgets some: where little is
-// computed between them, each is asked for once more, so many elements farther on, and again.
+// A CPU drops prefetches if too many are outstanding. If there is little computation between them,
+// each line is prefetched again, at distances that differ by so many elements.
 template <class T>
 inline constexpr int64_t kAgain = 1536 / static_cast<int64_t>(sizeof(T));
 
-// Memory that will be used soon. While the processor computes on what lies in its caches, memory
-// would have nothing to do: so the passes within caches ask for some of it at each step.
-struct Upcoming {
+// Memory that will be used soon. Memory bandwidth is idle while a pass works within the caches, so
+// such passes prefetch a part of this range at each step.
+struct PrefetchRange {
   const void* begin = nullptr;
   int64_t bytes = 0;  // for each element of a row
 
   // For the elements [first, first + count) of the row.
-  MYOPS_INLINE void ask(int64_t first, int64_t count) const {
-    constexpr int64_t kMost = 64 << 10;  // of what is mostly skipped
+  MYOPS_INLINE void prefetch(int64_t first, int64_t count) const {
+    constexpr int64_t kMost = 64 << 10;  // limits steps over ranges of which little is used
     const char* at = static_cast<const char*>(begin) + first * bytes;
     const int64_t end = std::min(count * bytes, kMost);
     for (int64_t i = 0; i < end; i += 64) __builtin_prefetch(at + i);
   }
 };
 
-// How far behind what is read in a row memory is asked for, before an element of the result and
-// from it on. Of source rows that are not long it is the place in the next row, of long ones what
-// lies farther on in the same row: until its turn came, the first cache would lose what is in the
-// next (1080p by 1/2, channels innermost: a tenth less time, linear; a fifth, nearest).
+// The prefetch distance for the source, before an element of the result and from it on. In short
+// source rows the prefetched place is in the next row; in long rows it is farther on in the same
+// row, because the L1 cache would lose lines of the next row before they are used (1080p by 1/2,
+// channels innermost: a tenth less time, linear; a fifth, nearest).
 struct PrefetchDistance {
   int64_t split, before, after;
 
-  // For a row of `elements` that is made from one of `size`, whose next one is `next` behind it.
+  // For a row of `elements` made from a source row of `size`; the next source row begins `next`
+  // behind it.
   template <class T>
   static PrefetchDistance of(int64_t size, int64_t elements, int64_t next) {
     constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
-    const int64_t reach = std::min(size, kLong);
-    // (size - reach) * elements / size, a product that long rows take beyond int64.
-    const int64_t split = elements - (elements * reach + size - 1) / size;
-    return {split / L * L, reach, next - size + reach};
+    const int64_t distance = std::min(size, kLong);
+    // (size - distance) * elements / size, a product that long rows take beyond int64.
+    const int64_t split = elements - (elements * distance + size - 1) / size;
+    return {split / L * L, distance, next - size + distance};
   }
 };
 
-// Rows of a result, all made from the same columns of their own source rows. Short rows are made
-// several at once: what belongs to the columns is then loaded once.
+// Rows of a result, all made from the same columns of their own source rows. Several short rows are
+// made together, so that the tables of the columns are loaded once.
 template <class Wide, class T, class Sources = const Wide* const*>
-struct Rows {
-  Sources sources;  // [row]: element 0 of each source row, readable where reads() says
-  int64_t count;    // more than one only of rows that are plain, or copied
-  T* target;        // element 0 of the first row, made or not
-  int64_t step;     // from one row of the target to the next
-  int64_t ahead;    // how far behind each store memory is asked for; 0: there is no need
-  Upcoming next;
-  bool non_temporal = false;  // each block's place is one that stream() takes
+struct GatherRows {
+  Sources sources;            // [row]: element 0 of each source row, readable where reads() says
+  int64_t count;              // more than one only for plain or copied rows
+  T* target;                  // element 0 of the first row, made or not
+  int64_t step;               // from one row of the target to the next
+  int64_t prefetch_distance;  // prefetch distance of the stores; 0: none
+  PrefetchRange next;
+  bool non_temporal = false;  // every block is aligned for stream()
 
-  // Whether rows are stored and nothing else.
+  // Whether rows are stored without prefetching or non-temporal stores.
   bool is_plain() const {
-    return std::is_same_v<T, Wide> && !non_temporal && ahead == 0 && next.bytes == 0;
+    return std::is_same_v<T, Wide> && !non_temporal && prefetch_distance == 0 && next.bytes == 0;
   }
 
   MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
     if constexpr (std::is_same_v<T, Wide>) {
       if (non_temporal) return stream(to, values);
     }
-    if (ahead > 0) __builtin_prefetch(to + ahead, 1);
+    if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
     store_narrow<Wide>(to, values);
   }
 };
@@ -84,23 +85,23 @@ struct IndexedRows {
 template <class Wide>
 class Gather {
  public:
-  Gather(const Taps<Wide>& taps, int64_t step) : table_(taps, step) {}
+  Gather(const TapTable<Wide>& taps, int64_t step) : table_(taps, step) {}
 
-  static bool takes(int64_t channels) { return GatherTable<Wide>::takes(channels); }
+  static bool supports(int64_t channels) { return GatherTable<Wide>::supports(channels); }
   int64_t elements() const { return table_.elements(); }
   std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
     return table_.reads(begin, end);
   }
 
-  // The elements [begin, end) of each row.
+  // Makes the elements [begin, end) of each row.
   template <class T>
-  void sum(int64_t begin, int64_t end, const Rows<Wide, T>& rows) const {
+  void sum(int64_t begin, int64_t end, const GatherRows<Wide, T>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
     if (table_.width() == 2) return run<2>(begin, end, rows);
     run<1>(begin, end, rows);
   }
-  // As sum(), for one tap each, which is copied.
-  using Copied = Rows<Wide, Wide, IndexedRows<Wide>>;
+  // As sum(), for elements with one tap, which is copied.
+  using Copied = GatherRows<Wide, Wide, IndexedRows<Wide>>;
   void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
@@ -116,7 +117,7 @@ class Gather {
         at.count, [&](int64_t k) { return at.weight[k]; },
         [&](int64_t k) { return value(at.source(k)); });
   }
-  // A block of the elements from `first` on, of any strategy.
+  // The block of elements from `first` on, for any strategy.
   template <int kTaps>
   MYOPS_INLINE V block_of(const Block& block, int64_t first, const Wide* source) const;
 
@@ -126,17 +127,17 @@ class Gather {
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle, class T>
-  int64_t run_row(int64_t first, int64_t end, const Rows<Wide, T>& rows) const;
+  int64_t run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
-  int64_t sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const;
+  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide, Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  // kAsks: whether put() asks for memory behind what it stores.
+  // kAsks: whether put() prefetches.
   template <Strategy kStrategy, int kCycle, bool kAsks, class Put>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
-  // What loads the tables of a block.
+  // Returns a function that loads the tables of a block.
   template <int kTaps, Strategy kStrategy>
   auto sum_loader() const {
     return [index = table_.all_indices(), weight = table_.all_weights(),
@@ -144,7 +145,7 @@ class Gather {
       return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
     };
   }
-  V chains(const Block& block, const Wide* source) const;
+  V partial_sums(const Block& block, const Wide* source) const;
   template <int kVectors>
   V many(const Block& block, const Wide* source) const;
   template <bool kCopies>
@@ -177,7 +178,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
       }
     }
     const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-    rows.next.ask(first, L);
+    rows.next.prefetch(first, L);
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
@@ -192,7 +193,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
   }
 }
 
-// Whole blocks of a row that is stored and nothing else.
+// Whole blocks of a plain row.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle>
 MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const Wide* source,
@@ -205,10 +206,11 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
                             });
 }
 
-// The same of several rows: each by itself where the tables stay in registers, else all at once.
+// The same for several rows: one by one if the tables stay in registers, otherwise all together.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide>& rows) const {
+int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
+                               const GatherRows<Wide, Wide>& rows) const {
   if (rows.count == 1 || kCycle > 0) {
     int64_t stop = first;
     for (int64_t row = 0; row < rows.count; ++row) {
@@ -232,12 +234,12 @@ int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const Rows<Wide, Wide
 // Whole blocks of one row.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle, class T>
-int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const Rows<Wide, T>& given) const {
-  const Rows<Wide, T> rows = given;
+int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& given) const {
+  const GatherRows<Wide, T> rows = given;
   const Wide* source = rows.sources[0];
   return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
                             [&](const auto& block, int64_t low, int64_t at) {
-                              rows.next.ask(at, L);
+                              rows.next.prefetch(at, L);
                               const Wide* from = opaque(source + low);
                               rows.put(rows.target + at,
                                        block.of([&](int64_t i) { return load(from + i); }));

@@ -16,7 +16,7 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   V x[4] = {};
   if (block.strategy == Strategy::ScalarWideIndex) return scalar<kTaps == 0>(first, source);
   if (kTaps == 1 && block.strategy == Strategy::Scalar) return scalar<false>(first, source);
-  if (block.strategy == Strategy::ChainPerElement) return chains(block, from);
+  if (block.strategy == Strategy::PartialSumsPerElement) return partial_sums(block, from);
   if (block.strategy == Strategy::ManyTapsTwoLoads) return many<2>(block, from);
   if (block.strategy == Strategy::ManyTapsFourLoads) return many<4>(block, from);
   if (block.strategy == Strategy::Scalar) {
@@ -58,9 +58,9 @@ MYOPS_INLINE typename Gather<Wide>::V Gather<Wide>::block_of(const Block& block,
   return total;
 }
 
-// What is not there is read as 0, not only weighted by it: it may be infinite.
+// Elements without a tap are read as 0, because a weight of 0 times infinity would be NaN.
 template <class Wide>
-typename Gather<Wide>::V Gather<Wide>::chains(const Block& block, const Wide* from) const {
+typename Gather<Wide>::V Gather<Wide>::partial_sums(const Block& block, const Wide* from) const {
   if constexpr (L >= 4) {
     const int32_t* index = table_.index(block);
     const Wide* weight = table_.weight(block);
@@ -90,7 +90,7 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
     const auto tap = [&](int64_t k) {
       const Wide* begin = from + k * table_.step();
       const V value = permute(load(begin), load(begin + L), at);
-      if constexpr (kVectors == 4) {  // permute() looks at the lower bits of an index alone
+      if constexpr (kVectors == 4) {  // permute() uses only the lower bits of an index
         const V far = permute(load(begin + 2 * L), load(begin + 3 * L), at);
         return at < static_cast<int32_t>(2 * L) ? value : far;
       }
@@ -105,10 +105,12 @@ typename Gather<Wide>::V Gather<Wide>::many(const Block& block, const Wide* from
     for (int k = 0; k < block.places; ++k, weight += L, real += L) {
       V value = tap(k);
       if (!block.full) value = load(real) != V{} ? value : V{};
-      const V sum = fma(load(weight), value, x[0]);  // of the chain k mod 4, which is in front
+      const V sum =
+          fma(load(weight), value, x[0]);  // the partial sum k mod 4, rotated to the front
       x[0] = x[1], x[1] = x[2], x[2] = x[3], x[3] = sum;
     }
-    // The chains are turned by the number of taps, which changes no sum: pairs stay pairs.
+    // The partial sums are rotated by the number of taps, which does not change the result: the
+    // pairs (0, 2) and (1, 3) remain pairs.
     return (x[0] + x[2]) + (x[1] + x[3]);
   } else {
     return V{};

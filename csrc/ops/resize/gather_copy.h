@@ -5,14 +5,14 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Whole blocks of rows that are copied, row by row: memory likes one stream of stores. Returns
+// Copies whole blocks, row by row, because memory is fastest with one stream of stores. Returns
 // where the blocks end.
 template <class Wide>
 template <GatherStrategy kStrategy, int kCycle>
 int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) const {
   if (rows.next.bytes > 0) {
     const auto put = [&](Wide* to, int64_t at, const V& values) {
-      rows.next.ask(at, L);
+      rows.next.prefetch(at, L);
       rows.put(to, values);
     };
     return copy_rows<kStrategy, kCycle, false>(first, end, rows, put);
@@ -21,11 +21,11 @@ int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) 
     const auto put = [](Wide* to, int64_t, const V& values) { stream(to, values); };
     return copy_rows<kStrategy, kCycle, false>(first, end, rows, put);
   }
-  const auto put = [ahead = rows.ahead](Wide* to, int64_t, const V& values) {
-    if constexpr (kCopiesAskAhead) __builtin_prefetch(to + ahead, 1);
+  const auto put = [distance = rows.prefetch_distance](Wide* to, int64_t, const V& values) {
+    if constexpr (kPrefetchCopies) __builtin_prefetch(to + distance, 1);
     store(to, values);
   };
-  return copy_rows<kStrategy, kCycle, kCopiesAskAhead>(first, end, rows, put);
+  return copy_rows<kStrategy, kCycle, kPrefetchCopies>(first, end, rows, put);
 }
 
 template <class Wide>
@@ -58,13 +58,13 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
       }
       return blocks.stop();
     };
-    // The lengths of maps of features. In a loop that ends after four or eight steps, its end takes
-    // a tenth of the time, and asking for a line three times in all pays.
+    // Typical lengths of feature maps. In a loop of four or eight steps, the loop's end takes a
+    // tenth of the time, and prefetching each line three times pays.
     const int64_t doubled = blocks.doubled();
     const auto again = [](const Wide* to) {
       if constexpr (kAsks) {
-        __builtin_prefetch(to + kAhead<Wide> / 2, 1);
-        __builtin_prefetch(to + kAhead<Wide> * 2, 1);
+        __builtin_prefetch(to + kPrefetchDistance<Wide> / 2, 1);
+        __builtin_prefetch(to + kPrefetchDistance<Wide> * 2, 1);
       }
     };
     if (doubled == 4) return rows_of(std::integral_constant<int, 4>(), again);

@@ -1,14 +1,14 @@
-// The tables of a block once its strategy is decided, and which blocks share them; the second part
-// of gather_table.h.
+// Fills the tables of a block whose strategy is decided, and finds blocks that share tables; the
+// second part of gather_table.h.
 #pragma once
 
 #include "gather_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-// The tables of the block before, or with channels of the block as many before, are used again
-// where they are equal: with a factor like 2 all are, or every other one of copies. With 3 and 1.5
-// it is three times as far.
+// Reuses the tables of the previous block, or with channels those of as many blocks before, if they
+// are equal: with a factor like 2 all are equal, or every other one of copies. With 3 and 1.5 the
+// distance is three times as large.
 template <class Wide>
 void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const Few& few_taps) {
   const int64_t width = taps_.width;
@@ -17,8 +17,8 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const
     return;
   new_index_.clear();
   new_weight_.clear();
-  if (block.strategy == Strategy::ChainPerElement) {
-    fill_chains(block, elements);
+  if (block.strategy == Strategy::PartialSumsPerElement) {
+    fill_partial_sums(block, elements);
   } else if (few) {
     const bool each = block.strategy == Strategy::OneLoad ||
                       block.strategy == Strategy::TwoLoadsAnyOrder ||
@@ -38,7 +38,7 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const
     for (int64_t i = 0; i < L; ++i) {
       new_index_.push_back(static_cast<int32_t>(elements[i].source(0) - block.low));
     }
-    // Then, where not every place has a tap, 1 where there is one.
+    // Then, if not every place has a tap, 1 for each place that has one.
     for (const bool weights : {true, false}) {
       if (!weights && block.full) break;
       for (int64_t k = 0; k < block.places; ++k) {
@@ -53,16 +53,17 @@ void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const
   block.weight = share(weight_, block, &Block::weight, new_weight_);
 }
 
-// With a factor like 2 the tables of one block are those of all but the edges, or of every other
-// one of copies; with 3 and 1.5, or with three channels, they come again after three blocks, with
-// three channels and 3 after nine: they are then loaded once for a row. Not where a picture
-// shrinks: there memory sets the pace, and loops without loads of tables were slower (linear, 1080p
-// by 1/2: 780 against 560 us).
+// With a factor like 2 all blocks but those at the edges have equal tables, or every other one of
+// copies. With 3 and 1.5, or with three channels, they repeat after three blocks, with three
+// channels and 3 after nine. Such tables are loaded once for a row. This is not done for
+// downscaling, where memory bandwidth is the limit and these loops were slower (linear, 1080p by
+// 1/2: 780 against 560 us).
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
-  // Blocks that take as long with tables of their own; several rows are copied with the same ones.
+  // Runs of so few blocks are not faster with shared tables; several rows are copied with the same
+  // tables anyway.
   const int64_t few = width() == 1 ? 4 : 16;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a block holds
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of the members of Block
   struct Repeat {
     int64_t cycle;
     int64_t count = 0;  // of blocks from here on
@@ -75,7 +76,7 @@ void GatherTable<Wide>::find_runs() {
     const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
     block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
-      // Farther than Near for halving.h.
+      // Farther than Near for downscale_by_two.h.
       const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
       const Strategy farthest = halves ? Strategy::ThreeLoadsPerTap : Strategy::LoadPerTap;
       repeat.count = follows && block.strategy <= farthest ? repeat.count + 1 : 1;
@@ -98,14 +99,14 @@ void GatherTable<Wide>::find_runs() {
   }
 }
 
-// Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to what it reads at
-// 4 * four + j. Where not every place has a tap, then the same with 1 where there is one. (Which of
-// the four chains a tap goes to is counted from where reading begins; the sum of the chains,
-// (c0 + c2) + (c1 + c3), comes out the same.)
+// Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to its source element 4
+// * four + j. If not every place has a tap, the same follows with 1 for each place that has one.
+// (The partial sum of a tap is counted from the first element that is read; the total (c0 + c2) +
+// (c1 + c3) is the same.)
 template <class Wide>
-void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements) {
+void GatherTable<Wide>::fill_partial_sums(const Block& block, const Element* elements) {
   for (int64_t i = 0; i < L; ++i) {
-    new_index_.push_back(static_cast<int32_t>(chains_begin(block, elements[i]) - block.low));
+    new_index_.push_back(static_cast<int32_t>(partial_sums_begin(block, elements[i]) - block.low));
   }
   for (const bool weights : {true, false}) {
     if (!weights && block.full) return;
@@ -113,7 +114,8 @@ void GatherTable<Wide>::fill_chains(const Block& block, const Element* elements)
       for (int64_t at = 0; at < 4 * L; ++at) {
         const int64_t lane = at % L;
         const Element& element = elements[lane / 4 * 4 + at / L];
-        const int64_t k = 4 * four + lane % 4 - (element.source(0) - chains_begin(block, element));
+        const int64_t k =
+            4 * four + lane % 4 - (element.source(0) - partial_sums_begin(block, element));
         const bool real = k >= 0 && k < element.count;
         new_weight_.push_back(!real ? Wide(0) : weights ? element.weight[k] : Wide(1));
       }

@@ -9,7 +9,7 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Where the taps of a block lie, with a strategy from OneLoad to ThreeLoadsPerTap.
+// The source vectors and permutations of a block with a strategy from OneLoad to ThreeLoadsPerTap.
 template <class Wide, int kTaps, GatherStrategy kStrategy>
 class Places {
  public:
@@ -19,8 +19,8 @@ class Places {
     }
   }
 
-  // x[k]: what the elements read at tap k; value(i) is the vector i elements from the block's
-  // `low`.
+  // x[k]: the source elements of tap k; value(i) is the vector that begins i elements behind the
+  // block's `low`.
   template <class Value>
   MYOPS_INLINE void pick(const Value& value, Vector<Wide>* x) const {
     constexpr int64_t L = kLanes<Wide>;
@@ -96,8 +96,8 @@ MYOPS_INLINE int64_t with_strategy(const Block& block, const Run& run) {
   return run(std::integral_constant<Strategy, Strategy::ThreeLoadsPerTap>(), never);
 }
 
-// The run of blocks that begins at `first`, as far as it lies before `end`. load(block) loads the
-// tables of one; those that come again are loaded here. kCycle: see Block.
+// The run of blocks from `first` on, up to `end`. load(block) loads the tables of a block;
+// repeating tables are loaded here once. kCycle: see Block.
 template <int kCycle, class Wide, class Load>
 class BlockRun {
   using Block = typename GatherTable<Wide>::Block;
@@ -110,7 +110,8 @@ class BlockRun {
   int64_t stop() const { return stop_; }
   int64_t low() const { return blocks_->low; }
   const auto& tables() const { return tables_; }
-  // Of a doubling: how many vectors of the source, from low() on, each make two blocks. Else 0.
+  // For upscaling by 2: how many vectors of the source, from low() on, each make two blocks;
+  // otherwise 0.
   int64_t doubled() const {
     if (kCycle != 2 || shift_ != L || behind_.back() != 0) return 0;
     const int64_t cycles = (stop_ - first_) / (2 * L);
@@ -143,7 +144,7 @@ class BlockRun {
         behind_{(k == 0 ? 0 : blocks_[k].low - blocks_->low)...},
         tables_{load_(blocks_[k])...} {}
 
-  // (Unrolled by hand: in a loop the tables would be read from memory.)
+  // (Unrolled by a fold expression: in a loop the tables would be read from memory.)
   template <class Make, size_t... k>
   MYOPS_INLINE void each_cycle(const Make& make, std::index_sequence<k...>) const {
     constexpr int64_t kAt[] = {static_cast<int64_t>(k) * L...};
@@ -151,7 +152,7 @@ class BlockRun {
     for (; at + kAt[kCycle - 1] < stop_; at += kCycle * L, low += shift_) {
       (make(tables_[k], low + behind_[k], at + kAt[k]), ...);
     }
-    // What there is of another cycle.
+    // The blocks of an incomplete last cycle.
     ((k + 1 < kCycle && at + kAt[k] < stop_ ? make(tables_[k], low + behind_[k], at + kAt[k])
                                             : void()),
      ...);
@@ -164,7 +165,7 @@ class BlockRun {
   std::array<Tables, kCycle> tables_;
 };
 
-// The same at once, for one row. Returns where the run ends.
+// Loads and runs in one call, for one row. Returns where the run ends.
 template <int kCycle, class Wide, class Load, class Make>
 MYOPS_INLINE int64_t for_blocks(const GatherTable<Wide>& table, int64_t first, int64_t end,
                                 const Load& load, const Make& make) {

@@ -1,20 +1,22 @@
-// What a row of the result reads: the tables behind gather.h, made once for equal calls
+// The tables of gather.h: which source elements each block of a row reads. Equal calls share them
 // (table_cache.h).
 //
-// A block of kLanes elements has a strategy, decided from the places of its taps:
-//   OneLoad            all that it reads lies in one vector: a load, and a permutation for each tap
-//   LoadPerTap         what it reads at tap k lies in one vector: a load and a permutation for each
-//   TwoLoadsPerTap     the same with two vectors; for shrinking by up to 2
-//   ThreeLoadsPerTap   the same with three; for shrinking by up to 3, and for channels innermost
-//   TwoLoadsAnyOrder   taps that are no neighbours, in two vectors: at the edges, where indices
+// A block of kLanes elements has a strategy, which depends on the positions of its taps:
+//   OneLoad            the source elements lie in one vector: a load, a permutation for each tap
+//   LoadPerTap         those of tap k lie in one vector: a load and a permutation for each tap
+//   TwoLoadsPerTap     the same with two vectors; for downscaling by up to 2
+//   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
+//   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
 //   FourNeighbours     far apart: four neighbours of each element are loaded and transposed
-//   ManyTapsTwoLoads   more than four neighbours each, or up to four where others of the row have
-//                      fewer; those of one tap in two vectors
+//   ManyTapsTwoLoads   more than four taps each, or up to four where other elements of the row
+//                      have fewer; those of tap k in two vectors
 //   ManyTapsFourLoads  the same with four vectors
-//   ChainPerElement    more than four neighbours each, farther apart: four chains of sums for each
+//   PartialSumsPerElement
+//                      more than four taps each, farther apart: four partial sums for each element
 //   Scalar             anything else, such as sources shorter than a vector
-//   ScalarWideIndex    farther apart than the int32 of a table reaches: no tables
+//   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
+//
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
 // An element is one of the row: output * step + channel, where channels are innermost.
 #pragma once
@@ -35,7 +37,7 @@ enum class GatherStrategy : uint8_t {
   FourNeighbours,
   ManyTapsTwoLoads,
   ManyTapsFourLoads,
-  ChainPerElement,
+  PartialSumsPerElement,
   Scalar,
   ScalarWideIndex
 };
@@ -66,10 +68,10 @@ class GatherTable {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
-    int32_t places;         // for taps of each element, from ManyTapsTwoLoads to ChainPerElement
-    int32_t run;            // blocks from here on, this one included, that one loop makes
-    int32_t shift;          // from the `low` of one to that of the same place in the next cycle
-    bool full;              // there is a tap in every place
+    int32_t places;  // for taps of each element, from ManyTapsTwoLoads to PartialSumsPerElement
+    int32_t run;     // blocks from here on, this one included, that one loop makes
+    int32_t shift;   // from the `low` of one to that of the same place in the next cycle
+    bool full;       // there is a tap in every place
     Strategy strategy;
     // After so many blocks the tables of the run come again: 1, 2, 3, 9 (of copies) or 0, never.
     uint8_t cycle;
@@ -82,11 +84,11 @@ class GatherTable {
   };
 
   // Whether a few channels, innermost, are resampled together with the axis next to them.
-  static bool takes(int64_t channels) { return channels < 8; }
+  static bool supports(int64_t channels) { return channels < 8; }
 
   // `step`: elements from one index of the axis to the next; what is not taken has reads() alone.
-  GatherTable(const Taps<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
-    if (!takes(step)) return;
+  GatherTable(const TapTable<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
+    if (!supports(step)) return;
     const int64_t blocks = (elements() + L - 1) / L;
     blocks_.reserve(static_cast<size_t>(blocks));
     for (int64_t block = 0; block < blocks; ++block) add_block(block * L);
@@ -141,7 +143,7 @@ class GatherTable {
   int64_t high() const { return (taps_.high + 1) * step_; }
 
   // What an element reads begins with its first tap, or earlier where the source ends.
-  int64_t chains_begin(const Block& block, const Element& element) const {
+  int64_t partial_sums_begin(const Block& block, const Element& element) const {
     return std::min(element.source(0), high() - block.places);
   }
 
@@ -155,13 +157,13 @@ class GatherTable {
   void find_runs();
   template <int kTaps>
   Few gather_few(int64_t begin) const;
-  void fill_chains(const Block& block, const Element* elements);
+  void fill_partial_sums(const Block& block, const Element* elements);
   void fill_tables(Block& block, const Element* elements, const Few& few_taps);
   template <class T>
   int64_t share(InLines<T>& all, const Block& block, int64_t Block::* place,
                 const std::vector<T>& table);
 
-  const Taps<Wide>& taps_;
+  const TapTable<Wide>& taps_;
   int64_t step_;
   std::vector<Block> blocks_;
   InLines<int32_t> index_;  // relative to `low`
@@ -206,18 +208,18 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     }
   }
   Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Strategy::Scalar, 0};
-  const int64_t reach = (width - 1) * step_, room = high() - low();
-  const bool near = neighbours && most - reach - least < L && reach + L <= room;
+  const int64_t tap_span = (width - 1) * step_, source_size = high() - low();
+  const bool near = neighbours && most - tap_span - least < L && tap_span + L <= source_size;
   // Four permutations by tables of their own are slower than four loads by one table. And
   // strategies that take turns are slower than either: then each run has a block or two.
   const Strategy before = blocks_.empty() ? Strategy::Scalar : blocks_.back().strategy;
   const bool stays_near = near && (width == 4 || before == Strategy::LoadPerTap);
-  const bool farther =
-      kPermutes<Wide> && few && neighbours && most - reach - least < 3 * L && reach + 3 * L <= room;
+  const bool farther = kPermutes<Wide> && few && neighbours && most - tap_span - least < 3 * L &&
+                       tap_span + 3 * L <= source_size;
   const bool stays_farther = farther && before == Strategy::ThreeLoadsPerTap;
   if (most - least > kFarthest) {
     block.strategy = Strategy::ScalarWideIndex;
-  } else if (kPermutes<Wide> && few && most - least < L && L <= room && !stays_near) {
+  } else if (kPermutes<Wide> && few && most - least < L && L <= source_size && !stays_near) {
     block.strategy = Strategy::OneLoad;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
@@ -231,38 +233,39 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.high = block.low + L;
   } else if (kPermutes<Wide> && few && near) {
     block.strategy = Strategy::LoadPerTap;
-    block.low = std::min(least, high() - L - reach);
-    block.high = block.low + reach + L;
-  } else if (kPermutes<Wide> && few && neighbours && most - reach - least < 2 * L &&
-             reach + 2 * L <= room && !stays_farther) {
+    block.low = std::min(least, high() - L - tap_span);
+    block.high = block.low + tap_span + L;
+  } else if (kPermutes<Wide> && few && neighbours && most - tap_span - least < 2 * L &&
+             tap_span + 2 * L <= source_size && !stays_farther) {
     block.strategy = Strategy::TwoLoadsPerTap;
-    block.low = std::min(least, high() - 2 * L - reach);
-    block.high = block.low + reach + 2 * L;
-  } else if (kPermutes<Wide> && few && most - least < 2 * L && room >= L && !stays_farther) {
+    block.low = std::min(least, high() - 2 * L - tap_span);
+    block.high = block.low + tap_span + 2 * L;
+  } else if (kPermutes<Wide> && few && most - least < 2 * L && source_size >= L && !stays_farther) {
     block.strategy = Strategy::TwoLoadsAnyOrder;
     block.low = std::max(low(), std::min(least, high() - 2 * L));
     block.high = std::min(block.low + 2 * L, high());
     block.second = block.high - L - block.low;
   } else if (farther) {
     block.strategy = Strategy::ThreeLoadsPerTap;
-    block.low = std::min(least, high() - 3 * L - reach);
-    block.high = block.low + reach + 3 * L;
+    block.low = std::min(least, high() - 3 * L - tap_span);
+    block.high = block.low + tap_span + 3 * L;
   } else if (L >= 4 && step_ == 1 && neighbours && few && width > 1 &&
              most - (width - 1) + 4 <= high()) {
     block.strategy = Strategy::FourNeighbours;
     block.high = most - (width - 1) + 4;
-  } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 && (widest + 3) / 4 * 4 <= room) {
-    block.strategy = Strategy::ChainPerElement;
+  } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 &&
+             (widest + 3) / 4 * 4 <= source_size) {
+    block.strategy = Strategy::PartialSumsPerElement;
     block.places = static_cast<int32_t>((widest + 3) / 4 * 4);
     block.full = fewest == block.places;
-    block.low = chains_begin(block, elements[0]);
+    block.low = partial_sums_begin(block, elements[0]);
     block.high = block.low;
     for (const Element& element : elements) {
-      block.low = std::min(block.low, chains_begin(block, element));
-      block.high = std::max(block.high, chains_begin(block, element) + block.places);
+      block.low = std::min(block.low, partial_sums_begin(block, element));
+      block.high = std::max(block.high, partial_sums_begin(block, element) + block.places);
     }
   }
-  // Of one tap in two vectors or, where there are no chains, in four.
+  // Of one tap in two vectors or, where there are no partial sums, in four.
   for (const int64_t vectors : {2, 4}) {
     const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
     const bool taken = block.strategy != Strategy::ScalarWideIndex &&
@@ -270,7 +273,7 @@ void GatherTable<Wide>::add_block(int64_t begin) {
                                      : block.strategy == Strategy::Scalar);
     const bool alike = fewest > 4 || (fewest > 0 && fewest == widest && !few);
     if (kPermutes<Wide> && taken && neighbours && alike && latest - low < vectors * L &&
-        many <= room) {
+        many <= source_size) {
       block.strategy = vectors == 2 ? Strategy::ManyTapsTwoLoads : Strategy::ManyTapsFourLoads;
       block.places = static_cast<int32_t>(widest);
       block.full = fewest == widest;

@@ -1,4 +1,4 @@
-// The meaning of scales, sizes, axes, roi and keep_aspect_ratio_policy, and every refusal.
+// Interprets and checks scales, sizes, axes, roi and keep_aspect_ratio_policy.
 //
 // Output length of a resized axis, `in` its input length:
 //   scales                 floor(in * scale), the product rounded to float32
@@ -19,7 +19,7 @@ constexpr int64_t kMaxLength = int64_t{1} << 40;
 
 using Listed = SmallVector<size_t, 6>;
 
-// The axes that the lists speak of, in the order of the lists.
+// The axes that the lists describe, in the order of the lists.
 Listed listed_axes(const Request& request) {
   const auto rank = static_cast<int64_t>(request.x.size());
   Listed axes;
@@ -83,7 +83,7 @@ void check_settings(const Request& request, size_t count) {
   }
 }
 
-// What the lists say about one axis.
+// The scale or size of one axis.
 struct Rule {
   const Request& request;
   const char* list;  // the name of the list that decides
@@ -100,7 +100,7 @@ struct Rule {
     }
   }
 
-  // Rounds the scale as it will be used.
+  // Rounds the scale to the precision in which it is used.
   double check_scale(double given) const {
     const double scale =
         request.settings.torch_arithmetic ? given : static_cast<double>(static_cast<float>(given));
@@ -141,7 +141,7 @@ struct Rule {
   }
 };
 
-// The one scale that keeps the aspect ratio; nothing while a length is unknown.
+// The common scale that preserves the aspect ratio; nullopt while a length is unknown.
 std::optional<double> common_scale(const Request& request, const Listed& axes) {
   std::optional<double> chosen;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -207,7 +207,7 @@ Geometry resolve(const Request& request) {
   check_choice(request, axes.size());
 
   Geometry geometry{request.x, Axes(rank)};
-  // A list of unknown length that stands beside a certain one can only be empty.
+  // A list of unknown length beside a list that is certainly present can only be empty.
   const bool by_sizes = request.sizes.present && (request.sizes.certain || !request.scales.present);
   const bool undecided = request.scales.present && request.sizes.present &&
                          !request.scales.certain && !request.sizes.certain;
@@ -242,7 +242,7 @@ bool is_identity(const Settings& settings, const Axis& axis) {
   const bool crops = settings.coordinates == Coordinates::TfCropAndResize;
   if (crops && (axis.roi_start != 0 || axis.roi_end != 1)) return false;
   if (axis.scale == 0 || axis.scale == 1) return true;
-  // torch copies an axis of unchanged length, whatever the scale that led to it.
+  // Torch copies an axis of unchanged length, whatever its scale is.
   if (settings.torch_arithmetic && (settings.mode == Mode::Linear || settings.antialias)) {
     return true;
   }

@@ -1,4 +1,4 @@
-// Resize without its pixels: what the arguments mean, and the length and scale of every axis.
+// The arguments of Resize: their meaning, and the length and scale of every axis.
 #pragma once
 
 #include <cstdint>
@@ -71,9 +71,9 @@ struct Axis {
   bool small_picture = false;  // torch rounds differently in these, see torch_nearest
 };
 
-// Throws unless every argument is legal as far as it is known.
-// `output` are the lengths of the result; `axes` has an entry for each axis of X and is only
-// meaningful when all lengths and numbers are known, as they are in a kernel.
+// Throws unless every argument is valid as far as it is known. `output` receives the lengths of the
+// result; `axes` has an entry for each axis of X and is meaningful only if all lengths and numbers
+// are known, as they are in a kernel.
 using Axes = SmallVector<Axis, 6>;
 struct Geometry {
   Dims output;

@@ -1,5 +1,5 @@
-// The last level of a plan: rows that are there, resampled along the axis that is fastest in
-// memory, or next to channels.
+// The last level of a plan: resamples existing rows along the fastest axis in memory, or the axis
+// next to the channels.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,18 @@ class LastLevel {
     if (slabs > 0) slabs_.emplace(context.scratch(bytes_of<const Wide*>(slabs)));
   }
 
-  // Slabs of a result that are combined in one go.
-  static int64_t tile_size(const Taps<Wide>& taps) {
+  // The number of slabs of a result that are combined together.
+  static int64_t tile_size(const TapTable<Wide>& taps) {
     constexpr int64_t kSlabs = 16, kTaps = 256;
     return std::clamp<int64_t>(kTaps / std::max<int64_t>(taps.widest, 1), 1, kSlabs);
   }
 
-  bool gathers() const { return Gather<Wide>::takes(stride_); }
+  bool gathers() const { return Gather<Wide>::supports(stride_); }
   int64_t outputs() const { return taps_.output; }
   int64_t stride() const { return stride_; }  // elements from one output to the next
 
-  // Whether outputs read so few of the elements of a row that preparing all between the first and
-  // the last would take longer and, of a long row, more memory than there is.
+  // Whether outputs read so few elements of a row that preparing all between the first and the last
+  // would take longer and, for a long row, too much memory.
   bool reads_little(int64_t begin, int64_t end) const {
     constexpr double kFew = 16;
     const auto [low, high] = gather_.reads(begin * stride_, end * stride_);
@@ -49,12 +49,14 @@ class LastLevel {
 
   // Outputs [begin, end) from the first element of their row.
   template <class Out>
-  void fill(int64_t begin, int64_t end, const Wide* source, Stores stores, const Upcoming& next,
-            Out* target) const {
+  void fill(int64_t begin, int64_t end, const Wide* source, Stores stores,
+            const PrefetchRange& next, Out* target) const {
     if (gathers()) {
-      const int64_t first = begin * stride_, ahead = stores == Stores::Ahead ? kAhead<Out> : 0;
-      return gather_.sum(first, end * stride_,
-                         Rows<Wide, Out>{&source, 1, target - first, 0, ahead, next});
+      const int64_t first = begin * stride_,
+                    prefetch_distance = stores == Stores::Prefetch ? kPrefetchDistance<Out> : 0;
+      return gather_.sum(
+          first, end * stride_,
+          GatherRows<Wide, Out>{&source, 1, target - first, 0, prefetch_distance, next});
     }
     const Wide** slabs = slabs_ ? slabs_->template as<const Wide*>() : nullptr;
     for (int64_t o = begin; o < end; o += tile_) {
@@ -69,7 +71,7 @@ class LastLevel {
   }
 
  private:
-  const Taps<Wide>& taps_;
+  const TapTable<Wide>& taps_;
   const int64_t stride_;
   const Gather<Wide>& gather_;
   int64_t tile_ = 0;

@@ -1,4 +1,4 @@
-// Memory order. channels_last tensors are processed as they lie in memory, with one exception.
+// Memory order. channels_last tensors are processed in memory order, with one exception.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@ void swap_axes(const KernelContext& context, int64_t batch, int64_t rows, int64_
   });
 }
 
-// Whether channels that are resampled themselves must be brought into row-major order and back:
-// passes run from the fastest axis in memory to the slowest, and sums in another order would have
-// other last bits.
+// Whether the tensor must be brought into row-major order and back because its channels are
+// resampled: passes run from the fastest axis in memory to the slowest, and another order of the
+// sums would change the last bits.
 inline bool must_swap(const Settings& settings, const Axes& axes, bool channels_last) {
   return channels_last && !is_identity(settings, axes[1]);
 }

@@ -1,4 +1,4 @@
-// The loop structure of one call: which axes are resampled, and what lies between them.
+// The loop structure of one call: the resampled axes and the strides between them.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace myops::resize::MYOPS_ISA {
 
 using namespace ::myops::MYOPS_ISA;
 
-// A resampled axis, seen in memory order. The tensor that starts at this axis has taps.input
-// slabs of in_volume elements each before, and taps.output slabs of out_volume elements after.
+// A resampled axis, in memory order. The tensor that starts at this axis has taps.input slabs of
+// in_volume elements each before resampling, and taps.output slabs of out_volume elements after.
 template <class Weight>
 struct Level {
-  Taps<Weight> taps;
+  TapTable<Weight> taps;
   int64_t in_volume = 1;
   int64_t out_volume = 1;
   int64_t blocks = 1;  // tensors of the next level in one slab; on the last level its elements
@@ -33,30 +33,31 @@ struct Plan {
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
   }
 
-  // Whether the rows of a level are combined before the columns, the last level, are resampled. It
-  // decides about the last bits, and so depends on nothing that channels_last changes.
+  // Whether the rows of a level are combined before the columns, the last level, are resampled.
+  // This affects the last bits, so it depends on nothing that differs for channels_last.
   bool rows_first(size_t depth) const {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.adjacent && level.taps.output < level.taps.input;
   }
 
-  // Whether each row of a level, linear in both axes, is made from two rows of the source in one
-  // pass: what lies between is not kept, and to make it again costs less than to fetch it.
-  bool in_pairs(size_t depth) const {
+  // Whether each row of a level, linear in both axes, is made from two source rows in one pass:
+  // intermediate rows are not stored, because recomputing them is faster than reading them back.
+  bool from_row_pairs(size_t depth) const {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.blocks == 1 && level.taps.width == 2 &&
            levels.back().taps.width == 2 &&
-           (kPermutes<Weight> || !Gather<Weight>::takes(levels.back().in_volume));
+           (kPermutes<Weight> || !Gather<Weight>::supports(levels.back().in_volume));
   }
 
-  // How many rows the last level has in a result that is not empty.
+  // The number of rows of the last level in a result that is not empty.
   int64_t rows() const {
     const Level<Weight>&first = levels.front(), &last = levels.back();
     return outer * first.taps.output * first.out_volume / (last.taps.output * last.out_volume);
   }
 
-  // Slabs of the first level for one parallel piece: some hundred microseconds of work. More would
-  // starve threads, fewer would repeat too many rows where two pieces meet.
+  // Slabs of the first level for one parallel piece, such that it takes some hundred microseconds.
+  // Longer pieces would leave threads without work, shorter ones would repeat too many rows at the
+  // borders of pieces.
   int64_t grain() const {
     constexpr int64_t kElements = 1 << 17;
     const Level<Weight>& first = levels.front();
@@ -65,8 +66,8 @@ struct Plan {
   }
 };
 
-// Axes from the slowest to the fastest in memory. channels_last keeps axis 1 innermost, so the
-// taps of rows and columns run over contiguous channels and nothing is transposed.
+// Axes from the slowest to the fastest in memory. In channels_last memory axis 1 is innermost, so
+// the taps of rows and columns run over contiguous channels and nothing is transposed.
 inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
   std::vector<size_t> order;
   for (size_t axis = 0; axis < rank; ++axis) {
@@ -78,7 +79,7 @@ inline std::vector<size_t> memory_order(size_t rank, bool channels_last) {
 
 // The plan of the forward pass, or of its transpose.
 template <class Weight>
-Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axes,
+Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, const Axes& axes,
                        bool channels_last, bool backward) {
   Plan<Weight> plan;
   int64_t in_volume = 1, out_volume = 1, blocks = 1;
@@ -91,14 +92,14 @@ Plan<Weight> make_plan(Ledger& ledger, const Settings& settings, const Axes& axe
       out_volume *= axis.input;
       continue;
     }
-    take_taps<Weight>(ledger, settings, axis);
-    Taps<Weight> taps = make_taps<Weight>(settings, axis);
+    take_taps<Weight>(table_budget, settings, axis);
+    TapTable<Weight> taps = make_tap_table<Weight>(settings, axis);
     if (backward) {
-      take_transposed(ledger, taps);
+      take_transposed(table_budget, taps);
       taps = transpose(taps);
     }
     const int64_t input = taps.input, output = taps.output;
-    // channels_last takes the channels away from between the first axis and the others.
+    // In channels_last memory the channels are not between the first axis and the others.
     const bool apart = channels_last && order[i] == 0 && axes[1].input != 1;
     plan.levels.push_back({std::move(taps), in_volume, out_volume, blocks, blocks == 1 && !apart});
     in_volume *= input;
@@ -124,7 +125,7 @@ void for_each_run(const KernelContext& context, const Plan<Weight>& plan, Stores
       body(tensor, at, at + count);
       begin += count;
     }
-    if (stores == Stores::PastCaches) stream_end();
+    if (stores == Stores::NonTemporal) stream_end();
   });
 }
 

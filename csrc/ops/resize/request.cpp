@@ -1,4 +1,4 @@
-// Reads what a caller asks for: the attributes, and the lists roi, scales and sizes.
+// Reads the arguments: the attributes, and the lists roi, scales and sizes.
 #include <algorithm>
 
 #include "geometry.h"
@@ -6,10 +6,10 @@
 namespace myops::resize {
 namespace {
 
-// Where the attributes stand among those declared, which are the same in both ops. To look for each
-// name in each call would take longer than a small picture.
-struct Places {
-  explicit Places(const Attributes& attributes) : declared(attributes.declared()) {}
+// Indices of the attributes among those declared, which are the same in both ops. A search by name
+// in each call would take longer than a small image.
+struct AttributeIndices {
+  explicit AttributeIndices(const Attributes& attributes) : declared(attributes.declared()) {}
 
   size_t of(const char* name) const {
     size_t place = 0;
@@ -25,8 +25,8 @@ struct Places {
                torch_arithmetic = of("torch_arithmetic"), axes = of("axes");
 };
 
-const Places& places_of(const Attributes& attributes) {
-  static const Places places(attributes);
+const AttributeIndices& places_of(const Attributes& attributes) {
+  static const AttributeIndices places(attributes);
   return places;
 }
 
@@ -90,7 +90,7 @@ const std::vector<std::string>& policy_names() {
 }
 
 Settings read_settings(const Attributes& attributes) {
-  const Places& places = places_of(attributes);
+  const AttributeIndices& places = places_of(attributes);
   const auto value = [&](size_t place) -> const AttributeValue& { return attributes.value(place); };
   Settings settings{};
   settings.mode = parse<Mode>(value(places.mode), mode_names());

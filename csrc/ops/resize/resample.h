@@ -1,12 +1,13 @@
 // Weighted resampling of any number of axes, one axis at a time, in bounded memory.
 //
 // A level resamples its axis by combining slabs, each of which the next level has made from one
-// index of the source. Neighbouring outputs share slabs, so each level keeps the last few in a
-// ring. A picture needs a ring of 2 or 4 rows, a volume one of 2 pictures besides: no level ever
-// stores its full result. The innermost level reads the source itself.
+// index of the source. Neighbouring outputs share slabs, so each level has the last few in a ring
+// buffer. An image needs a ring of 2 or 4 rows, a volume also one of 2 images: no level ever stores
+// its full result. The innermost level reads the source itself.
 //
-// Of the last two levels, rows and columns, the one that shrinks goes first: rows are combined
-// before they are resampled where there are fewer of them afterwards. Lengths alone decide.
+// Of the last two levels, rows and columns, the one that shrinks is processed first: rows are
+// combined before they are resampled if there are fewer of them afterwards. This depends on lengths
+// only.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "pairs.h"
 #include "plan.h"
+#include "row_pairs.h"
 #include "rows_first.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -32,16 +33,17 @@ class Resampler {
         gather_(gather),
         stores_(stores),
         last_(context, plan, gather) {
-    // Several rows at once are several streams of stores: memory takes one of plain stores only.
-    if (stores == Stores::Ahead && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
+    // Several rows at once are several streams of stores, but plain stores to memory are fast for
+    // one stream only.
+    if (stores == Stores::Prefetch && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
     rings_.resize(plan.levels.size() - 1);
     slabs_.resize(rings_.size());
     for (size_t i = 0; i < rings_.size(); ++i) {
       const Level<Wide>& level = plan.levels[i];
-      if (pairs(i)) {
+      if (uses_row_pairs(i)) {
         const auto rows = [&](int64_t count) { return context.scratch(bytes_of<Wide>(count)); };
         if (plan.rows_first(i)) row_.emplace(rows(level.in_volume));
-        if (stores == Stores::PastCaches) result_.emplace(rows(together_ * level.out_volume));
+        if (stores == Stores::NonTemporal) result_.emplace(rows(together_ * level.out_volume));
       } else if (plan.rows_first(i)) {
         rows_first_.emplace(context, plan, last_, stores);
       } else {
@@ -58,10 +60,11 @@ class Resampler {
     const Stores stores = depth == 0 ? stores_ : Stores::Plain;
     if (depth + 1 == plan_.levels.size()) return fill_last(begin, end, source, stores, target);
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (pairs(depth)) {
-        const PairMemory<Wide> memory{row_ ? row_->template as<Wide>() : nullptr,
-                                      result_ ? result_->template as<Wide>() : nullptr};
-        return fill_pairs(plan_, gather_, memory, together_, stores, begin, end, source, target);
+      if (uses_row_pairs(depth)) {
+        const RowPairScratch<Wide> memory{row_ ? row_->template as<Wide>() : nullptr,
+                                          result_ ? result_->template as<Wide>() : nullptr};
+        return fill_row_pairs(plan_, gather_, memory, together_, stores, begin, end, source,
+                              target);
       }
     }
     if (plan_.rows_first(depth)) return rows_first_->fill(begin, end, source, stores, target);
@@ -76,22 +79,23 @@ class Resampler {
   }
 
  private:
-  // Rows that are resampled together, so that tables which do not stay in registers are loaded once
-  // for all: as many as the first cache and a little of the second hold.
+  // The number of rows that are resampled together, so that tables which do not fit the registers
+  // are loaded once for all: as many as fit the L1 cache and a little of the L2 cache.
   static constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
 
   struct Ring {
     int64_t places = 0;
-    int64_t together = 1;  // slabs that are made at once; divides `places`
+    int64_t together = 1;  // slabs that are made together; divides `places`
     std::optional<Scratch> owner, memory;
 
-    // The index whose slab each place holds; -1: none.
+    // The index of the slab in each place; -1: none.
     int64_t* owners() const { return owner->template as<int64_t>(); }
   };
 
-  // Whether a level is made by fill_pairs(), which combines whole rows where these go first.
-  bool pairs(size_t depth) const {
-    return std::is_same_v<T, Wide> && plan_.in_pairs(depth) &&
+  // Whether a level is made by fill_row_pairs(), which combines whole rows if these are processed
+  // first.
+  bool uses_row_pairs(size_t depth) const {
+    return std::is_same_v<T, Wide> && plan_.from_row_pairs(depth) &&
            !(plan_.rows_first(depth) && last_.reads_little(0, last_.outputs()));
   }
 
@@ -106,7 +110,7 @@ class Resampler {
         ring.together *= 2;
       }
     }
-    ring.places = 1;  // powers of two: finding a place must not cost a division
+    ring.places = 1;  // a power of two, so that finding a place needs no division
     while (ring.places < level.taps.span + ring.together - 1) ring.places *= 2;
     ring.owner.emplace(context_.scratch(bytes_of<int64_t>(ring.places)));
     ring.memory.emplace(context_.scratch(bytes_of<Wide>(ring.places, level.out_volume)));
@@ -115,11 +119,11 @@ class Resampler {
     slabs_[depth].emplace(context_.scratch(bytes_of<const Wide*>(slabs)));
   }
 
-  // What the slabs from `begin` on are made of, as many of them as the ring has; what the first
-  // one needs is made.
+  // The terms of the slabs from `begin` on, as many of them as are in the ring; those of the first
+  // slab are made if necessary.
   Sums<Wide> tile(size_t depth, int64_t begin, int64_t end, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
-    const Taps<Wide>& taps = level.taps;
+    const TapTable<Wide>& taps = level.taps;
     const Wide** slabs = slabs_[depth] ? slabs_[depth]->template as<const Wide*>() : nullptr;
     const int64_t first = taps.first[begin];
     const int64_t most = std::min(end - begin, LastLevel<Wide>::tile_size(taps));
@@ -135,8 +139,8 @@ class Resampler {
     return {count, taps.first.data() + begin, slabs, taps.weight.data() + first};
   }
 
-  // The slab of one index. If the ring does not have it, it is made, or null comes back. The
-  // indices of one output lie within the ring's size, so they never displace each other.
+  // The slab of one index. If it is not in the ring, it is made, or null is returned. The indices
+  // of one output fit the ring together, so they never displace each other.
   const Wide* slab(size_t depth, int64_t index, int64_t end, bool make, const T* source) {
     const Level<Wide>& level = plan_.levels[depth];
     Ring& ring = rings_[depth];
@@ -147,7 +151,7 @@ class Resampler {
     if (!make) return nullptr;
     const T* at = source + index * level.in_volume;
     if (ring.together > 1) {
-      // Those up to the next multiple of `together` that the outputs before `end` need.
+      // Makes those up to the next multiple of `together` that the outputs before `end` need.
       const int64_t needed = level.taps.index[level.taps.first[end] - 1];
       int64_t count = 0;
       do {
@@ -167,7 +171,7 @@ class Resampler {
     return memory;
   }
 
-  // The last level of several rows, for the ring of the level before.
+  // Makes several rows of the last level for the ring of the level before.
   void make_rows(int64_t count, const T* source, Wide* target) {
     const Level<Wide>& last = plan_.levels.back();
     const int64_t step = last.taps.input * last.in_volume;
@@ -180,7 +184,7 @@ class Resampler {
       for (int64_t row = 0; row < count; ++row) rows[row] = wide + row * step;
     }
     gather_.sum(0, gather_.elements(),
-                Rows<Wide, Wide>{rows, count, target, gather_.elements(), 0, {}});
+                GatherRows<Wide, Wide>{rows, count, target, gather_.elements(), 0, {}});
   }
 
   template <class Out>
@@ -214,9 +218,10 @@ class Resampler {
   Stores stores_;
   LastLevel<Wide> last_;
   std::optional<RowsFirst<T, Wide>> rows_first_;
-  int64_t together_ = Pair<Wide>::kMost;  // rows of the result that are made from the same others
+  int64_t together_ =
+      RowPair<Wide>::kMost;  // rows of the result that are made from the same others
   std::vector<Ring> rings_;
-  std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that makes tiles
+  std::vector<std::optional<Scratch>> slabs_;  // of a tile, for each level that uses tiles
   std::optional<Scratch> row_, result_;        // for pairs
   std::optional<Scratch> wide_memory_;
   int64_t wide_capacity_ = 0;

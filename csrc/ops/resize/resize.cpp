@@ -1,9 +1,9 @@
 // resize: ONNX Resize-19 with every mode, coordinate mode and rank, and its gradient.
 //
-// An axis is resized when it is listed (all are, without `axes`) and its length or coordinates
-// change; the other axes are copied. Interpolation runs one axis after another, the fastest in
+// An axis is resized if it is listed (all are, without `axes`) and its length or coordinates
+// change; the other axes are copied. Interpolation processes one axis after another, the fastest in
 // memory first, in Accumulate<T>; the result is rounded once, uint8 to nearest and saturated.
-// Nearest copies elements. An axis of length 0 stays empty under scales.
+// Nearest copies elements. An axis of length 0 remains empty under scales.
 //
 // Where sources disagree: align_corners uses the integer output length (as torch and ONNX Runtime,
 // not the ONNX reference); pytorch_half_pixel puts a lone output at coordinate 0 (as the text of

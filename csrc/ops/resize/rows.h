@@ -1,14 +1,14 @@
 // The inner loops: weighted sums of whole rows, and of elements within a row.
 //
-// Every sum runs in Accumulate<T> and is rounded once when it is stored. Its order is the same in
-// each of the loops below, so that it does not show which of them a memory layout takes: up to
-// four terms from the left, fma(w3, x3, fma(w2, x2, fma(w1, x1, w0 * x0))); more terms in four
-// chains, k mod 4, that begin with 0 and are added as (c0 + c2) + (c1 + c3).
+// Every sum is computed in Accumulate<T> and rounded once when it is stored. Its order is the same
+// in all loops below, so the result does not depend on the memory layout: up to four terms from the
+// left, fma(w3, x3, fma(w2, x2, fma(w1, x1, w0 * x0))); more terms in four partial sums, k mod 4,
+// that begin with 0 and are added as (c0 + c2) + (c1 + c3).
 #pragma once
 
 #include "myops/dtype.h"
 #include "myops/simd.h"
-#include "taps.h"
+#include "tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -18,8 +18,8 @@ using namespace ::myops::MYOPS_ISA;
 template <class T, class Wide>
 inline T to_element(Wide value) {
   if constexpr (std::is_same_v<T, uint8_t>) {
-    // Between 0 and 255, adding 2^23 leaves no room for a fraction: rounds half to even, and
-    // vectorises, unlike std::nearbyint. NaN becomes 0.
+    // For 0 to 255, the sum with 2^23 has no bits left for a fraction: this rounds half to even and
+    // is vectorised, unlike std::nearbyint. NaN becomes 0.
     constexpr Wide kNoFraction = 8388608;
     const Wide low = value > 0 ? value : Wide(0);
     const Wide inside = low < 255 ? low : Wide(255);
@@ -58,9 +58,10 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
     for (int64_t k = 1; k < taps; ++k) sum = fma(weight(k), value(k), sum);
     return sum;
   }
-  V chains[4] = {};
-  for (int64_t k = 0; k < taps; ++k) chains[k & 3] = fma(weight(k), value(k), chains[k & 3]);
-  return (chains[0] + chains[2]) + (chains[1] + chains[3]);
+  V partial_sums[4] = {};
+  for (int64_t k = 0; k < taps; ++k)
+    partial_sums[k & 3] = fma(weight(k), value(k), partial_sums[k & 3]);
+  return (partial_sums[0] + partial_sums[2]) + (partial_sums[1] + partial_sums[3]);
 }
 
 // Rows of a result, each a weighted sum of other rows: row j has the taps [first[j], first[j + 1]),
@@ -73,8 +74,8 @@ struct Sums {
   const Wide* weights;
 };
 
-// kRows rows that follow one another, sums of the same rows with `taps` weights each. kTaps is the
-// number of taps, or -1: `taps`.
+// kRows consecutive rows, each a sum of the same source rows with its own `taps` weights. kTaps is
+// the number of taps, or -1: `taps`.
 template <int kTaps, int kRows = 1, class From, class Wide, class T>
 MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int64_t taps,
                               int64_t size, Stores stores, T* __restrict target) {
@@ -106,7 +107,7 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
   };
   int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
-    if (stores == Stores::PastCaches) {
+    if (stores == Stores::NonTemporal) {
       const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
       for (; i < size && (offset + i) % L != 0; ++i) one(i);
       for (; i + L <= size; i += L) {
@@ -114,10 +115,10 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
       }
     }
   }
-  if (stores == Stores::Ahead) {
+  if (stores == Stores::Prefetch) {
     for (; i + L <= size; i += L) {
       several(i, [](T* to, const Vector<Wide>& sum) {
-        expect_store(to);
+        prefetch_store(to);
         store_narrow<Wide>(to, sum);
       });
     }
@@ -130,11 +131,11 @@ MYOPS_INLINE void combine_row(const From* const* rows, const Wide* weights, int6
 
 template <int kTaps, class Wide, class From, class T>
 void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
-  // Of long rows, which come from the second cache, two are made at once where they can: a tenth
-  // less time; of shorter ones it takes more. Non-temporal stores must be aligned in both.
+  // Two long rows, whose sources come from the L2 cache, are made together if possible: a tenth
+  // less time; shorter rows take longer that way. Non-temporal stores must be aligned in both.
   constexpr int64_t kLong = (16 << 10) / static_cast<int64_t>(sizeof(Wide));
   const bool pairs =
-      kTaps == 4 && size > kLong && (stores != Stores::PastCaches || size % kLanes<Wide> == 0);
+      kTaps == 4 && size > kLong && (stores != Stores::NonTemporal || size % kLanes<Wide> == 0);
   for (int64_t row = 0; row < sums.count; ++row, target += size) {
     const int64_t at = kTaps < 0 ? sums.first[row] - sums.first[0] : row * kTaps;
     const int64_t taps = sums.first[row + 1] - sums.first[row];
@@ -147,9 +148,9 @@ void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* ta
         continue;
       }
     }
-    if (kTaps < 0 && taps == 8) {  // the gradient of a doubling by cubic, but for its edges
+    if (kTaps < 0 && taps == 8) {  // the gradient of cubic upscaling by 2, except at edges
       combine_row<8>(rows, weights, taps, size, stores, target);
-    } else if (kTaps < 0 && taps == 4) {  // halving by linear with antialias, but for its edges
+    } else if (kTaps < 0 && taps == 4) {  // linear downscaling by 2 with antialias, except at edges
       combine_row<4>(rows, weights, taps, size, stores, target);
     } else {
       combine_row<kTaps>(rows, weights, taps, size, stores, target);
@@ -157,7 +158,7 @@ void combine_as(const Sums<Wide, From>& sums, int64_t size, Stores stores, T* ta
   }
 }
 
-// `width`: the taps of every row, or 0 where they differ. Rows of the target follow one another.
+// `width`: the number of taps of every row, or 0 if they differ. The target's rows are consecutive.
 template <class Wide, class From, class T>
 void combine(int64_t width, const Sums<Wide, From>& sums, int64_t size, Stores stores, T* target) {
   switch (width) {

@@ -16,7 +16,7 @@ class RowsFirst {
         reads_little_(last.reads_little(0, last.outputs())),
         row_(context.scratch_array<Wide>(reads_little_ ? 0 : level_.in_volume)),
         rows_(context.scratch_array<const T*>(level_.taps.widest)) {
-    if (std::is_same_v<T, Wide> && stores == Stores::PastCaches) {
+    if (std::is_same_v<T, Wide> && stores == Stores::NonTemporal) {
       result_.emplace(context.scratch_array<Wide>(level_.out_volume));
     }
   }
@@ -24,7 +24,7 @@ class RowsFirst {
   // Writes the rows [begin, end) of the result to `target`.
   template <class Out>
   void fill(int64_t begin, int64_t end, const T* source, Stores stores, Out* target) {
-    const Taps<Wide>& taps = level_.taps;
+    const TapTable<Wide>& taps = level_.taps;
     for (int64_t o = begin; o < end; ++o, target += level_.out_volume) {
       const int64_t first = taps.first[o];
       for (int64_t k = first; k < taps.first[o + 1]; ++k) {
@@ -40,8 +40,8 @@ class RowsFirst {
         last_.fill_scalar(0, last_.outputs(), value, target);
         continue;
       }
-      // Elements are widened here, once for each row that they are part of: to keep them wide
-      // would take four times the cache.
+      // Elements are widened here, once for each row that uses them: storing them widened would
+      // need four times the cache.
       const Sums<Wide, T> sums{1, taps.first.data() + o, rows_.data(), taps.weight.data() + first};
       combine(taps.width, sums, level_.in_volume, Stores::Plain, row_.data());
       resample(stores, rows_after(o, source), target);
@@ -49,20 +49,20 @@ class RowsFirst {
   }
 
  private:
-  // The rows that the output behind `o` is combined from, and that `o` itself is not.
-  Upcoming rows_after(int64_t o, const T* source) const {
-    const Taps<Wide>& taps = level_.taps;
+  // The source rows of the output after `o` that `o` itself does not use.
+  PrefetchRange rows_after(int64_t o, const T* source) const {
+    const TapTable<Wide>& taps = level_.taps;
     if (taps.count(o) == 0) return {};
     const int64_t rows = taps.input / taps.output, next = taps.index[taps.first[o + 1] - 1] + 1;
     return {source + next * level_.in_volume,
             static_cast<int64_t>(sizeof(T)) * rows * level_.in_volume / level_.out_volume};
   }
 
-  // The last level of one row that has been combined.
+  // Resamples one combined row along the last level.
   template <class Out>
-  void resample(Stores stores, const Upcoming& next, Out* target) {
+  void resample(Stores stores, const PrefetchRange& next, Out* target) {
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (stores == Stores::PastCaches) {
+      if (stores == Stores::NonTemporal) {
         Wide* result = result_->data();
         last_.fill(0, last_.outputs(), row_.data(), Stores::Plain, next, result);
         stream_copy(result, level_.out_volume, target);
@@ -76,7 +76,7 @@ class RowsFirst {
   const LastLevel<Wide>& last_;
   const bool reads_little_;      // of the row
   ScratchArray<Wide> row_;       // combined
-  ScratchArray<const T*> rows_;  // that it is combined from
+  ScratchArray<const T*> rows_;  // the source rows of row_
   std::optional<ScratchArray<Wide>> result_;
 };
 

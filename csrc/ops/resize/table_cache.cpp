@@ -1,7 +1,6 @@
-// At most 8 tables and 2 MiB of them for each library (docs/reliability.md names the number); a new
-// one takes the place of the oldest. Readers only share a lock, and nobody waits for it: whoever
-// does not get it makes the tables again, which are the same. So a process that was forked while
-// another thread held the lock works on, too.
+// At most 8 tables and 2 MiB for each library (docs/reliability.md states the number); a new table
+// replaces the oldest. Locks are only tried: a thread that does not get the lock makes equal tables
+// again. A process that was forked while another thread held the lock therefore still works.
 #include "table_cache.h"
 
 #include <cstring>
@@ -18,7 +17,7 @@ class TableCache {
   TableCache() = default;
   TableCache(const TableCache&) = delete;
   TableCache& operator=(const TableCache&) = delete;
-  // A thread may still come by while a process ends: what it finds then is empty.
+  // A thread may still search while the process ends; it finds an empty cache.
   ~TableCache() {
     const std::unique_lock lock(mutex_);
     closed_ = true;
@@ -33,7 +32,7 @@ class TableCache {
   }
 
   void add(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
-    std::array<std::shared_ptr<const void>, kEntries> dropped;  // freed without the lock
+    std::array<std::shared_ptr<const void>, kEntries> dropped;  // freed after the lock is released
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || closed_ || entry_of(key) != nullptr) return;
     for (size_t i = 0; i == 0 || bytes_ + bytes > kMostBytes; ++i) {
@@ -126,7 +125,7 @@ std::shared_ptr<const void> find_tables(const Key& key) {
   return key.is_valid() ? cache.find(key) : nullptr;
 }
 
-void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
+void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes) {
   if (key.is_valid() && bytes <= kMostBytes) cache.add(key, std::move(tables), bytes);
 }
 

@@ -1,5 +1,6 @@
-// Tables of earlier calls. A call on a small picture would take longer for its tables than for the
-// picture, and where one result follows another, making them again finds all caches cold.
+// Caches the tables of earlier calls. For a small image the tables would take longer than the
+// image, and where one result follows another, making them again would evict the image from the
+// caches.
 #pragma once
 
 #include <array>
@@ -10,13 +11,13 @@
 
 namespace myops::resize {
 
-// Everything that the tables of a call follow from, as words.
+// All arguments that determine the tables of a call, as words.
 class Key {
  public:
-  // `maker`: the address of something that only those have in common who make equal tables.
+  // `maker`: an address that is shared exactly by code that makes equal tables.
   Key(const Request& request, bool channels_last, const void* maker);
 
-  bool is_valid() const { return size_ > 0; }  // not where the words are too many
+  bool is_valid() const { return size_ > 0; }  // false: the arguments need too many words
   bool operator==(const Key& other) const;
 
   Key() = default;
@@ -32,10 +33,10 @@ class Key {
   std::array<int64_t, kWords> words_{};
 };
 
-// The tables of an earlier call with this key, or null. Never waits.
+// The tables of an earlier call with this key, or null. Never blocks.
 std::shared_ptr<const void> find_tables(const Key& key);
 
-// `bytes`: what the tables take at most. What is too large is not kept.
-void keep_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes);
+// `bytes`: an upper bound of their size. Tables that are too large are not cached.
+void store_tables(const Key& key, std::shared_ptr<const void> tables, int64_t bytes);
 
 }  // namespace myops::resize

@@ -1,75 +1,78 @@
-// The memory of a call's tables, taken from its budget before they are made: on one long axis they
-// are many times the result. Vectors that grow are counted with the old and the new memory.
+// Charges the memory of a call's tables to its budget before they are made: for one long axis they
+// can be many times the result. Growing vectors are counted with the old and the new memory.
 #pragma once
 
 #include "gather.h"
-#include "make_taps.h"
+#include "make_tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-struct Take {
+struct TableSize {
   int64_t input, output;  // of the axis
   int64_t bytes;
 };
 
-inline void take(const KernelContext& context, const Take& tables) {
-  constexpr int64_t kSmall = 1 << 16;  // where the words would take longer than the tables
+inline void take(const KernelContext& context, const TableSize& tables) {
+  constexpr int64_t kSmall =
+      1 << 16;  // below it, formatting the message would take longer than making the tables
   context.take(tables.bytes < kSmall
                    ? std::string("tables")
                    : str("tables for an axis from length ", tables.input, " to ", tables.output),
                static_cast<size_t>(tables.bytes));
 }
 
-// Takes, and remembers what it took: who uses the tables later takes it again.
-class Ledger {
+// Charges the budget and records the sizes: later users of the tables charge their own budget.
+class TableBudget {
  public:
-  explicit Ledger(const KernelContext& context) : context_(context) {}
+  explicit TableBudget(const KernelContext& context) : context_(context) {}
 
   void take_tables(int64_t input, int64_t output, double bytes) {
     constexpr double kMost = 9e18;  // below 2^63
-    takes_.push_back({input, output, static_cast<int64_t>(std::min(bytes, kMost))});
-    take(context_, takes_.back());
+    sizes_.push_back({input, output, static_cast<int64_t>(std::min(bytes, kMost))});
+    take(context_, sizes_.back());
   }
-  const std::vector<Take>& takes() const { return takes_; }
+  const std::vector<TableSize>& sizes() const { return sizes_; }
 
  private:
   const KernelContext& context_;
-  std::vector<Take> takes_;
+  std::vector<TableSize> sizes_;
 };
 
-// Before make_taps().
+// Called before make_tap_table().
 template <class Weight>
-void take_taps(Ledger& ledger, const Settings& settings, const Axis& axis) {
+void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& axis) {
   const double outputs = static_cast<double>(axis.output);
   const double taps = outputs * static_cast<double>(most_taps(settings, axis));
-  ledger.take_tables(axis.input, axis.output,
-                     sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
+  table_budget.take_tables(
+      axis.input, axis.output,
+      sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
-// Before transpose(), which counts in three more tables.
+// Called before transpose(), which uses three more tables.
 template <class Weight>
-void take_transposed(Ledger& ledger, const Taps<Weight>& taps) {
+void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());
-  ledger.take_tables(taps.output, taps.input,
-                     4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
-                         (sizeof(int64_t) + sizeof(Weight)) * all);
+  table_budget.take_tables(taps.output, taps.input,
+                           4 * sizeof(int64_t) * (static_cast<double>(taps.input) + 1) +
+                               (sizeof(int64_t) + sizeof(Weight)) * all);
 }
 
-// Before a Gather is made of the same arguments.
+// Called before a Gather is made of the same arguments.
 template <class Wide>
-void take_gather(Ledger& ledger, const Taps<Wide>& taps, int64_t step) {
-  if (!Gather<Wide>::takes(step)) return;
+void take_gather(TableBudget& table_budget, const TapTable<Wide>& taps, int64_t step) {
+  if (!Gather<Wide>::supports(step)) return;
   constexpr double kBlockBytes = sizeof(typename Gather<Wide>::Block);
-  constexpr double kLargest = 3;  // times its elements: what a vector holds while it grows
+  constexpr double kLargest =
+      3;  // old and new memory of a growing vector, in units of its elements
   const bool few = taps.width == 1 || taps.width == 2 || taps.width == 4;
   const double elements = static_cast<double>(taps.output * step + kLanes<Wide>);
-  // Chains have a weight for each place, taken or not, and say which are.
+  // With partial sums there is a weight for each place, used or not, and a mask of the used ones.
   const double weights = few ? elements * static_cast<double>(taps.width)
                              : 2 * elements * static_cast<double>(taps.widest + 3);
   const double indices = elements * (few ? static_cast<double>(taps.width) : 1);
-  ledger.take_tables(taps.input, taps.output,
-                     elements * kBlockBytes / kLanes<Wide> +
-                         kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
+  table_budget.take_tables(taps.input, taps.output,
+                           elements * kBlockBytes / kLanes<Wide> +
+                               kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
 }
 
 }  // namespace myops::resize::MYOPS_ISA

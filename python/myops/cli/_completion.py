@@ -97,7 +97,7 @@ def _joined(words: list[str], current: int) -> tuple[list[str], int]:
 
 def _model(ctx: typer.Context) -> Any:
     """The model that was named before, without the weights in other files."""
-    from myops.onnx import files
+    from myops.onnx.graph import files
 
     # Arguments are not assigned yet while an option is completed; model files come first.
     words = [ctx.params.get("model") or "", *ctx.args]

@@ -55,7 +55,7 @@ def edit(
 
     Example: myops edit net.onnx out.onnx --attribute conv1:strides=2,2 --rename image=input
     """
-    from myops.onnx import files
+    from myops.onnx.graph import files
     from myops.onnx.surgery.editing import edit as edit_
 
     writing = _graphs.Writing(model, output, json)

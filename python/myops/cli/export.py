@@ -129,10 +129,10 @@ def _axes(text: str) -> tuple[str, Any]:
 
 
 def _report(proto: Any, output: Path, notes: list[str], json: bool) -> None:
-    from myops.onnx import _scopes
+    from myops.onnx.graph import scopes
 
     types = Counter(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in proto.graph.node)
-    opset = _scopes.onnx_opset(proto)
+    opset = scopes.onnx_opset(proto)
     inputs = {item.name: _shape(item) for item in proto.graph.input}
     outputs = {item.name: _shape(item) for item in proto.graph.output}
     if json:

@@ -31,7 +31,7 @@ def extract(
 
     Example: myops extract model.onnx part.onnx --module backbone.layer1
     """
-    from myops.onnx import files
+    from myops.onnx.graph import files
     from myops.onnx.surgery.extraction import extract as extract_
 
     writing = _graphs.Writing(model, output, json)

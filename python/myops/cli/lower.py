@@ -24,18 +24,17 @@ def lower(
 
     Example: myops lower model.onnx standard.onnx --opset 17
     """
-    from myops.onnx import _scopes
+    from myops.onnx.graph import scopes, storage
     from myops.onnx.lowering import lower as lower_
-    from myops.onnx.surgery import _storage
 
     writing = _graphs.Writing(model, output, json)
-    loaded = _storage.load(writing.source)
+    loaded = storage.load(writing.source)
     with _console.progress("lowering"), _graphs.warned() as warnings:
         lowered = lower_(writing.source, opset, writing.file)
-    inlined = _scopes.inline_callers(loaded)
-    nodes = _scopes.all_nodes(inlined.graph.node)
-    replaced = Counter(node.op_type for node in nodes if _scopes.is_ours(node))
-    count = sum(1 for _ in _scopes.all_nodes(lowered.graph.node))
+    inlined = scopes.inline_callers(loaded)
+    nodes = scopes.all_nodes(inlined.graph.node)
+    replaced = Counter(node.op_type for node in nodes if scopes.is_ours(node))
+    count = sum(1 for _ in scopes.all_nodes(lowered.graph.node))
     if json:
         _console.print_json({"output": str(output), "replaced": replaced, "nodes": count,
                              "warnings": warnings})  # fmt: skip

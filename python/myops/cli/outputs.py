@@ -28,7 +28,7 @@ def outputs(
 
     Example: myops outputs model.onnx verbose.onnx --module backbone.layer1
     """
-    from myops.onnx import files
+    from myops.onnx.graph import files
     from myops.onnx.surgery.outputs import add_outputs
 
     writing = _graphs.Writing(model, output, json)

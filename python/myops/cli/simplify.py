@@ -59,7 +59,7 @@ def simplify(
     """
     import numpy as np
 
-    from myops.onnx import files
+    from myops.onnx.graph import files
     from myops.onnx.surgery._printing import show_simplified
     from myops.onnx.surgery.slimming import simplify as simplify_
 

@@ -40,16 +40,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myops.onnx._export import export
     from myops.onnx.bodies import MissingBodyWarning, add_function_bodies, remove_function_bodies
     from myops.onnx.comparison import compare
+    from myops.onnx.exporting.export import export
+    from myops.onnx.graph.structure import GraphError
     from myops.onnx.guards import ExportCheckError, ExportCheckWarning
     from myops.onnx.lowering import LoweringError, lower
     from myops.onnx.matrix import opset_matrix
     from myops.onnx.reference import reference_ops
-    from myops.onnx.register import register_symbolic
     from myops.onnx.schema import register_schemas
-    from myops.onnx.surgery._graph import GraphError
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
     from myops.onnx.surgery.extraction import RedundantInputWarning, extract
     from myops.onnx.surgery.outputs import add_outputs
@@ -57,8 +56,9 @@ if TYPE_CHECKING:
     from myops.onnx.surgery.slimming import Simplified, SimplifyError, simplify
     from myops.onnx.surgery.summary import Summary, inspect
     from myops.onnx.surgery.viewer import Viewer, view
-    from myops.onnx.torchvision import register_torchvision
-    from myops.onnx.translation import translation_table
+    from myops.onnx.symbolics.register import register_symbolic
+    from myops.onnx.symbolics.torchvision import register_torchvision
+    from myops.onnx.symbolics.translation import translation_table
     from myops.onnx.two_files.comparing import compare_files
     from myops.onnx.two_files.diffing import diff
 
@@ -100,7 +100,7 @@ __all__ = [
 _HOMES = {
     "ExportCheckError": "guards",
     "ExportCheckWarning": "guards",
-    "GraphError": "surgery._graph",
+    "GraphError": "graph.structure",
     "LoweringError": "lowering",
     "MissingBodyWarning": "bodies",
     "Raised": "surgery.raising",
@@ -116,7 +116,7 @@ _HOMES = {
     "compare_files": "two_files.comparing",
     "diff": "two_files.diffing",
     "edit": "surgery.editing",
-    "export": "_export",
+    "export": "exporting.export",
     "extract": "surgery.extraction",
     "inspect": "surgery.summary",
     "lower": "lowering",
@@ -124,11 +124,11 @@ _HOMES = {
     "raise_ops": "surgery.raising",
     "reference_ops": "reference",
     "register_schemas": "schema",
-    "register_symbolic": "register",
-    "register_torchvision": "torchvision",
+    "register_symbolic": "symbolics.register",
+    "register_torchvision": "symbolics.torchvision",
     "remove_function_bodies": "bodies",
     "simplify": "surgery.slimming",
-    "translation_table": "translation",
+    "translation_table": "symbolics.translation",
     "view": "surgery.viewer",
 }
 

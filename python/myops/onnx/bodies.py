@@ -17,11 +17,10 @@ from typing import Any
 import onnx
 
 from myops._description import OpInfo
-from myops.onnx import _scopes, files
-from myops.onnx._cases import Case, choose, default_list
+from myops.onnx.body_cases import Case, choose, default_list
+from myops.onnx.graph import files, scopes, storage
 from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
-from myops.onnx.surgery import _storage
 
 
 class MissingBodyWarning(UserWarning):
@@ -59,18 +58,18 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
         >>> portable = myops.onnx.add_function_bodies("model.onnx", "portable.onnx")
     """
     source = model
-    model = _scopes.inline_callers(_storage.opened(source))
-    found: dict[tuple[str, str], list[tuple[onnx.NodeProto, _scopes.Scope, Site]]] = {}
-    for scope in _scopes.scopes(model):
+    model = scopes.inline_callers(storage.opened(source))
+    found: dict[tuple[str, str], list[tuple[onnx.NodeProto, scopes.Scope, Site]]] = {}
+    for scope in scopes.scopes(model):
         for node in scope.graph.node:
-            if _scopes.is_ours(node):
+            if scopes.is_ours(node):
                 key = (node.domain, node.op_type)
                 found.setdefault(key, []).append((node, scope, site_of(node, scope)))
     for _, entries in sorted(found.items()):
         info = entries[0][2].info
         cases = _cases([site for *_, site in entries])
         try:
-            function = _function(info, cases, _scopes.onnx_opset(model))
+            function = _function(info, cases, scopes.onnx_opset(model))
         except LoweringError as error:
             warnings.warn(
                 f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
@@ -84,7 +83,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
             _make_uniform(info, entries, cases)
         model.functions.append(function)
         model.ir_version = max(model.ir_version, 8)
-    _storage.finish(model, source, f)
+    storage.finish(model, source, f)
     return model
 
 
@@ -98,11 +97,11 @@ def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.M
     Example:
         >>> bare = myops.onnx.remove_function_bodies("portable.onnx", "model.onnx")
     """
-    copy = _storage.load(model)
-    kept = [item for item in copy.functions if not _scopes.is_body(item)]
+    copy = storage.load(model)
+    kept = [item for item in copy.functions if not scopes.is_body(item)]
     del copy.functions[:]
     copy.functions.extend(kept)
-    _storage.finish(copy, model, f)
+    storage.finish(copy, model, f)
     return copy
 
 
@@ -208,7 +207,7 @@ def _make_uniform(info: OpInfo, entries: list[Any], cases: list[Case]) -> None:
         node.input.extend(inputs)
 
 
-def _empty_list(node: onnx.NodeProto, scope: _scopes.Scope, name: str, dtype: str) -> str:
+def _empty_list(node: onnx.NodeProto, scope: scopes.Scope, name: str, dtype: str) -> str:
     """An empty constant in the graph of the node."""
     title = f"{node.output[0]}/no_{name}"
     tensor = onnx.helper.make_tensor(title, ELEMENT_TYPES[dtype], [0], [])

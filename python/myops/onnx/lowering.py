@@ -17,10 +17,10 @@ from onnx import numpy_helper
 
 from myops import _description, _libraries
 from myops._description import Dim, OpInfo
-from myops.onnx import _inner_graphs, _scopes, files, module_paths
+from myops.onnx import module_paths
 from myops.onnx.arrays import Array
+from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
 from myops.onnx.schema import attribute_value
-from myops.onnx.surgery import _storage
 
 __all__ = ["Builder", "LoweringError", "lower"]
 
@@ -106,7 +106,7 @@ class Builder:
         }
         for key, value in written.items():
             if isinstance(value, onnx.GraphProto):
-                written[key] = _inner_graphs.with_own_names(value, self._fresh)
+                written[key] = inner_graphs.with_own_names(value, self._fresh)
         self.nodes.append(onnx.helper.make_node(op_type, given, names, name=names[0], **written))
         return names[0] if outputs == 1 else tuple(names)
 
@@ -166,12 +166,12 @@ def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
     return None if library is None else library.standard_form(info)
 
 
-def site_of(node: onnx.NodeProto, scope: _scopes.Scope) -> Site:
+def site_of(node: onnx.NodeProto, scope: scopes.Scope) -> Site:
     """What is known of the call that a node makes.
 
     A list like `scales` that is known to be empty counts as left out.
     """
-    info = _scopes.op_of(node)
+    info = scopes.op_of(node)
     assert info is not None  # the caller asked is_ours
     names = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
     for number, item in enumerate(info.inputs):
@@ -230,7 +230,7 @@ def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProt
     kept = []
     for node in reversed(nodes):
         if needed.intersection(node.output):
-            needed |= _inner_graphs.reads(node)
+            needed.update(structure.reads(node))
             kept.append(node)
     return kept[::-1]
 
@@ -273,16 +273,16 @@ def lower(model: files.Model, opset: int | None = None, f: files.Target = None) 
         >>> standard = myops.onnx.lower("model.onnx", f="standard.onnx")
     """
     source = model
-    model = _scopes.inline_callers(_storage.opened(source))
-    if opset is not None and opset != _scopes.onnx_opset(model):
+    model = scopes.inline_callers(storage.opened(source))
+    if opset is not None and opset != scopes.onnx_opset(model):
         model = convert(model, opset)
-    names = _scopes.Names(model)
+    names = scopes.Names(model)
     read: set[str] = set()
     # Inner graphs first: replacing the nodes of an outer one copies what is inside them.
-    for scope in reversed(list(_scopes.scopes(model))):
+    for scope in reversed(list(scopes.scopes(model))):
         nodes: list[onnx.NodeProto] = []
         for node in scope.graph.node:
-            if not _scopes.is_ours(node):
+            if not scopes.is_ours(node):
                 nodes.append(node)
                 continue
             site = site_of(node, scope)
@@ -292,14 +292,14 @@ def lower(model: files.Model, opset: int | None = None, f: files.Target = None) 
             module_paths.inherit(node, written)
             nodes.extend(written)
             read.update(node.input)
-        if any(map(_scopes.is_ours, scope.graph.node)):
+        if any(map(scopes.is_ours, scope.graph.node)):
             _replace(scope.graph, nodes)
-    _scopes.drop_unused(model, read)
-    used = {node.domain for node in _scopes.all_nodes(model.graph.node)}
+    scopes.drop_unused(model, read)
+    used = {node.domain for node in scopes.all_nodes(model.graph.node)}
     kept = [i for i in model.opset_import if i.domain in used or not _libraries.find(i.domain)]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    _storage.finish(model, source, f)
+    storage.finish(model, source, f)
     return model
 
 
@@ -317,7 +317,7 @@ def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         converted = version_converter.convert_version(model, opset)
     except RuntimeError as error:
         raise LoweringError(
-            f"the model cannot be converted from ai.onnx opset {_scopes.onnx_opset(model)} to "
+            f"the model cannot be converted from ai.onnx opset {scopes.onnx_opset(model)} to "
             f"{opset}: {error}. Export it with opset_version={opset} instead."
         ) from error
     module_paths.restore(model, converted)

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import onnx
 
 from myops._names import near_misses
-from myops.onnx import _scopes
-from myops.onnx._torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
+from myops.onnx.graph import scopes as _scopes
+from myops.onnx.graph.structure import reads
+from myops.onnx.graph.torchscript_scopes import Key, ScopeNames, Stack, by_calls, repeats
 
 __all__ = ["Region", "regions"]
 
@@ -108,20 +109,6 @@ def constants(model: onnx.ModelProto) -> set[str]:
         if not random and all(name in known for name in reads(node)):
             known.update(name for name in node.output if name)
     return known
-
-
-def reads(node: onnx.NodeProto) -> list[str]:
-    """The values that a node reads, also those that only the graphs inside it read."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-        for graph in graphs:
-            own = {item.name for item in (*graph.input, *graph.initializer)}
-            own.update(name for inner in graph.node for name in inner.output)
-            used = [name for inner in graph.node for name in reads(inner)]
-            used += [item.name for item in graph.output]
-            names += [name for name in used if name not in own]
-    return list(dict.fromkeys(names))
 
 
 def annotate(model: onnx.ModelProto, modules: Iterable[str]) -> None:

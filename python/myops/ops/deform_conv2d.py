@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from myops._direct import private
-from myops._torch import define
+from myops._torch.define import define
+from myops._torch.private_names import private
 from myops.ops import _scripting
 from myops.ops._deform_conv2d_onnx import standard
 from myops.ops._numbers import integers

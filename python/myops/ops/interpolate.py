@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from myops.ops import _scripting
+from myops.ops import _scripting_interpolate
 from myops.ops._numbers import INTEGERS, integer, integers, is_plain
+from myops.ops._scripting import overload
 from myops.ops.resize import run
 
 __all__ = ["NewInterpolate", "interpolate"]
@@ -107,7 +108,7 @@ def interpolate(
                 factors = scale_factor
             else:
                 factor = torch.as_tensor(scale_factor)
-        return _scripting.interpolate(
+        return _scripting_interpolate.interpolate(
             input, lengths, factor, factors, mode, align_corners, recompute_scale_factor,
             antialias, out,
         )  # fmt: skip
@@ -117,13 +118,13 @@ def interpolate(
         )
 
 
-_scripting.overload(
+overload(
     interpolate,
-    _scripting.interpolate_by_float,
-    _scripting.interpolate_by_floats,
-    _scripting.interpolate_by_integer,
-    _scripting.interpolate_by_integers,
-    _scripting.interpolate_by_tensor,
+    _scripting_interpolate.interpolate_by_float,
+    _scripting_interpolate.interpolate_by_floats,
+    _scripting_interpolate.interpolate_by_integer,
+    _scripting_interpolate.interpolate_by_integers,
+    _scripting_interpolate.interpolate_by_tensor,
 )
 
 
@@ -137,7 +138,7 @@ def _interpolate(
     antialias: bool,
     out: Tensor | None,
 ) -> Tensor:
-    _scripting.check_interpolate(
+    _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,
     )  # fmt: skip

@@ -10,7 +10,8 @@ import torch
 from onnx import TensorProto, helper
 from torch import Tensor
 
-from myops._torch import TorchOp, define
+from myops._torch.call import TorchOp
+from myops._torch.define import define
 
 __all__ = ["my_add"]
 

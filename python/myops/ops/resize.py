@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from myops._torch import define
+from myops._torch.define import define
 from myops.ops import _scripting
 from myops.ops._numbers import INTEGERS, PLAIN, integers, is_plain, listed, reals
 from myops.ops._resize_onnx import standard

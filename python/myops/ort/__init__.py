@@ -25,23 +25,16 @@ Example:
 from __future__ import annotations
 
 import importlib
-import mmap
-import os
-import sys
-import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from myops import _libraries
+from myops.ort._session import MINIMUM_ONNXRUNTIME as MINIMUM_ONNXRUNTIME
+from myops.ort._session import checked_onnxruntime, get_library_path, register, session
+from myops.ort._session import serialized as serialized
 
 if TYPE_CHECKING:
-    import onnx
-    import onnxruntime
-
     from myops.ort._bench import bench
     from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
-    from myops.ort._named_libraries import Policy
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
@@ -56,221 +49,16 @@ __all__ = [
     "session",
 ]
 
-MINIMUM_ONNXRUNTIME = (1, 17)
-
-_MAX_BYTES = 2**31 - 1  # what protobuf can put into one message
-
-# The libraries in SessionOptions that went through register(): ONNX Runtime fails, later and
-# with other words, when it meets one twice.
-_registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
-
-
 if not TYPE_CHECKING:  # or any name would be right for a type checker
 
     def __getattr__(name: str) -> Any:
-        if name in (
-            "bench",
-            "bundle",
-            "doctor",
-        ):  # the doctor reports on an onnxruntime that is missing
+        if name in ("bench", "bundle", "doctor"):  # the doctor reports on a missing onnxruntime
             return getattr(importlib.import_module(f"myops.ort._{name}"), name)
         if name in __all__:
-            _onnxruntime()  # says what to do when it is missing
+            checked_onnxruntime()  # says what to do when it is missing
             return getattr(importlib.import_module("myops.ort.pyops"), name)
         raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def get_library_path() -> str:
-    """The file name of the ONNX Runtime custom-op library.
-
-    Every ONNX Runtime loads it by `RegisterCustomOpsLibrary`, in any host language; in Python
-    `register` and `session` do. It stands alone: no torch, no Python.
-
-    Returns:
-        The absolute path of libmyops_ort.so.
-
-    Raises:
-        FileNotFoundError: The library has not been built.
-
-    Example:
-        >>> options = onnxruntime.SessionOptions()
-        >>> options.register_custom_ops_library(myops.ort.get_library_path())
-    """
-    return str(_libraries.OURS.ort_library)
-
-
-def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise ImportError(
-            "myops.ort needs ONNX Runtime; get it with `pip install 'onnxruntime>=1.17'`"
-        ) from error
-    version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
-    if version < MINIMUM_ONNXRUNTIME:
-        raise ImportError(
-            f"myops.ort: got onnxruntime {onnxruntime.__version__}, expected 1.17 or later; get it "
-            "with `pip install --upgrade onnxruntime`"
-        )
-    return onnxruntime
-
-
-def register(
-    session_options: onnxruntime.SessionOptions, *more_libraries: str | os.PathLike[str]
-) -> onnxruntime.SessionOptions:
-    """Lets sessions made with `session_options` run the nodes of the domain "myops".
-
-    The op libraries of other packages that this process knows so far (the package is imported, or
-    `myops.op_library` was called) are registered too.
-
-    Registering the same options again does nothing, unless you did it the first time by
-    `register_custom_ops_library` itself: then making a session fails ("Domain already set").
-
-    Args:
-        session_options: They are changed in place.
-        more_libraries: Custom-op libraries of others to register too.
-
-    Returns:
-        `session_options`.
-
-    Raises:
-        ImportError: onnxruntime is missing or older than 1.17.
-        FileNotFoundError: Our library has not been built, or one of the others is missing.
-        ValueError: The library of onnxruntime-extensions is among the others after
-            `enable_pyops()`; both would provide the domain "myops".
-
-    Example:
-        >>> options = myops.ort.register(onnxruntime.SessionOptions())
-        >>> session = onnxruntime.InferenceSession("model.onnx", options)
-    """
-    _onnxruntime()
-    known = [library.ort_library for library in _libraries.known()]
-    libraries = [os.fspath(file) for file in (*known, *more_libraries) if file is not None]
-    _refuse_pyops_beside(libraries)
-    _register(session_options, libraries)
-    return session_options
-
-
-def _register(session_options: Any, libraries: Sequence[str]) -> None:
-    done = _registered.setdefault(session_options, set())
-    for library in libraries:
-        if not os.path.isfile(library):
-            raise FileNotFoundError(f"no such custom-op library: {library}")
-        if os.path.realpath(library) not in done:
-            session_options.register_custom_ops_library(library)
-            done.add(os.path.realpath(library))
-
-
-def _refuse_pyops_beside(libraries: Sequence[str]) -> None:
-    pyops = sys.modules.get("myops.ort.pyops")
-    if pyops is not None and pyops.is_enabled() and pyops.extensions_library() in libraries:
-        raise ValueError(
-            "libraries: got the library of onnxruntime-extensions after enable_pyops(), expected "
-            "either our library or the PyOps; ONNX Runtime refuses a domain that two libraries "
-            "provide. pyop_session() needs no enable_pyops()"
-        )
-
-
-def _loadable(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> str | bytes:
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return bytes(model)
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model)
-    return serialized(model)
-
-
-def _open_libraries(model: Any) -> None:
-    """Makes the op libraries of installed packages known whose domains stand in the model."""
-    known = {library.domain for library in _libraries.known()}
-    for domain in set(_libraries.installed()) - known:
-        if _mentions(model, domain):
-            _libraries.find(domain)
-
-
-def _mentions(model: Any, domain: str) -> bool:
-    """Whether a model imports a domain; of a file, whether the name is in it, as that is quick."""
-    if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
-        return any(item.domain == domain for item in model.opset_import)
-    if not isinstance(model, (str, os.PathLike)):
-        return domain.encode() in bytes(model)
-    if not os.path.isfile(model) or not os.path.getsize(model):
-        return False  # ONNX Runtime says it better
-    with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(domain.encode()) >= 0
-
-
-def serialized(model: onnx.ModelProto) -> bytes:
-    """The bytes of a model, or ValueError when protobuf cannot hold it in one message."""
-    from google.protobuf.message import EncodeError
-
-    try:
-        if model.ByteSize() <= _MAX_BYTES:
-            return model.SerializeToString()
-    except (EncodeError, ValueError):  # what protobuf raises depends on its version
-        pass
-    raise ValueError(
-        "model: got a ModelProto of 2 GiB or more, expected less; save it with "
-        "onnx.save_model(model, path, save_as_external_data=True) and pass the path"
-    )
-
-
-def session(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
-    *,
-    providers: Sequence[Any] = ("CPUExecutionProvider",),
-    session_options: onnxruntime.SessionOptions | None = None,
-    libraries: Sequence[str | os.PathLike[str]] = (),
-    named_libraries: Policy = "check",
-    **options: Any,
-) -> onnxruntime.InferenceSession:
-    """Loads a model with nodes of the domain "myops" into ONNX Runtime.
-
-    The op libraries of other packages are found by themselves: those that this process knows
-    (`myops.op_library`), and those of installed packages whose domain the model names.
-
-    A model from `bundle` names the libraries that it needs, each with its hash. A library is code
-    that runs in this process, and a model may come from anywhere, so by default only what is
-    installed or passed in `libraries` is loaded, and has to be what the model names.
-
-    Args:
-        model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
-        providers: Execution providers, most wanted first. Our nodes always run on the CPU.
-        session_options: Your own; our library is added to them. Default: new ones.
-        libraries: Custom-op libraries of others that the model needs too.
-        named_libraries: What to do with the libraries that the model names. "check": one that is
-            installed or in `libraries` must have the named hash. "trust": else the file beside
-            the model is loaded, if it has the named hash; only for folders that you would run a
-            program from. "ignore": as if the model named none.
-        options: Passed on to onnxruntime.InferenceSession.
-
-    Returns:
-        The session.
-
-    Raises:
-        ImportError: onnxruntime is missing or older than 1.17.
-        FileNotFoundError: Our library has not been built, or another is missing.
-        ValueError: The ModelProto is too large, or the model names a library that is not at hand,
-            is for another platform, or has other bytes.
-
-    Example:
-        >>> session = myops.ort.session("upscale.onnx")
-        >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
-    """
-    onnxruntime = _onnxruntime()
-    from myops.ort._named_libraries import choose
-
-    if session_options is None:
-        session_options = onnxruntime.SessionOptions()
-    loadable = _loadable(model)
-    _open_libraries(loadable)
-    given = [os.fspath(library) for library in libraries]
-    needed = [*choose(loadable, given, named_libraries), *given]
-    _refuse_pyops_beside(needed)
-    _register(session_options, needed)
-    return onnxruntime.InferenceSession(
-        loadable, session_options, providers=list(providers), **options
-    )

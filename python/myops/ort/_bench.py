@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from myops._text import for_markup, printable
-from myops.onnx import _scopes, files
+from myops.onnx.graph import files, scopes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -227,7 +227,7 @@ def _lowered(model: files.Model) -> onnx.ModelProto:
 
     proto = files.load(model)
     lists = [proto.graph.node, *(function.node for function in proto.functions)]
-    if not any(_scopes.is_ours(node) for nodes in lists for node in _scopes.all_nodes(nodes)):
+    if not any(scopes.is_ours(node) for nodes in lists for node in scopes.all_nodes(nodes)):
         raise ValueError(
             "bench: against: got 'lowered', but the model has no node of an op library, so it is "
             "in standard operators already"
@@ -238,8 +238,8 @@ def _lowered(model: files.Model) -> onnx.ModelProto:
 def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> Any:
     import onnxruntime
 
-    from myops import ort
     from myops.onnx.comparison.ort_side import Runner
+    from myops.ort import _session, pyops
 
     if isinstance(model, (str, os.PathLike)):
         proto = files.load(model, weights=False)
@@ -251,7 +251,7 @@ def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> A
     # Threads of one session that still wait for work would take the cores of the next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     needed = Runner(libraries).libraries_of(proto)
-    opened = ort.pyop_session if _scopes.needs_pyops(proto) else ort.session
+    opened = pyops.pyop_session if scopes.needs_pyops(proto) else _session.session
     try:
         return opened(model, session_options=options, libraries=needed)
     except (ImportError, OSError, ValueError):

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 
 from myops._names import near_misses
-from myops.onnx import files
+from myops.onnx.graph import files
 from myops.ort import _named_libraries
 from myops.ort._bundle_readme import readme
 from myops.ort._doctor import elf, graph, weights

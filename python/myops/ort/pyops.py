@@ -48,10 +48,10 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from myops import _description, _libraries, ort
+from myops import _description, _libraries
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
-from myops.ort import _carry
+from myops.ort import _carry, _session
 
 if TYPE_CHECKING:
     import onnxruntime_extensions
@@ -289,18 +289,22 @@ def pyop_session(
         >>> session = myops.ort.pyop_session("upscale.onnx")
         >>> (y,) = session.run(None, {"x": x, "scales": np.float32([1, 1, 2.5, 2.5])})
     """
-    ort._onnxruntime()
+    _session.checked_onnxruntime()
     number = next(_numbers)
-    source = ort._loadable(model)
+    source = _session.loadable(model)
     copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
-    ort.serialized(copy)  # the steps below need it in one message, with its weights
+    _session.serialized(copy)  # the steps below need it in one message, with its weights
     rewritten = _carry.rewrite(copy, number)
     _define_carriers()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
-    ort._register(
+    _session.register_libraries(
         session_options, [extensions_library(), *(os.fspath(library) for library in libraries)]
     )
     return PyopSession(
-        ort.serialized(rewritten), number, session_options, providers=list(providers), **options
+        _session.serialized(rewritten),
+        number,
+        session_options,
+        providers=list(providers),
+        **options,
     )

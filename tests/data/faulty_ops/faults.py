@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from myops import _description
-from myops._torch import TorchOp, define
+from myops._torch.call import TorchOp
+from myops._torch.define import define
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _swap_symbolic(op: TorchOp) -> None:
     """alpha and beta change places in the node of the TorchScript exporter."""
 
     def symbolic(g: Any, x: Any, w: Any, alpha: float, beta: float) -> Any:
-        from myops.onnx.symbolic import emit
+        from myops.onnx.symbolics.symbolic import emit
 
         return emit(g, op.info, [x, w], {"alpha": beta, "beta": alpha})
 

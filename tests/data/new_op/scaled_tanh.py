@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from myops._torch import define
+from myops._torch.define import define
 
 __all__ = ["scaled_tanh"]
 

@@ -1,5 +1,5 @@
-// What kernels use of the world outside, included while no instruction set is switched on: code of
-// the standard library and of shared headers must run on every CPU.
+// What kernels include while no instruction set is switched on: code of the standard library and of
+// shared headers must run on every CPU.
 #pragma once
 
 #include <algorithm>

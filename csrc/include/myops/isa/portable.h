@@ -1,4 +1,4 @@
-// No instruction set beyond what the compiler takes for granted; the reference for the others.
+// No instruction set beyond the compiler's default; the reference for the others.
 #pragma once
 
 #include "common.h"

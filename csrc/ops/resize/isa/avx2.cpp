@@ -1,7 +1,7 @@
 // clang-format off: shared code comes before the instruction set is switched on
 #include "../geometry.h"
 #include "../table_cache.h"
-#include "../taps.h"
+#include "../tap_table.h"
 #include "myops/isa/avx2.h"
 // clang-format on
 #ifdef MYOPS_ISA

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from myops.onnx import module_paths
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.result import Value
+from myops.onnx.graph import structure
 
 
 def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
@@ -15,7 +15,7 @@ def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
     parents: dict[str, set[str]] = {name: set() for name in origins}
     for node in graph.nodes:
         above: set[str] = set()
-        for name in module_paths.reads(node):
+        for name in structure.reads(node):
             above |= origins.get(name, set())
         for name in node.output:
             if name in names:

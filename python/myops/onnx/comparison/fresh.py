@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops.onnx import _scopes
 from myops.onnx.comparison import torch_side
 from myops.onnx.comparison.graph import Graph
+from myops.onnx.graph import scopes
 
 if TYPE_CHECKING:
     from myops.onnx.comparison.blame import Context
@@ -96,7 +96,7 @@ def _export(context: Context, path: str, call: int) -> onnx.ModelProto | None:
                 args,
                 kwargs=kwargs,
                 exporter=context.exporter,
-                opset_version=_scopes.onnx_opset(context.graph.model),
+                opset_version=scopes.onnx_opset(context.graph.model),
                 skip_checks="all",
             )
     except Exception:  # it is only a help: a module that cannot be exported alone has none

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 import onnx
 
-from myops.onnx import _scopes, module_paths
+from myops.onnx import module_paths
+from myops.onnx.graph import scopes, structure
 from myops.onnx.schema import register_schemas
 
 
@@ -35,7 +36,7 @@ class Graph:
         self.inputs = [i for i in self.model.graph.input if i.name not in self._weights]
         self._readers: dict[str, list[int]] = {}
         for place, node in enumerate(self.nodes):
-            for name in module_paths.reads(node):
+            for name in structure.reads(node):
                 self._readers.setdefault(name, []).append(place)
 
     def depth(self, name: str) -> int:
@@ -93,7 +94,7 @@ class Graph:
             place = self.producers[name]
             if place not in places:
                 places.add(place)
-                waiting.extend(module_paths.reads(self.nodes[place]))
+                waiting.extend(structure.reads(self.nodes[place]))
         return sorted(places), list(ends)
 
     def submodel(
@@ -109,7 +110,7 @@ class Graph:
             values: Arrays of the inputs, for their types.
         """
         wanted = set(places)
-        waiting = [n for place in wanted for n in module_paths.reads(self.nodes[place])]
+        waiting = [n for place in wanted for n in structure.reads(self.nodes[place])]
         waiting += outputs
         used: set[str] = set()
         while waiting:
@@ -120,7 +121,7 @@ class Graph:
             if name in self.constants and name in self.producers:
                 place = self.producers[name]
                 wanted.add(place)
-                waiting.extend(module_paths.reads(self.nodes[place]))
+                waiting.extend(structure.reads(self.nodes[place]))
         graph = self.model.graph
         kinds = {item.name: item.type for item in (*graph.input, *graph.output, *graph.value_info)}
         cut = onnx.helper.make_graph(
@@ -157,7 +158,7 @@ def _written(model: onnx.ModelProto) -> set[str]:
     known = module_paths.constants(model)
     found = known - {name for node in model.graph.node for name in node.output}
     for node in model.graph.node:
-        if node.op_type in _REARRANGING and found.issuperset(module_paths.reads(node)):
+        if node.op_type in _REARRANGING and found.issuperset(structure.reads(node)):
             found.update(name for name in node.output if name)
     return found
 
@@ -176,7 +177,7 @@ def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     register_schemas(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(_scopes._without_weights(model))
+        inferred = onnx.shape_inference.infer_shapes(scopes.small(model))
     except (onnx.shape_inference.InferenceError, ValueError):
         return copy
     known = {item.name for item in copy.graph.value_info}

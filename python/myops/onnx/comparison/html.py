@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myops import _pages
 from myops.onnx.comparison import pictures, plot
+from myops.onnx.comparison.meanings import CAUSES, STATUSES
 from myops.onnx.comparison.metrics import QUANTILES
-from myops.onnx.comparison.result import STATUSES, Value
-from myops.onnx.comparison.terminal import CAUSES
+
+if TYPE_CHECKING:
+    from myops.onnx.comparison.result import Value
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from myops import ort
-from myops.onnx import _scopes
 from myops.onnx.comparison.graph import Graph
+from myops.onnx.graph import scopes
+from myops.ort import _session
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
@@ -34,8 +34,8 @@ class Runner:
 
     def libraries_of(self, model: onnx.ModelProto) -> list[Any]:
         """The libraries of others that a model needs."""
-        domains = {node.domain for node in _scopes.all_nodes(model.graph.node)}
-        domains.update(n.domain for f in model.functions for n in _scopes.all_nodes(f.node))
+        domains = {node.domain for node in scopes.all_nodes(model.graph.node)}
+        domains.update(n.domain for f in model.functions for n in scopes.all_nodes(f.node))
         found = list(self.libraries)
         if domains.intersection(EXTENSIONS):
             from myops.ort import pyops
@@ -107,7 +107,9 @@ class Runner:
             "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
         }[level]
         try:
-            opened = ort.pyop_session if _scopes.needs_pyops(model) else ort.session
+            opened: Any = _session.session
+            if scopes.needs_pyops(model):
+                from myops.ort.pyops import pyop_session as opened
             return opened(model, session_options=options, libraries=self.libraries_of(model))
         except (ImportError, OSError, ValueError):
             raise
@@ -188,7 +190,7 @@ def without_narrow(
             renamed[item.name] = f"{item.name}/bfloat16"
             after.append(onnx.helper.make_node("Cast", [renamed[item.name]], [item.name], to=1))
             item.type.tensor_type.elem_type = TensorProto.FLOAT
-    for node in (*before, *_scopes.all_nodes(graph.node)):
+    for node in (*before, *scopes.all_nodes(graph.node)):
         for names in (node.input, node.output):
             for place, name in enumerate(names):
                 names[place] = renamed.get(name, name)

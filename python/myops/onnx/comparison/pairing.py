@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from myops.onnx import _scopes, module_paths
+from myops.onnx import module_paths
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, coarser, difference
 from myops.onnx.comparison.torch_side import Call, Recording, Tensor
+from myops.onnx.graph import scopes
 from myops.onnx.module_paths import Region
 
 Values = Mapping[str, Any]  # arrays by name; a string says why there is none
@@ -216,7 +217,7 @@ def _nested(graph: Graph) -> dict[str, str]:
     """Modules inside the graphs of nodes, and why they are not compared."""
     found: dict[str, str] = {}
     for node in graph.nodes:
-        for inner in _scopes.all_nodes([node]):
+        for inner in scopes.all_nodes([node]):
             if inner is not node:
                 for path in module_paths.stack_of(inner) or ():
                     reason = f"inside {node.op_type} {node.name!r}, whose values are not reached"

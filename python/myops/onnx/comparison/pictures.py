@@ -6,12 +6,14 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from myops._extras import require
-from myops.onnx.comparison.result import Value
+
+if TYPE_CHECKING:
+    from myops.onnx.comparison.result import Value
 
 _LEAST, _MOST = 4, 512  # pixels a side that make a picture
 COLOURS = "inferno"  # of the difference: matplotlib's name

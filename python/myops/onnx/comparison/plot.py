@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myops._text import printable
-from myops.onnx.comparison.result import Value
+
+if TYPE_CHECKING:
+    from myops.onnx.comparison.result import Value
 
 _LEAST, _MOST = 1e-30, 1e30  # beyond, an error is drawn as 0 or as infinite
 _MARGIN = {"left": 46, "right": 12, "top": 30, "bottom": 40}

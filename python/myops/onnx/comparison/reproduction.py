@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from myops import _libraries
-from myops.onnx import _scopes, files
 from myops.onnx.comparison import ort_side
+from myops.onnx.graph import files, scopes
 
 if TYPE_CHECKING:
     from myops.onnx.comparison.result import Report
@@ -118,11 +118,11 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
 
 def _needed(model: Any, others: list[str]) -> tuple[str, str]:
     """What the script needs besides, in words and as code."""
-    nodes = [*_scopes.all_nodes(model.graph.node)]
-    nodes += [n for f in model.functions for n in _scopes.all_nodes(f.node)]
+    nodes = [*scopes.all_nodes(model.graph.node)]
+    nodes += [n for f in model.functions for n in scopes.all_nodes(f.node)]
     domains = {node.domain for node in nodes}
     words, code = [], ""
-    bodied = {function.domain for function in model.functions if _scopes.is_body(function)}
+    bodied = {function.domain for function in model.functions if scopes.is_body(function)}
     for domain in sorted(domains):
         library = _libraries.find(domain)
         if library is None or not library.package:

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-STATUSES = {
-    "ok": "all elements agree",
-    "order": "only a choice among equals",
-    "absorbed": "it differs, but everything that is computed from it agrees",
-    "fail": "it differs",
-}
-
-
 @dataclass(eq=False)
 class Value:
     """A value of the graph beside the tensor of PyTorch.

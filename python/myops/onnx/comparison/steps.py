@@ -18,7 +18,7 @@ from myops.onnx.comparison.pairing import Pair
 from myops.onnx.comparison.result import Blame, Value
 from myops.onnx.comparison.ties import Ties
 from myops.onnx.comparison.torch_side import Tensor
-from myops.onnx.module_paths import reads
+from myops.onnx.graph.structure import reads
 
 _MOST_SEARCHES = 8
 

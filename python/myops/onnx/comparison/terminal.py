@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -14,23 +14,16 @@ from myops._terminal import Console as Terminal
 from myops._terminal import line
 from myops._text import for_markup as escape
 from myops._text import printable
-from myops.onnx.comparison.result import Blame, Report, Value
+from myops.onnx.comparison.meanings import CAUSES
 
-Row = TypeVar("Row", bound=Value)
+if TYPE_CHECKING:
+    from myops.onnx.comparison.result import Blame, Report, Value
+
+Row = TypeVar("Row", bound="Value")
 
 _STYLES = {"ok": "green", "order": "yellow", "absorbed": "yellow", "fail": "red"}
 _MOST_ROWS = 40
 _AROUND = 4
-
-CAUSES = {
-    "node": "one node computes something else than PyTorch",
-    "nodes": "one of a few nodes computes something else than PyTorch",
-    "kernel": "ONNX Runtime computes a node otherwise than the ONNX standard says",
-    "rounding": "no module is wrong by itself; small differences add up",
-    "tie": "equal values, between which the two sides choose differently",
-    "stops": "ONNX Runtime stops at a node",
-    "optimiser": "ONNX Runtime's optimisations change the result",
-}
 
 
 def show(report: Report, console: Console | None, all_values: bool) -> None:

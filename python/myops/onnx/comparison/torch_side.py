@@ -13,8 +13,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from myops.onnx._torchscript_scopes import Stack
 from myops.onnx.comparison.trees import copied, leaves, to_array
+from myops.onnx.graph.torchscript_scopes import Stack
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

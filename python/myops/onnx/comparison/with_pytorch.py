@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myops._names import near_misses
-from myops.onnx import files, module_paths
+from myops.onnx import module_paths
 from myops.onnx.comparison import steps, torch_side
 from myops.onnx.comparison.blame import Context
 from myops.onnx.comparison.graph import Graph
@@ -16,6 +16,7 @@ from myops.onnx.comparison.ort_side import LEVELS, Runner, fetch
 from myops.onnx.comparison.pairing import pair_all
 from myops.onnx.comparison.result import Report, Value, versions
 from myops.onnx.comparison.ties import Ties
+from myops.onnx.graph import files
 
 
 def compare(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from myops._names import choose
-from myops.onnx._inputs import Inputs, Slot
+from myops.onnx.exporting.inputs import Inputs, Slot
 from myops.onnx.guards import frozen_input, lost_node, numbers, opset
 from myops.onnx.guards._calls import Calls, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from myops.onnx._recorded import Condition, Place
+from myops.onnx.exporting.recorded import Condition, Place
 from myops.onnx.guards._exported import Exported
 
 _MOST = 3  # places to name

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from myops.onnx._inputs import Inputs
-from myops.onnx._recorded import Axis, Condition, Recorded
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Axis, Condition, Recorded
 
 Point = Mapping[Axis, int]
 _FAR = (1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 64, 128)

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any
 
-from myops.onnx._recorded import is_users
+from myops.onnx.exporting.recorded import is_users
 
 _MOST = 4096
 

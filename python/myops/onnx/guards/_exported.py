@@ -15,9 +15,9 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
-from myops.onnx import _scopes, files
-from myops.onnx._inputs import Inputs
-from myops.onnx._recorded import Recorded
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Recorded
+from myops.onnx.graph import files, scopes
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckWarning
 from myops.onnx.matrix import bfloat16
@@ -141,7 +141,7 @@ class Exported:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what goes wrong arrives as an exception
         try:
-            pyops = _scopes.needs_pyops(self.final)
+            pyops = scopes.needs_pyops(self.final)
             opened = myops.ort.pyop_session if pyops else myops.ort.session
             model = bfloat16.outside(self.final)
             return opened(model, session_options=options, libraries=list(self.libraries))
@@ -159,12 +159,12 @@ class Exported:
         """Nodes that neither ONNX, nor ONNX Runtime, nor this library, nor the model defines."""
         known = {(f.domain, f.name) for f in self.final.functions}
         lists = [self.final.graph.node, *(f.node for f in self.final.functions)]
-        nodes = [node for items in lists for node in _scopes.all_nodes(items)]
+        nodes = [node for items in lists for node in scopes.all_nodes(items)]
         return [
             f"{node.domain}::{node.op_type}"
             for node in nodes
             if node.domain not in (*_STANDARD, "com.microsoft")
-            and not _scopes.is_ours(node)
+            and not scopes.is_ours(node)
             and (node.domain, node.op_type) not in known
         ]
 

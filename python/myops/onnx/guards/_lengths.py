@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from myops.onnx._recorded import Axis
+from myops.onnx.exporting.recorded import Axis
 
 SMALL = (2, 3, 4, 5, 7, 8, 10, 16)
 # What models want lengths to be multiples of.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from myops.onnx import _scopes
-from myops.onnx._inputs import Slot
+from myops.onnx.exporting.inputs import Slot
+from myops.onnx.graph import scopes
 from myops.onnx.guards import frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
@@ -92,7 +92,7 @@ def _leads_to_output(exported: Exported, name: str) -> bool:
     graph = exported.final.graph
     reached = {name}
     for node in graph.node:
-        inner = _scopes.all_nodes([node])
+        inner = scopes.all_nodes([node])
         if any(reached.intersection(item.input) for item in inner):
             reached.update(node.output)
     return any(item.name in reached for item in graph.output)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from myops.onnx._recorded import Attribute, constant_arguments
+from myops.onnx.exporting.recorded import Attribute, constant_arguments
 from myops.onnx.guards import _advice
 from myops.onnx.guards._changes import resized
 from myops.onnx.guards._errors import ExportCheckError

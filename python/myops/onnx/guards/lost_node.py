@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from myops import _libraries
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._exported import Exported
@@ -46,7 +46,7 @@ def check(exported: Exported) -> None:
 
 def _nodes(model: onnx.ModelProto) -> set[tuple[str, str]]:
     lists = [model.graph.node, *(function.node for function in model.functions)]
-    return {(n.domain, n.op_type) for nodes in lists for n in _scopes.all_nodes(nodes)}
+    return {(n.domain, n.op_type) for nodes in lists for n in scopes.all_nodes(nodes)}
 
 
 def _kept(exported: Exported, calls: Calls, nodes: set[tuple[str, str]]) -> set[str]:

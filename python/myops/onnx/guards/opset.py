@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._exported import Exported
 
@@ -10,7 +10,7 @@ NAME = "opset"
 
 
 def check(exported: Exported) -> None:
-    got = _scopes.onnx_opset(exported.final)
+    got = scopes.onnx_opset(exported.final)
     versions = {got}
     for function in exported.final.functions:
         versions.update(i.version for i in function.opset_import if i.domain in ("", "ai.onnx"))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from myops.onnx import _dynamic_axes, guards
-from myops.onnx._inputs import Inputs
+from myops.onnx import guards
+from myops.onnx.exporting import dynamic_axes
+from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.guards import _difference
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def found(
     _build_in_flags(prepared, inputs)
     exported = guards.Exported(
         prepared.module, inputs, model, model, exporter, opset, program,
-        dynamic=_dynamic_axes.asked(inputs, prepared.axes, None),
+        dynamic=dynamic_axes.asked(inputs, prepared.axes, None),
     )  # fmt: skip
     with _difference.tolerance(tolerance):
         try:

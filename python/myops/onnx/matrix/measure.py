@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 import myops.onnx
 import myops.ort
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 from myops.onnx.matrix import _signature, bfloat16, cells, guarding
 from myops.onnx.matrix._quiet import quiet
 from myops.onnx.matrix.cells import Case, Outcome
@@ -161,7 +161,7 @@ def _changed(opset: int, written: int) -> str:
 def _written(model: onnx.ModelProto, opset: int) -> int | None:
     """The opset of the file when it is not the one asked for."""
     with contextlib.suppress(ValueError):  # only nodes of other domains
-        got = _scopes.onnx_opset(model)
+        got = scopes.onnx_opset(model)
         return None if got == opset else got
     return None
 

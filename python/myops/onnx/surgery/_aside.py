@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from myops.onnx import files
-from myops.onnx.surgery import _storage
-from myops.onnx.surgery._graph import GraphError
+from myops.onnx.graph import files, storage
+from myops.onnx.graph.structure import GraphError
+from myops.onnx.graph.weights import SMALL
 
 FROM = files.LIMIT - 2**24  # bytes of weights from which on some are taken out
 MOST = 2**30  # bytes of weights that stay; the rest of 2 GiB is for what becomes of them
@@ -25,16 +25,16 @@ class Aside:
     def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:
         self._folder = folder
         self._tensors: dict[str, onnx.TensorProto] = {}
-        size = _storage.size(model)
+        size = storage.size(model)
         if size < FROM:
             return
         given = {item.name for item in model.graph.input}
         shown = {item.name for item in model.graph.output}
-        sizes = sorted(((_storage.tensor_bytes(t), t.name) for t in model.graph.initializer),
+        sizes = sorted(((storage.tensor_bytes(t), t.name) for t in model.graph.initializer),
                        reverse=True)  # fmt: skip
         chosen = set()
         for count, name in sizes:
-            if size < MOST or count <= _storage.SMALL:
+            if size < MOST or count <= SMALL:
                 break
             if name not in given and name not in shown:
                 chosen.add(name)
@@ -80,7 +80,7 @@ class Aside:
         inputs = [onnx.ValueInfoProto.FromString(item.SerializeToString()) for item in inputs]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
-        used = {name for node in _storage.nodes(model) for name in node.input}
+        used = {name for node in storage.nodes(model) for name in node.input}
         model.graph.initializer.extend(
             tensor for name, tensor in self._tensors.items() if name in used
         )

@@ -13,9 +13,9 @@ from onnx import AttributeProto, numpy_helper
 
 from myops import _description, _libraries
 from myops._names import near_misses
-from myops.onnx._scopes import is_body
+from myops.onnx.graph.scopes import is_body
+from myops.onnx.graph.structure import GraphError, is_custom, label
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery._graph import GraphError, is_custom, label
 
 _KIND: dict[int, str] = {  # of attributes, in words
     AttributeProto.INT: "a whole number", AttributeProto.FLOAT: "a number",

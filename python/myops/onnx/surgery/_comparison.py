@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 
 from myops._text import reason
-from myops.onnx.surgery import _graph, _trial
+from myops.onnx.graph import structure
+from myops.onnx.graph.structure import GraphError
+from myops.onnx.surgery import _trial
 from myops.onnx.surgery._errors import SimplifyError
-from myops.onnx.surgery._graph import GraphError
 
 
 def compare(
@@ -104,9 +105,9 @@ class _Choice:
 def _choices(graph: Any, way: tuple[Any, ...] = ()) -> Iterator[_Choice]:
     """The If nodes of a graph and of all inside it."""
     for node in graph.node:
-        is_if = node.op_type == "If" and not _graph.is_custom(node.domain)
+        is_if = node.op_type == "If" and not structure.is_custom(node.domain)
         if is_if:
-            yield _Choice(tuple(node.output), f"the node {_graph.label(node)}", way)
+            yield _Choice(tuple(node.output), f"the node {structure.label(node)}", way)
         for attribute in node.attribute:
             step = ((tuple(node.output), attribute.name == "then_branch"),) if is_if else ()
             for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
@@ -122,7 +123,7 @@ def _forced(model: onnx.ModelProto, choice: _Choice, branch: bool) -> onnx.Model
         onnx.numpy_helper.from_array(np.array(value), name) for value, name in names.items()
     )
     wanted = {**dict(choice.way), choice.outputs: branch}
-    for graph in _graph.graphs_of(copy.graph):
+    for graph in structure.graphs_of(copy.graph):
         for node in graph.node:
             if node.op_type == "If" and tuple(node.output) in wanted:
                 node.input[0] = names[wanted[tuple(node.output)]]

@@ -13,8 +13,8 @@ from typing import Any
 
 import onnx
 
-from myops.onnx import _scopes
-from myops.onnx.surgery import _graph, _inference
+from myops.onnx.graph import scopes, structure
+from myops.onnx.graph.weights import without_weights
 
 _BY_CHANNEL = ("ConvTranspose", "BatchNormalization", "InstanceNormalization")
 _PASSES = 4  # a length that was found leads to the next
@@ -29,7 +29,7 @@ def symbol(name: str, axis: int) -> str:
 def named(model: onnx.ModelProto, known: Mapping[str, int]) -> onnx.ModelProto:
     """The light model in which every open length has a name, but for those that are known."""
     light = onnx.ModelProto()
-    light.CopyFrom(_inference.light(model))
+    light.CopyFrom(without_weights(model))
     del light.graph.value_info[:]
     for item in light.graph.input:
         for axis, dim in enumerate(item.type.tensor_type.shape.dim):
@@ -74,13 +74,13 @@ def solve(model: onnx.ModelProto, given: Mapping[str, int]) -> dict[str, int]:
     for _ in range(_PASSES):
         light = named(model, known)
         try:
-            scope = next(_scopes.scopes(light))
+            scope = next(scopes.scopes(light))
         except ValueError:  # the model is not valid; who runs it will say so
             return known
         found = {
             name: length
             for node in light.graph.node
-            if not _graph.is_custom(node.domain)
+            if not structure.is_custom(node.domain)
             for name, length in _demands(node, scope)
             if name not in known and length > 0
         }
@@ -90,7 +90,7 @@ def solve(model: onnx.ModelProto, given: Mapping[str, int]) -> dict[str, int]:
     return known
 
 
-def _demands(node: onnx.NodeProto, scope: _scopes.Scope) -> Iterator[tuple[str, int]]:
+def _demands(node: onnx.NodeProto, scope: scopes.Scope) -> Iterator[tuple[str, int]]:
     """Names of lengths and what a node wants them to be."""
     shapes = [scope.shape(name) if name else None for name in node.input]
     x = shapes[0] if shapes else None

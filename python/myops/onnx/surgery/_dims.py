@@ -7,9 +7,9 @@ from typing import Any
 
 import onnx
 
-from myops.onnx import _scopes
-from myops.onnx.surgery import _graph, _inference
-from myops.onnx.surgery._graph import GraphError, Index
+from myops.onnx.graph import inference, scopes, structure
+from myops.onnx.graph.structure import GraphError, Index
+from myops.onnx.graph.weights import without_weights
 
 _FIXERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # op: place of the shape among inputs
 
@@ -55,7 +55,7 @@ def infer_anew(proto: onnx.ModelProto) -> None:
 
     Where inference gives up, as behind an op without a schema, dtype and rank stay.
     """
-    for graph in _graph.graphs_of(proto.graph):
+    for graph in structure.graphs_of(proto.graph):
         if graph is not proto.graph:
             del graph.value_info[:]
             for item in [*graph.input, *graph.output]:
@@ -86,7 +86,7 @@ def infer_anew(proto: onnx.ModelProto) -> None:
 
 
 def _inferred(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    graph = _inference.infer(proto).graph
+    graph = inference.infer(proto).graph
     known = [*graph.value_info, *graph.output]
     return {item.name: item for item in known if item.type.WhichOneof("value")}
 
@@ -103,14 +103,14 @@ def _fixed(
 ) -> list[str]:
     """Nodes whose constant shape has the old length where a dynamic one comes in."""
     trial = onnx.ModelProto()
-    trial.CopyFrom(_inference.light(proto))
+    trial.CopyFrom(without_weights(proto))
     infer_anew(trial)
     previous = {new: old for old, new in olds.values() if isinstance(new, str)}
     notes = []
-    for scope in _scopes.scopes(trial):
+    for scope in scopes.scopes(trial):
         for node in scope.graph.node:
             place = _FIXERS.get(node.op_type)
-            if place is None or _graph.is_custom(node.domain) or len(node.input) <= place:
+            if place is None or structure.is_custom(node.domain) or len(node.input) <= place:
                 continue
             target = scope.value(node.input[place])
             if target is None:
@@ -121,8 +121,8 @@ def _fixed(
                 if length not in names or not _is_stuck(wanted, axis, previous[str(length)]):
                     continue
                 notes.append(
-                    f"edit: node {_graph.label(node)} has the constant shape {wanted}, which does "
-                    f"not follow {length!r}; the model will fail, or mix up axes, at other "
+                    f"edit: node {structure.label(node)} has the constant shape {wanted}, which "
+                    f"does not follow {length!r}; the model will fail, or mix up axes, at other "
                     "lengths. Export it with dynamic axes, or change that constant."
                 )
                 break

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 
 from myops._terminal import say
 from myops._text import byte_size
-from myops.onnx.surgery.slimming import Simplified
-from myops.onnx.surgery.summary import Node, Summary, Value
+
+if TYPE_CHECKING:
+    from myops.onnx.surgery.slimming import Simplified
+    from myops.onnx.surgery.summary import Node, Summary, Value
 
 
 def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool) -> None:

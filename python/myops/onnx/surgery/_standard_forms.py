@@ -19,7 +19,7 @@ import onnx
 from onnx import numpy_helper
 
 from myops import _description
-from myops.onnx import _scopes
+from myops.onnx.graph import scopes
 from myops.onnx.lowering import Builder, site_of
 from myops.onnx.surgery.summary import dtype_name
 from myops.ops._resize_axes import axes_of, listed_axes
@@ -44,7 +44,7 @@ class Other:
     reason: str
 
 
-def resize(node: onnx.NodeProto, scope: _scopes.Scope, version: int) -> Ours | Other:
+def resize(node: onnx.NodeProto, scope: scopes.Scope, version: int) -> Ours | Other:
     if version > _NEWEST["Resize"]:
         return Other(f"Resize-{version} is newer than this library")
     if version == 10:
@@ -56,7 +56,7 @@ def resize(node: onnx.NodeProto, scope: _scopes.Scope, version: int) -> Ours | O
     return _unless(_differs(ours, node, scope), ours)
 
 
-def upsample(node: onnx.NodeProto, scope: _scopes.Scope, version: int) -> Ours | Other:
+def upsample(node: onnx.NodeProto, scope: scopes.Scope, version: int) -> Ours | Other:
     if version < 7 or version > _NEWEST["Upsample"]:
         return Other(f"Upsample-{version} has other attributes than Upsample-7 and -9")
     if version >= 9:
@@ -71,7 +71,7 @@ def upsample(node: onnx.NodeProto, scope: _scopes.Scope, version: int) -> Ours |
 
 def _first_resize(
     node: onnx.NodeProto,
-    scope: _scopes.Scope,
+    scope: scopes.Scope,
     scales: str,
     before: list[onnx.NodeProto],
     factors: np.ndarray | None = None,
@@ -100,7 +100,7 @@ def _first_resize(
     return _unless(_differs(ours, node, scope, factors), ours)
 
 
-def deform_conv(node: onnx.NodeProto, scope: _scopes.Scope, version: int) -> Ours | Other:
+def deform_conv(node: onnx.NodeProto, scope: scopes.Scope, version: int) -> Ours | Other:
     if version > _NEWEST["DeformConv"]:
         return Other(f"DeformConv-{version} is newer than this library")
     if reason := _dtype_problem("DeformConv", node, scope):
@@ -123,7 +123,7 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
 
 
-def _dtype_problem(op_type: str, node: onnx.NodeProto, scope: _scopes.Scope) -> str:
+def _dtype_problem(op_type: str, node: onnx.NodeProto, scope: scopes.Scope) -> str:
     dtype = scope.dtype(node.input[0])
     known = _description.by_onnx_type(op_type).types["T"]
     if dtype in known:
@@ -136,7 +136,7 @@ def _dtype_problem(op_type: str, node: onnx.NodeProto, scope: _scopes.Scope) -> 
 
 
 def _differs(
-    ours: Ours, node: onnx.NodeProto, scope: _scopes.Scope, factors: np.ndarray | None = None
+    ours: Ours, node: onnx.NodeProto, scope: scopes.Scope, factors: np.ndarray | None = None
 ) -> str:
     """Where ONNX Runtime's kernel does otherwise than ours by its own rules; "" where it does not.
 

@@ -11,10 +11,9 @@ import onnx.version_converter
 
 from myops._names import choose
 from myops._text import reason
-from myops.onnx import _scopes
+from myops.onnx.graph import inference, scopes
+from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import dims_of
-from myops.onnx.surgery import _inference
-from myops.onnx.surgery._graph import GraphError
 
 _OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
@@ -130,18 +129,18 @@ def _session(model: onnx.ModelProto) -> Any:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     try:
-        return _inference.session(model, options)
+        return inference.session(model, options)
     except Exception as error:  # ONNX Runtime's errors share no base class but this
         newer = _newer(model) if "Could not find an implementation" in str(error) else None
         if newer is None:
             raise
-        return _inference.session(newer, options)
+        return inference.session(newer, options)
 
 
 def _newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """The model in a newer opset: ONNX Runtime lacks kernels of versions before 7."""
     try:
-        old = _scopes.onnx_opset(model) < _OLDEST_KERNELS
+        old = scopes.onnx_opset(model) < _OLDEST_KERNELS
         return onnx.version_converter.convert_version(model, _CONVERTED) if old else None
     except (ValueError, RuntimeError):  # no opset; an op that cannot be converted
         return None

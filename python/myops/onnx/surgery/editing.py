@@ -8,9 +8,9 @@ from typing import Any
 
 import onnx
 
-from myops.onnx import _scopes, files
-from myops.onnx.surgery import _attributes, _dims, _graph, _inference, _storage
-from myops.onnx.surgery._graph import GraphError, Index
+from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph.structure import GraphError, Index
+from myops.onnx.surgery import _attributes, _dims
 
 
 class StaleShapeWarning(UserWarning):
@@ -70,20 +70,20 @@ def edit(
     Example:
         >>> changed = myops.onnx.edit("linear.onnx", op_types={"add": "Sub"}, dims={("x", 0): "n"})
     """
-    proto = _storage.load(model)
+    proto = storage.load(model)
     graph = proto.graph
-    nodes = {name: _graph.find_node(graph, name, "edit") for name in _all_nodes(
+    nodes = {name: structure.find_node(graph, name, "edit") for name in _all_nodes(
         rename_nodes, attributes, op_types)}  # fmt: skip
-    ours = any(map(_scopes.is_body, proto.functions))
+    ours = any(map(scopes.is_body, proto.functions))
     rebuild = False
     for name, kind in (op_types or {}).items():
-        rebuild |= _scopes.is_ours(nodes[name])
+        rebuild |= scopes.is_ours(nodes[name])
         _attributes.set_op_type(proto, nodes[name], kind)
-        rebuild |= _scopes.is_ours(nodes[name])
-        ours |= _scopes.is_ours(nodes[name])
+        rebuild |= scopes.is_ours(nodes[name])
+        ours |= scopes.is_ours(nodes[name])
     for (name, attribute), value in (attributes or {}).items():
         _attributes.set_attribute(proto, nodes[name], attribute, value)
-        rebuild |= _scopes.is_ours(nodes[name])
+        rebuild |= scopes.is_ours(nodes[name])
     for name in op_types or ():
         _attributes.check_attributes(proto, nodes[name])
     notes = _dims.set_dims(proto, dims or {})
@@ -99,7 +99,7 @@ def edit(
         proto = add_function_bodies(proto)
     for note in notes:
         warnings.warn(note, StaleShapeWarning, stacklevel=2)
-    _storage.finish(proto, model, f)
+    storage.finish(proto, model, f)
     return proto
 
 
@@ -113,10 +113,10 @@ def _all_nodes(
 
 
 def _check(proto: onnx.ModelProto, before: files.Model, check: bool) -> None:
-    reason = _inference.problem(proto) if check else ""
+    reason = inference.problem(proto) if check else ""
     if not reason:
         return
-    if earlier := _inference.problem(_storage.load(before)):
+    if earlier := inference.problem(storage.load(before)):
         raise GraphError(
             f"edit: the model was not valid before: {earlier}. Pass check=False to "
             "edit it all the same"
@@ -140,7 +140,9 @@ def _rename_values(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
         index.check(old, "edit: rename")
         if not new:
             raise GraphError(f"edit: rename: got an empty name for {old!r}, expected a name")
-    taken = {name for graph in _graph.graphs_of(proto.graph) for name in _graph.defined(graph)}
+    taken = {
+        name for graph in structure.graphs_of(proto.graph) for name in structure.defined(graph)
+    }
     results = [*(taken - set(names)), *names.values()]
     for new in names.values():
         if results.count(new) > 1:
@@ -159,8 +161,8 @@ def _rename_in(graph: Any, names: Mapping[str, str]) -> None:
         for entry in note.quant_parameter_tensor_names:
             entry.value = names.get(entry.value, entry.value)
     for node in graph.node:
-        for inner in _graph.subgraphs(node):
-            own = _graph.defined(inner)
+        for inner in structure.subgraphs(node):
+            own = structure.defined(inner)
             _rename_in(inner, {old: new for old, new in names.items() if old not in own})
         for listed in (node.input, node.output):
             for place, name in enumerate(listed):

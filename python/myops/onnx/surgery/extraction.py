@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from myops.onnx import files
-from myops.onnx.surgery import _graph, _inference, _storage
-from myops.onnx.surgery._graph import GraphError, Index
+from myops.onnx.graph import files, inference, storage, structure
+from myops.onnx.graph.structure import GraphError, Index
 
 
 class RedundantInputWarning(UserWarning):
@@ -62,7 +61,7 @@ def extract(
     Example:
         >>> part = myops.onnx.extract("model.onnx", ["conv1"], ["relu2"])
     """
-    proto = _storage.load(model)
+    proto = storage.load(model)
     if module is not None:
         if inputs or outputs:
             raise GraphError("extract: got a module and names of values, expected one of them")
@@ -95,11 +94,11 @@ def extract(
     elif not inputs:
         sources = [name for name in sources if name in reached]
     part = _cut(proto, kept, sources, targets)
-    if reason := _inference.problem(part):
-        if not _inference.problem(proto):
+    if reason := inference.problem(part):
+        if not inference.problem(proto):
             raise GraphError(f"extract: the part is not a valid model: {reason}")
         warnings.warn(f"extract: the model was not valid before: {reason}", stacklevel=2)
-    _storage.finish(part, model, f)
+    storage.finish(part, model, f)
     return part
 
 
@@ -155,7 +154,7 @@ def _walk(
             number = index.producers[name]
             if number not in kept:
                 kept.add(number)
-                queue.extend((read, number) for read in _graph.reads(index.graph.node[number]))
+                queue.extend((read, number) for read in structure.reads(index.graph.node[number]))
         elif name not in index.constants and name not in seen:
             missing[name] = reader
         seen.add(name)
@@ -173,7 +172,7 @@ def _missing_text(
     meets: dict[str, int | None] = {}
     for number in kept:
         node = index.graph.node[number]
-        read = _graph.reads(node)
+        read = structure.reads(node)
         fed = bool(follows.intersection(read))
         if fed:
             follows.update(node.output)
@@ -183,12 +182,12 @@ def _missing_text(
     texts = []
     for name, reader in (meets or missing).items():
         if name in index.producers:
-            maker = _graph.label(index.graph.node[index.producers[name]])
+            maker = structure.label(index.graph.node[index.producers[name]])
             text = f"value {name!r}, made by node {maker}"
         else:
             text = f"the model's input {name!r}"
         if reader is not None:
-            text += f", which node {_graph.label(index.graph.node[reader])} reads"
+            text += f", which node {structure.label(index.graph.node[reader])} reads"
         texts.append(text)
     given = ", ".join(map(repr, sources)) or "nothing"
     advice = " and ".join(map(repr, meets or missing))
@@ -205,10 +204,10 @@ def _missing_text(
 def _cut(
     proto: onnx.ModelProto, kept: Sequence[int], sources: Sequence[str], targets: Sequence[str]
 ) -> onnx.ModelProto:
-    stated = _inference.types(proto, [*sources, *targets])
+    stated = inference.types(proto, [*sources, *targets])
     for name in sources:
         if name not in stated:
-            maker = _graph.label(proto.graph.node[Index(proto).producers[name]])
+            maker = structure.label(proto.graph.node[Index(proto).producers[name]])
             raise GraphError(
                 f"extract: inputs: the type of {name!r}, made by node {maker}, is unknown, and an "
                 "input must have one. Take an input before that node, or register the schema of "
@@ -227,7 +226,7 @@ def _cut(
         graph.input.append(stated[name])
     for name in targets:
         graph.output.append(stated.get(name) or onnx.ValueInfoProto(name=name))
-    needed = {name for node in graph.node for name in _graph.reads(node)} | set(targets)
+    needed = {name for node in graph.node for name in structure.reads(node)} | set(targets)
     made = {name for node in graph.node for name in node.output}
     graph.initializer.extend(
         t for t in proto.graph.initializer if t.name in needed and t.name not in sources
@@ -246,7 +245,7 @@ def _cut(
         item for item in proto.graph.quantization_annotation if item.tensor_name in inner
     )
     part.functions.extend(proto.functions)
-    _graph.set_functions(part, _graph.used_functions(part))
+    structure.set_functions(part, structure.used_functions(part))
     part.opset_import.extend(proto.opset_import)
     return part
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from myops.onnx import files
-from myops.onnx.surgery import _inference, _storage
-from myops.onnx.surgery._graph import GraphError, Index
+from myops.onnx.graph import files, inference, storage
+from myops.onnx.graph.structure import GraphError, Index
 
 
 def add_outputs(
@@ -43,7 +42,7 @@ def add_outputs(
     Example:
         >>> verbose = myops.onnx.add_outputs("model.onnx", ["relu1", "relu2"])
     """
-    proto = _storage.load(model)
+    proto = storage.load(model)
     index = Index(proto)
     wanted = list(names)
     for name in wanted:
@@ -58,10 +57,10 @@ def add_outputs(
     elif not wanted:
         raise GraphError("outputs: expected names of values, a module, or everything")
     added = [name for name in dict.fromkeys(wanted) if name not in index.outputs]
-    stated = _inference.types(proto, added)
+    stated = inference.types(proto, added)
     for name in added:
         proto.graph.output.append(stated.get(name) or onnx.ValueInfoProto(name=name))
-    _storage.finish(proto, model, f)
+    storage.finish(proto, model, f)
     return proto
 
 

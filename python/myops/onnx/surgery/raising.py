@@ -9,12 +9,12 @@ from typing import Any
 import onnx
 
 from myops import _description
-from myops.onnx import _scopes, files
+from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.lowering import LoweringError
-from myops.onnx.surgery import _graph, _inference, _standard_forms, _storage
+from myops.onnx.surgery import _standard_forms
 from myops.onnx.surgery._standard_forms import Other, Ours
 
-_FORMS: dict[str, Callable[[onnx.NodeProto, _scopes.Scope, int], Ours | Other]] = {
+_FORMS: dict[str, Callable[[onnx.NodeProto, scopes.Scope, int], Ours | Other]] = {
     "Resize": _standard_forms.resize,
     "Upsample": _standard_forms.upsample,
     "DeformConv": _standard_forms.deform_conv,
@@ -78,15 +78,15 @@ def raise_ops(
         >>> result.raised, result.kept
         (["'Resize_3' (Resize)"], {})
     """
-    proto = _storage.load(model)
-    result = _inline_holders(_scopes.inline_callers(proto))
+    proto = storage.load(model)
+    result = _inline_holders(scopes.inline_callers(proto))
     _state_types(result)
     raised: list[str] = []
     kept: dict[str, str] = {}
-    for scope in list(_scopes.scopes(result)):
+    for scope in list(scopes.scopes(result)):
         for place in reversed(range(len(scope.graph.node))):
             node = scope.graph.node[place]
-            if node.op_type not in _FORMS or _graph.is_custom(node.domain):
+            if node.op_type not in _FORMS or structure.is_custom(node.domain):
                 continue
             title = _title(node, kept, raised)
             form = _form(node, scope)
@@ -106,18 +106,18 @@ def raise_ops(
             from myops.onnx.bodies import add_function_bodies
 
             result = add_function_bodies(result)
-    _storage.finish(result, model, f)
+    storage.finish(result, model, f)
     return Raised(result, raised, dict(reversed(kept.items())))
 
 
 def _state_types(model: onnx.ModelProto) -> None:
     """Writes down what X is, where only ONNX Runtime knows, as behind its own fused nodes."""
     candidates = [n for n in model.graph.node if n.op_type in _FORMS and n.input]
-    wanted = [node.input[0] for node in candidates if not _graph.is_custom(node.domain)]
-    known = _inference.types(model)
-    made = _graph.Index(model).producers
+    wanted = [node.input[0] for node in candidates if not structure.is_custom(node.domain)]
+    known = inference.types(model)
+    made = structure.Index(model).producers
     unknown = [name for name in wanted if name not in known and name in made]
-    found = _inference.types(model, unknown) if unknown else {}
+    found = inference.types(model, unknown) if unknown else {}
     outputs = {item.name for item in model.graph.output}
     model.graph.value_info.extend(
         found[name] for name in dict.fromkeys(unknown) if name in found and name not in outputs
@@ -125,13 +125,13 @@ def _state_types(model: onnx.ModelProto) -> None:
 
 
 def _title(node: onnx.NodeProto, *taken: Any) -> str:
-    title = _graph.label(node)
+    title = structure.label(node)
     if any(title in names for names in taken):
         title += f", making {node.output[0]!r}"
     return title
 
 
-def _form(node: onnx.NodeProto, scope: _scopes.Scope) -> Ours | Other:
+def _form(node: onnx.NodeProto, scope: scopes.Scope) -> Ours | Other:
     version = onnx.defs.get_schema(node.op_type, scope.opset, "").since_version
     try:
         return _FORMS[node.op_type](node, scope, version)
@@ -157,8 +157,8 @@ def _inline_holders(model: onnx.ModelProto) -> onnx.ModelProto:
         found = {
             (function.domain, function.name)
             for function in model.functions
-            for node in _scopes.all_nodes(function.node)
-            if (node.op_type in _FORMS and not _graph.is_custom(node.domain))
+            for node in scopes.all_nodes(function.node)
+            if (node.op_type in _FORMS and not structure.is_custom(node.domain))
             or (node.domain, node.op_type) in holders
         }
         if found == holders:

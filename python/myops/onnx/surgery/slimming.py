@@ -14,12 +14,12 @@ import onnx
 from myops._extras import require
 from myops._names import choose
 from myops._text import reason
-from myops.onnx import _scopes, files
 from myops.onnx.bodies import add_function_bodies, remove_function_bodies
+from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _aside, _comparison, _dims, _graph, _inference, _storage
+from myops.onnx.surgery import _aside, _comparison, _dims
 from myops.onnx.surgery._errors import SimplifyError
-from myops.onnx.surgery._graph import GraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,15 +117,15 @@ def simplify(
     """
     if not tolerance >= 0:
         raise GraphError(f"simplify: tolerance: got {tolerance}, expected a number >= 0")
-    proto = _storage.load(model)
-    folder = _storage.folder_of(model)
-    before = _storage.size(proto) + _storage.light_bytes(proto)
+    proto = storage.load(model)
+    folder = storage.folder_of(model)
+    before = storage.size(proto) + storage.light_bytes(proto)
     aside = _aside.Aside(proto, folder)
-    _storage.attach(proto, folder)
+    storage.attach(proto, folder)
     register_schemas(proto)
     if fixed:
         _fix(proto, fixed)
-    had_bodies = any(map(_scopes.is_body, proto.functions))
+    had_bodies = any(map(scopes.is_body, proto.functions))
     source = remove_function_bodies(proto)
     notes = aside.notes()
     result = _slim(source, [], largest_constant, notes)
@@ -135,10 +135,10 @@ def simplify(
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
         raise SimplifyError(f"simplify: onnxslim lost custom nodes: {listed}; nothing was written")
     _keep_interface(proto, result, aside.names)
-    if had_bodies and any(map(_scopes.is_ours, result.graph.node)):
+    if had_bodies and any(map(scopes.is_ours, result.graph.node)):
         result = add_function_bodies(result)
-    reason = _inference.problem(result)
-    if reason and not _inference.problem(proto):
+    reason = inference.problem(result)
+    if reason and not inference.problem(proto):
         raise SimplifyError(f"simplify: onnxslim made an invalid model: {reason}")
     difference = None
     if check:
@@ -146,8 +146,8 @@ def simplify(
         difference = _comparison.compare(proto, result, given, shapes or {}, tolerance, notes)
     counts = _counts(proto), _counts(result)
     aside.put_back(result)
-    after = _storage.size(result) + _storage.light_bytes(result)
-    _storage.finish(result, model, f)
+    after = storage.size(result) + storage.light_bytes(result)
+    storage.finish(result, model, f)
     return Simplified(result, *counts, difference, before, after, tuple(dict.fromkeys(notes)))
 
 
@@ -208,7 +208,7 @@ def _slim(
     if result is None:
         raise SimplifyError("simplify: onnxslim gave no model; nothing was written")
     result.functions.extend(model.functions)
-    _graph.set_functions(result, _graph.used_functions(result))
+    structure.set_functions(result, structure.used_functions(result))
     result.metadata_props.MergeFrom(
         item for item in model.metadata_props if item not in result.metadata_props
     )
@@ -222,7 +222,7 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
     del copy.functions[:]  # it would rewrite their constants in other types
     copy.ir_version = max(copy.ir_version, 4)  # before, weights had to be inputs
     if not infers:
-        shown = _inference.infer(copy).graph
+        shown = inference.infer(copy).graph
         del copy.graph.value_info[:]
         copy.graph.value_info.extend(shown.value_info)
     with warnings.catch_warnings():
@@ -235,26 +235,26 @@ def _slimmed(model: onnx.ModelProto, skipped: list[str], largest: int | None, in
 
 def _opset(model: onnx.ModelProto) -> int:
     try:
-        return _scopes.onnx_opset(model)
+        return scopes.onnx_opset(model)
     except ValueError:  # only nodes of other domains
         return _FIRST_INFERRED
 
 
 def _custom(model: onnx.ModelProto) -> Counter[str]:
     """Custom nodes that the outputs depend on; those of functions in the file do not count."""
-    index = _graph.Index(model)
+    index = structure.Index(model)
     local = {(function.domain, function.name) for function in model.functions}
     queue, live = list(index.outputs), set()
     while queue:
         number = index.producers.get(queue.pop())
         if number is not None and number not in live:
             live.add(number)
-            queue.extend(_graph.reads(model.graph.node[number]))
-    nodes = _scopes.all_nodes(model.graph.node[number] for number in sorted(live))
+            queue.extend(structure.reads(model.graph.node[number]))
+    nodes = scopes.all_nodes(model.graph.node[number] for number in sorted(live))
     return Counter(
         f"{node.domain}::{node.op_type}"
         for node in nodes
-        if _graph.is_custom(node.domain) and (node.domain, node.op_type) not in local
+        if structure.is_custom(node.domain) and (node.domain, node.op_type) not in local
     )
 
 
@@ -282,9 +282,9 @@ def _keep_interface(
 
 
 def _counts(model: onnx.ModelProto) -> dict[str, int]:
-    nodes = _scopes.all_nodes(model.graph.node)
+    nodes = scopes.all_nodes(model.graph.node)
     found = Counter(
-        f"{node.domain}::{node.op_type}" if _graph.is_custom(node.domain) else node.op_type
+        f"{node.domain}::{node.op_type}" if structure.is_custom(node.domain) else node.op_type
         for node in nodes
     )
     return dict(sorted(found.items()))

@@ -11,9 +11,10 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx import _scopes, files, module_paths
+from myops.onnx import module_paths
+from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph.weights import SMALL
 from myops.onnx.schema import dims_of
-from myops.onnx.surgery import _graph, _inference, _storage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,20 +152,20 @@ def inspect(model: files.Model) -> Summary:
         >>> summary.op_counts
         {'myops::Resize': 1}
     """
-    folder = _storage.folder_of(model)
+    folder = storage.folder_of(model)
     path = "" if folder is None else str(model)
     proto = onnx.ModelProto()
     proto.CopyFrom(files.load(model, weights=False))
     sizes, constants = (
-        [_storage.tensor_bytes(tensor) for tensor in found]
-        for found in (_storage.initializers(proto), _storage.constants(proto))
+        [storage.tensor_bytes(tensor) for tensor in found]
+        for found in (storage.initializers(proto), storage.constants(proto))
     )
-    external = sorted({file for t in _storage.tensors(proto) if (file := _file(t))})
+    external = sorted({file for t in storage.tensors(proto) if (file := _file(t))})
     with contextlib.suppress(FileNotFoundError):  # shapes follow from small constants
-        _storage.attach(proto, folder, _storage.SMALL)
+        storage.attach(proto, folder, SMALL)
     nodes = list(_nodes(proto.graph, ""))
     known = {t.name for t in proto.graph.initializer}
-    stated = _inference.types(proto)
+    stated = inference.types(proto)
     counts = Counter(_title(node.domain, node.op_type) for node in nodes)
     return Summary(
         path=path,
@@ -225,7 +226,7 @@ def _nodes(graph: Any, where: str) -> Any:
         attributes = {item.name: _shown(item) for item in node.attribute}
         yield Node(node.name, node.op_type, "" if node.domain == "ai.onnx" else node.domain,
                    list(node.input), list(node.output), attributes, where)  # fmt: skip
-        for inner in _graph.subgraphs(node):
+        for inner in structure.subgraphs(node):
             yield from _nodes(inner, node.name or next(iter(node.output), "") or node.op_type)
 
 
@@ -249,7 +250,7 @@ def _shown(item: onnx.AttributeProto) -> str:
 
 
 def _title(domain: str, op_type: str) -> str:
-    return f"{domain}::{op_type}" if _graph.is_custom(domain) else op_type
+    return f"{domain}::{op_type}" if structure.is_custom(domain) else op_type
 
 
 def _domains(model: onnx.ModelProto, nodes: list[Node]) -> list[Domain]:
@@ -267,7 +268,7 @@ def _provider(name: str, model: onnx.ModelProto, ops: Counter[str]) -> str:
     local = {f.name for f in model.functions if f.domain == name}
     if library := _libraries.find(name):
         known = {info.onnx_type for info in library.ops.values()}
-        bodies = {f.name for f in model.functions if f.domain == name and _scopes.is_body(f)}
+        bodies = {f.name for f in model.functions if f.domain == name and scopes.is_body(f)}
         text = name if ops else f"{name}, but no node of it is used"
         if ops and bodies >= set(ops):
             text += "; without it, the function bodies in this file"

@@ -30,10 +30,9 @@ from typing import Any
 import onnx
 from onnx.defs import OpSchema
 
-from myops.onnx import files
 from myops.onnx.bodies import remove_function_bodies
+from myops.onnx.graph import files, inference, storage
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _inference, _storage
 
 _METADATA = "onnx-metadata.json"
 _POLICY = (
@@ -116,9 +115,9 @@ def view(
     if port is not None:
         _refuse_taken(port)
     folder = tempfile.TemporaryDirectory(prefix="myops_view_")
-    home = _storage.folder_of(model)
+    home = storage.folder_of(model)
     name = "model.onnx" if home is None else Path(os.fspath(model)).name  # type: ignore[arg-type]
-    if home is None or not _storage.is_elsewhere(shown):
+    if home is None or not storage.is_elsewhere(shown):
         home = Path(folder.name) / "model"  # Netron serves all files of the folder
         home.mkdir()
     # It stands in the page as it is.
@@ -217,7 +216,7 @@ def _attribute(item: OpSchema.Attribute) -> dict[str, Any]:
 
 def _state_shapes(model: onnx.ModelProto) -> None:
     """Writes inferred shapes into the model, which Netron shows on its edges."""
-    inferred = _inference.infer(model).graph
+    inferred = inference.infer(model).graph
     made = {name for node in model.graph.node for name in node.output}
     del model.graph.value_info[:]
     model.graph.value_info.extend(item for item in inferred.value_info if item.name in made)

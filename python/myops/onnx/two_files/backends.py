@@ -12,9 +12,9 @@ import onnx.inliner
 
 from myops._names import near_misses
 from myops._text import reason
-from myops.onnx import _scopes
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.ort_side import RunError, Runner, fetch, with_outputs
+from myops.onnx.graph import scopes
 from myops.onnx.reference import reference_ops
 
 BACKENDS = {
@@ -127,7 +127,7 @@ def flattened(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.functions[:]
-    copy.functions.extend(f for f in model.functions if not _scopes.is_body(f))
+    copy.functions.extend(f for f in model.functions if not scopes.is_body(f))
     if not copy.functions:
         return copy
     try:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops.onnx import files
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import RunError
 from myops.onnx.comparison.result import versions
+from myops.onnx.graph import files
 from myops.onnx.two_files import rows, search
 from myops.onnx.two_files.backends import BACKENDS, Backend, flattened
 from myops.onnx.two_files.matching import interface, match

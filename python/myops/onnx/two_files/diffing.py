@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
-from myops.onnx import files
+from myops.onnx.graph import files
 from myops.onnx.surgery import summary
 from myops.onnx.two_files import tensors
 from myops.onnx.two_files.difference import Change, Detail, Difference

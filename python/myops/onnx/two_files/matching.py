@@ -17,7 +17,7 @@ from typing import Any
 
 import onnx
 
-from myops.onnx.surgery._graph import label
+from myops.onnx.graph.structure import label
 from myops.onnx.two_files.scopes import Numbering, Scope, commutes, kind
 
 SAME, PLACE, REPLACED, NAME = "same", "place", "replaced", "name"

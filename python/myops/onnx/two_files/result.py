@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from myops.onnx.comparison.metrics import Difference
 from myops.onnx.comparison.result import Value
+from myops.onnx.two_files.meanings import CAUSES
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-CAUSES = {
-    "nodes": "from equal inputs, these nodes give something else in the second",
-    "backends": "the nodes are the same in both; the backends compute them differently",
-    "rounding": "from equal inputs, no node gives something else; small differences add up",
-    "order": "equal values, between which the two choose differently",
-    "stops": "the second stops at a node",
-    "optimiser": "only what ONNX Runtime makes of the untouched file changes the outputs",
-}
 
 
 @dataclass(eq=False)
@@ -64,7 +56,7 @@ class FileBlame:
     """Where the difference starts.
 
     Attributes:
-        cause: A key of CAUSES.
+        cause: A key of `meanings.CAUSES`.
         value, other: The first value that differs, by its names in both files.
         nodes, other_nodes: What is between it and the values before it that agree.
         evidence: What speaks for it, in sentences.

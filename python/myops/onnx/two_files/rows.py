@@ -11,7 +11,7 @@ import numpy as np
 
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Difference, Tolerance, coarser, difference
-from myops.onnx.surgery._graph import label
+from myops.onnx.graph.structure import label
 from myops.onnx.two_files.matching import NAME, REPLACED, SAME, Match
 from myops.onnx.two_files.result import FileValue
 from myops.onnx.two_files.tracing import Trace

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, numpy_helper
 
-from myops.onnx.surgery._graph import is_custom
+from myops.onnx.graph.structure import is_custom
 
 Key = tuple[Hashable, ...]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +12,10 @@ from myops._terminal import Console as Terminal
 from myops._terminal import line
 from myops._text import for_markup as escape
 from myops.onnx.comparison import terminal
-from myops.onnx.two_files.result import CAUSES, FileBlame, FileReport
+from myops.onnx.two_files.meanings import CAUSES
+
+if TYPE_CHECKING:
+    from myops.onnx.two_files.result import FileBlame, FileReport
 
 _MOST_NODES = 6
 _MOST_UNMATCHED = 4

@@ -16,7 +16,7 @@ import onnx
 
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, difference
-from myops.onnx.surgery import _graph
+from myops.onnx.graph import structure
 from myops.onnx.two_files.backends import BACKENDS, Backend, Run
 
 MOST_ITERATIONS = 100  # of a loop, that are looked into
@@ -53,8 +53,8 @@ def trace(backend: Backend, graph: Graph, feeds: Mapping[str, np.ndarray]) -> Tr
     Raises:
         RuntimeError: The backend does not load the model.
     """
-    bodied = [node for node in graph.nodes if any(_graph.subgraphs(node))]
-    around = {name for node in bodied for name in _graph.reads(node)}
+    bodied = [node for node in graph.nodes if any(structure.subgraphs(node))]
+    around = {name for node in bodied for name in structure.reads(node)}
     names = [name for name in graph.producers if name not in graph.constants or name in around]
     names += [name for name in graph.outputs if name not in names]
     values, stop = backend.fetch(graph, feeds, names)
@@ -85,7 +85,7 @@ class _Bodies:
         self._chain.append(graph)
         try:
             for place, node in enumerate(graph.node):
-                if not _graph.is_custom(node.domain):
+                if not structure.is_custom(node.domain):
                     self._look(place, node, lookup, path, iterations)
         finally:
             self._chain.pop()
@@ -99,7 +99,7 @@ class _Bodies:
         try:
             made = run(place, node, lookup, path, iterations)
         except (_StopError, RuntimeError, ValueError) as error:
-            self._note(f"Inside {_graph.label(node)} nothing was compared: {error}")
+            self._note(f"Inside {structure.label(node)} nothing was compared: {error}")
             return
         for name, array in zip(node.output, made, strict=False):
             self._check(node, lookup(name) if name else None, array)
@@ -114,7 +114,7 @@ class _Bodies:
             same = difference(whole, alone, *bounds).agrees
         if not same:
             self._note(
-                f"The body of {_graph.label(node)}, run alone, gives something else than in the "
+                f"The body of {structure.label(node)}, run alone, gives something else than in the "
                 "graph, so the values inside are not those of the run: it draws random numbers, "
                 f"or {BACKENDS[self._backend.name]} runs it otherwise inside its node."
             )
@@ -142,7 +142,7 @@ class _Bodies:
         while going.ravel()[0] and (trips is None or number < trips):
             if number == MOST_ITERATIONS:
                 self._note(
-                    f"Of {_graph.label(node)} the first {MOST_ITERATIONS} iterations were "
+                    f"Of {structure.label(node)} the first {MOST_ITERATIONS} iterations were "
                     "looked into."
                 )
                 return []
@@ -176,7 +176,8 @@ class _Bodies:
             states = results[: len(states)]
         if length > MOST_ITERATIONS:
             self._note(
-                f"Of {_graph.label(node)} the first {MOST_ITERATIONS} iterations were looked into."
+                f"Of {structure.label(node)} the first {MOST_ITERATIONS} iterations were "
+                "looked into."
             )
             return []
         return states
@@ -226,8 +227,8 @@ class _Bodies:
         self, body: Any, fed: Mapping[str, np.ndarray], inside: Lookup
     ) -> tuple[Run, list[str], list[str]]:
         """A body as a model: how it is run, what it reads from around it, what its nodes make."""
-        own = _graph.defined(body)
-        used = [name for inner in body.node for name in _graph.reads(inner)]
+        own = structure.defined(body)
+        used = [name for inner in body.node for name in structure.reads(inner)]
         outer = [name for name in dict.fromkeys(used) if name not in own]
         weights = {t.name: t for graph in self._chain for t in graph.initializer}
         captured = [name for name in outer if name not in weights]

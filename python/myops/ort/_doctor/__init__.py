@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from myops.onnx import files
+from myops.onnx.graph import files
 from myops.ort._doctor import feeds
 from myops.ort._doctor.examination import Examination
 from myops.ort._doctor.report import Finding, LibraryFacts, NodeFacts, Report

@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 
 from myops import _libraries
-from myops.onnx import files
+from myops.onnx.graph import files
+from myops.ort import _session
 from myops.ort._doctor import (
     environment,
     feeds,
@@ -26,8 +27,8 @@ from myops.ort._doctor import (
     weights,
 )
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.messages import Context
 from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
+from myops.ort._doctor.rules import Context
 from myops.ort._doctor.trial import Trial
 
 
@@ -101,10 +102,8 @@ class Examination:
         self.provided.kernels = (outcome.last("kernels") or {"kernels": {}})["kernels"]
 
     def _libraries(self, proto: onnx.ModelProto | None) -> None:
-        from myops import ort
-
         try:
-            own = ort.get_library_path()
+            own = _session.get_library_path()
         except FileNotFoundError as error:
             own = ""
             self.report.add(Finding(

@@ -12,7 +12,7 @@ import onnx
 
 from myops import _libraries
 from myops._names import choose
-from myops.onnx import module_paths
+from myops.onnx.graph import structure
 from myops.onnx.schema import dims_of
 from myops.onnx.surgery import _demands
 from myops.ort._doctor import graph
@@ -254,7 +254,7 @@ def arriving(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.ModelProto | 
             continue
         needed.add(index)
         reads = list(model.graph.node[index].input)
-        reads += module_paths.reads(model.graph.node[index])
+        reads += structure.reads(model.graph.node[index])
         stack += [makers[name] for name in reads if name in makers]
     part = onnx.ModelProto()
     part.CopyFrom(model)
@@ -269,12 +269,12 @@ def depends(model: onnx.ModelProto, node: onnx.NodeProto, names: Mapping[str, st
     """Whether a node of the main graph gets anything that follows from these inputs."""
     makers = {name: item for item in model.graph.node for name in item.output}
     seen: set[str] = set()
-    stack = [*node.input, *module_paths.reads(node)]
+    stack = [*node.input, *structure.reads(node)]
     while stack:
         name = stack.pop()
         if name in names:
             return True
         if name in makers and name not in seen:
             seen.add(name)
-            stack += [*makers[name].input, *module_paths.reads(makers[name])]
+            stack += [*makers[name].input, *structure.reads(makers[name])]
     return False

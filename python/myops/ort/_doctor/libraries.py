@@ -15,8 +15,9 @@ import onnx
 
 from myops._names import near_misses
 from myops.ort._doctor import elf, process
-from myops.ort._doctor.messages import Context, explain
+from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, Finding, LibraryFacts
+from myops.ort._doctor.rules import Context
 from myops.ort._doctor.run_messages import api_version
 
 _TORCH = ("libtorch", "libc10")

@@ -7,8 +7,11 @@ import re
 import onnx
 
 from myops.ort._doctor import graph, values
-from myops.ort._doctor.messages import Context, rule
 from myops.ort._doctor.report import ERROR, Finding
+from myops.ort._doctor.rules import Context, Rules
+
+RULES = Rules()
+rule = RULES.rule
 
 # ---- Dtypes.
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 from myops.ort._doctor import graph
-from myops.ort._doctor.messages import Context, rule
 from myops.ort._doctor.report import ERROR, Finding
+from myops.ort._doctor.rules import Context, Rules
+
+RULES = Rules()
+rule = RULES.rule
 
 # ---- Libraries.
 

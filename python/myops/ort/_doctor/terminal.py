@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,7 +11,9 @@ from rich.text import Text
 
 from myops._terminal import line
 from myops._text import for_markup, printable
-from myops.ort._doctor.report import Finding, Report
+
+if TYPE_CHECKING:
+    from myops.ort._doctor.report import Finding, Report
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _MOST_NODES = 8  # of one finding, and of the table, in the terminal

@@ -12,8 +12,9 @@ import onnx
 
 from myops.ort._doctor import feeds, graph, nodes, process
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.messages import Context, explain
+from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
+from myops.ort._doctor.rules import Context
 
 _SECONDS = 60.0  # of trying inputs
 _DUMP_LIMIT = 1 << 30  # bytes; what ONNX Runtime made of a larger model is not written to disk

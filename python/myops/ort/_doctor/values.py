@@ -109,7 +109,7 @@ _ASIDE = "doctor."  # a domain that shape inference does not know
 
 def _scopes(model: onnx.ModelProto) -> list[Any]:
     """What shape inference tells; [] when nothing."""
-    from myops.onnx import _scopes as inference
+    from myops.onnx.graph import scopes as inference
 
     try:
         return list(inference.scopes(model))

@@ -16,7 +16,7 @@ from myops.testing.trial import Trial
 
 _FAKE_CAUSE = (
     "the fake kernel does not check what the kernel checks. Let it run the op's own shape rule "
-    "where all lengths are known, as myops._torch.define does"
+    "where all lengths are known, as library.define does"
 )
 
 

@@ -1,0 +1,235 @@
+#include "fast_call.h"
+
+#include <memory>
+#include <optional>
+
+#include "../../core/out_argument.h"
+#include "../../core/shape_cache.h"
+#include "../numpy/released_gil.h"
+#include "plain_arguments.h"
+
+namespace myops::fast_call {
+namespace {
+
+// C functions of the op's torch library (adapters/torch/services.cpp).
+struct Services {
+  void (*run_tasks)(int64_t, Runtime::Task, void*);
+  void* (*new_tensor)(DType, const Shape&, const Shape&, void** data);
+  void (*delete_tensor)(void*);
+  bool (*grad_enabled)();
+};
+
+// What the function for one op uses.
+struct Binding {
+  const Op& op;
+  const Attributes defaults;
+  Services services;
+  TensorReader reader;
+  py::object wrap;                    // function: a Python tensor from a new one's handle
+  py::object bump;                    // function
+  py::object forward_ad;              // module
+  std::vector<py::object> observers;  // functions: whether something observes calls
+  py::str level;
+  mutable ShapeCache last = {};
+  py::object is_inference = {};  // method; asked of `out` only
+
+  // A new reference to `tensor`; the caller still owns one.
+  py::object python_tensor(void* tensor) const {
+    if (reader.internals != nullptr) return take(reader.internals->wrap(tensor));
+    const py::object capsule = take(PyCapsule_New(tensor, nullptr, nullptr));
+    return take(PyObject_CallOneArg(wrap.ptr(), capsule.ptr()));
+  }
+};
+
+// Whether python_tensor() shares the tensor. The function behind it is internal to torch, and its
+// name says that it takes the tensor over.
+bool wraps_as_expected(const Binding& binding) {
+  void* data = nullptr;
+  void* tensor = binding.services.new_tensor(DType::Float32, {}, {}, &data);
+  if (tensor == nullptr) return false;
+  const py::object shared = binding.python_tensor(tensor);
+  if (!py::hasattr(shared, "_use_count")) return false;
+  if (shared.attr("_use_count")().cast<int64_t>() != 2) return false;
+  binding.services.delete_tensor(tensor);
+  return true;
+}
+
+// A kernel that reads and writes at most so many bytes runs with the GIL held: releasing it took
+// longer than my_add of 1,000 elements. An op whose time grows with the square of its elements ends
+// within Python's switch interval of 5 ms, too.
+constexpr size_t kGilHeldBytes = 16 << 10;
+
+// Increments the version by which autograd notices that a tensor was written to. False where the
+// tensor has none.
+bool count_write(const Binding& binding, PyObject* out) {
+  if (const TorchInternals* internals = binding.reader.internals)
+    return internals->count_write(out);
+  if (is_true(PyObject_CallOneArg(binding.is_inference.ptr(), out))) return false;
+  const py::object outs = py::make_tuple(py::handle(out));
+  PyObject* none = PyObject_CallOneArg(binding.bump.ptr(), outs.ptr());
+  if (none == nullptr) PyErr_Clear();
+  Py_XDECREF(none);
+  return none != nullptr;
+}
+
+class FastCallRuntime final : public Runtime {
+ public:
+  // `out`: the caller's tensor for the result, or null; `out_object`: the same as a Python object.
+  FastCallRuntime(const Binding& binding, const Tensors& inputs, Tensor* out, PyObject* out_object)
+      : binding_(binding), inputs_(inputs), out_(out), out_object_(out_object) {
+    for (const Tensor& input : inputs) bytes_ += byte_count(input.shape, input.dtype);
+  }
+  ~FastCallRuntime() override {
+    // After a failure the GIL may still be released: these are not Python objects yet.
+    for (void* tensor : new_tensors_) binding_.services.delete_tensor(tensor);
+  }
+
+  // The last step before the kernel that needs Python.
+  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    bytes_ += byte_count(shape, dtype);
+    if (out_ != nullptr) return accept(dtype, shape, layout);
+    release_gil();
+    Shape strides = strides_for(shape, layout);
+    void* data = nullptr;
+    void* tensor = binding_.services.new_tensor(dtype, shape, strides, &data);
+    require_plain(tensor != nullptr);
+    new_tensors_.push_back(tensor);
+    return Tensor(data, dtype, shape, std::move(strides));
+  }
+
+  void run(int64_t count, Task task, void* argument) override {
+    binding_.services.run_tasks(count, task, argument);
+  }
+
+  // Called before Python is used again.
+  void reacquire_gil() { released_gil_.reset(); }
+
+  size_t count() const { return new_tensors_.size(); }
+  py::object output(size_t index) const { return binding_.python_tensor(new_tensors_[index]); }
+
+ private:
+  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+    Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, layout);
+    // Last, because a call that is refused must not count as a write.
+    require_plain(count_write(binding_, out_object_));
+    release_gil();
+    return accepted;
+  }
+
+  void release_gil() {
+    if (bytes_ > kGilHeldBytes && !released_gil_) released_gil_.emplace();
+  }
+
+  const Binding& binding_;
+  const Tensors& inputs_;
+  Tensor* out_;
+  PyObject* out_object_;
+  SmallVector<void*, 6> new_tensors_;
+  size_t bytes_ = 0;
+  std::optional<numpy::ReleasedGil> released_gil_;
+};
+
+bool observed(const Binding& binding) {
+  if (const TorchInternals* internals = binding.reader.internals) return internals->observed();
+  for (const py::object& observer : binding.observers) {
+    if (is_true(PyObject_CallNoArgs(observer.ptr()))) return true;
+  }
+  return false;
+}
+
+py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
+                PyObject* out_object) {
+  require_plain(!observed(binding));
+  require_plain(
+      integer(take(PyObject_GetAttr(binding.forward_ad.ptr(), binding.level.ptr())).ptr()) < 0);
+  const bool differentiable = binding.services.grad_enabled();
+  // Before the inputs: a copy-on-write tensor gets memory of its own here, and an input that is the
+  // same tensor must be read at its new address.
+  std::optional<Tensor> out;
+  if (out_object != Py_None) {
+    require_plain(binding.op.outputs.size() == 1);
+    out = binding.reader.read(out_object, true, true);
+  }
+  const PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable);
+  std::optional<Attributes> attributes;
+  require_plain(PyDict_CheckExact(attribute_dict) != 0);
+  if (PyDict_GET_SIZE(attribute_dict) != 0) {
+    attributes = plain_attributes(binding.op, attribute_dict);
+  }
+  FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
+  invoke(binding.op, inputs.tensors, attributes ? *attributes : binding.defaults, runtime, nullptr,
+         &binding.last);
+  runtime.reacquire_gil();
+  if (out) return py::reinterpret_borrow<py::object>(out_object);
+  if (runtime.count() == 1) return runtime.output(0);
+  py::tuple outputs(runtime.count());
+  for (size_t i = 0; i < runtime.count(); ++i) outputs[i] = runtime.output(i);
+  return outputs;
+}
+
+constexpr const char* kCapsuleName = "myops.fast_call";
+
+PyObject* call_from_python(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 3) {
+    PyErr_SetString(PyExc_TypeError, "expected inputs, attributes, out");
+    return nullptr;
+  }
+  const auto* binding = static_cast<const Binding*>(PyCapsule_GetPointer(self, kCapsuleName));
+  try {
+    return call(*binding, arguments[0], arguments[1], arguments[2]).release().ptr();
+  } catch (const NotPlain&) {
+    return py::reinterpret_borrow<py::object>(Py_NotImplemented).release().ptr();
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());  // as torch does it
+  }
+  return nullptr;
+}
+
+PyMethodDef definition = {
+    "fast_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_from_python)),
+    METH_FASTCALL, "f(inputs, attributes, out)"};
+
+template <class Function>
+Function function_at(const py::handle& address) {
+  return reinterpret_cast<Function>(address.cast<uintptr_t>());
+}
+
+}  // namespace
+
+py::object make_fast_call(const Op& op, const py::dict& parts) {
+  const auto* exchange = static_cast<const DLPackExchangeAPI*>(
+      PyCapsule_GetPointer(parts["exchange"].ptr(), kDlpackCapsule));
+  if (exchange == nullptr) throw py::error_already_set();
+  if (exchange->header.version.major != 1 || exchange->dltensor_from_py_object_no_sync == nullptr)
+    return py::none();
+  const TorchInternals* internals = nullptr;
+  if (PyCapsule_IsValid(parts["internals"].ptr(), kTorchInternals) != 0) {
+    internals = static_cast<const TorchInternals*>(
+        PyCapsule_GetPointer(parts["internals"].ptr(), kTorchInternals));
+  }
+  const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
+                          function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
+                          function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"]),
+                          function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"])};
+  std::unique_ptr<Binding> binding(
+      new Binding{op,
+                  Attributes(op.attributes),
+                  services,
+                  {internals, exchange, parts["tensor"], parts["parameter"], parts["is_neg"],
+                   parts["requires_grad"]},
+                  parts["wrap"],
+                  parts["bump"],
+                  parts["forward_ad"],
+                  parts["watchers"].cast<std::vector<py::object>>(),
+                  "_current_level"});
+  binding->is_inference = parts["is_inference"];
+  if (!wraps_as_expected(*binding)) return py::none();
+  const py::capsule self(binding.release(), kCapsuleName, [](PyObject* capsule) {
+    delete static_cast<Binding*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+  });
+  return take(PyCFunction_New(&definition, self.ptr()));
+}
+
+}  // namespace myops::fast_call

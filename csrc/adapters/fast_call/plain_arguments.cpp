@@ -1,0 +1,171 @@
+#include "plain_arguments.h"
+
+#include "../../core/dispatcher_schema.h"
+
+namespace myops::fast_call {
+namespace {
+
+DType dtype_of(const DLDataType& type) {
+  require_plain(type.lanes == 1);
+  switch (type.code << 8 | type.bits) {
+    case kDLFloat << 8 | 16:
+      return DType::Float16;
+    case kDLBfloat << 8 | 16:
+      return DType::BFloat16;
+    case kDLFloat << 8 | 32:
+      return DType::Float32;
+    case kDLFloat << 8 | 64:
+      return DType::Float64;
+    case kDLUInt << 8 | 8:
+      return DType::UInt8;
+    case kDLInt << 8 | 32:
+      return DType::Int32;
+    case kDLInt << 8 | 64:
+      return DType::Int64;
+    default:
+      throw NotPlain();
+  }
+}
+
+bool is_list(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
+
+double real(PyObject* object) {
+  return PyFloat_CheckExact(object) ? PyFloat_AS_DOUBLE(object)
+                                    : static_cast<double>(integer(object));
+}
+
+std::string text(PyObject* object) {
+  require_plain(PyUnicode_CheckExact(object));
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(object, &size);
+  if (data == nullptr) {  // an unpaired surrogate, for example
+    PyErr_Clear();
+    throw NotPlain();
+  }
+  return std::string(data, static_cast<size_t>(size));
+}
+
+template <class T, class Convert>
+std::vector<T> numbers(PyObject* list, const Convert& convert) {
+  require_plain(is_list(list));
+  std::vector<T> values(static_cast<size_t>(PySequence_Fast_GET_SIZE(list)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = convert(PySequence_Fast_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
+  }
+  return values;
+}
+
+AttributeValue attribute(const Attribute& declared, PyObject* value) {
+  switch (declared.type()) {
+    case AttributeType::Bool:
+      require_plain(PyBool_Check(value));
+      return value == Py_True;
+    case AttributeType::Int:
+      return integer(value);
+    case AttributeType::Float:
+      return real(value);
+    case AttributeType::String:
+      return text(value);
+    case AttributeType::Ints:
+      return numbers<int64_t>(value, integer);
+    case AttributeType::Floats:
+      return numbers<double>(value, real);
+  }
+  throw std::bad_variant_access();
+}
+
+}  // namespace
+
+int64_t integer(PyObject* object) {
+  require_plain(PyLong_CheckExact(object));
+  const long long value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw NotPlain();
+  }
+  return value;
+}
+
+DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable) const {
+  // No subclass, no lazy negation.
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  require_plain(type == tensor.ptr() || type == parameter.ptr());
+  if (differentiable) {
+    PyObject* getter = requires_grad.ptr();
+    require_plain(!is_true(Py_TYPE(getter)->tp_descr_get(getter, object, nullptr)));
+  }
+  require_plain(!is_true(PyObject_CallOneArg(is_neg.ptr(), object)));
+  DLTensor described;
+  if (exchange->dltensor_from_py_object_no_sync(object, &described) != 0) {
+    PyErr_Clear();  // a sparse tensor, for example: the dispatcher says what is wrong with it
+    throw NotPlain();
+  }
+  require_plain(described.device.device_type == kDLCPU);
+  return described;
+}
+
+Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
+  DLTensor described;
+  if (internals == nullptr) {
+    described = read_through_dlpack(object, differentiable);
+  } else {
+    require_plain(internals->read(object, differentiable, written, &described));
+  }
+  Shape shape(described.shape, described.shape + described.ndim);
+  Shape strides = described.strides == nullptr
+                      ? strides_for(shape, Layout::Contiguous)
+                      : Shape(described.strides, described.strides + described.ndim);
+  // A tensor of zeros that torch represents without memory has no address.
+  require_plain(described.data != nullptr || element_count(shape) == 0);
+  return Tensor(static_cast<char*>(described.data) + described.byte_offset,
+                dtype_of(described.dtype), std::move(shape), std::move(strides));
+}
+
+PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,
+                         bool differentiable) {
+  const size_t count = op.inputs.size();
+  require_plain(PyTuple_CheckExact(given) && static_cast<size_t>(PyTuple_GET_SIZE(given)) == count);
+  tensors.reserve(count);
+  bool lists = false, values = false;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(given, static_cast<Py_ssize_t>(i));
+    const Input& input = op.inputs[i];
+    if (item == Py_None) {
+      tensors.emplace_back();
+    } else if (input.has_values && is_list(item)) {
+      lists = true;
+      if (integer_values(op, input)) {
+        std::vector<int64_t>& list = integers.emplace_back(numbers<int64_t>(item, integer));
+        tensors.emplace_back(list.data(), DType::Int64, Shape{static_cast<int64_t>(list.size())});
+      } else {
+        std::vector<double>& list = reals.emplace_back(numbers<double>(item, real));
+        tensors.emplace_back(list.data(), DType::Float64, Shape{static_cast<int64_t>(list.size())});
+      }
+    } else {
+      tensors.push_back(reader.read(item, differentiable));
+      require_plain(input.accepts_layout(tensors.back()));
+      values = values || input.has_values;
+    }
+  }
+  require_plain(!(lists && values));  // the dispatcher has no overload for both
+}
+
+Attributes plain_attributes(const Op& op, PyObject* given) {
+  Attributes values(op.attributes);
+  PyObject *key = nullptr, *value = nullptr;
+  const size_t count = op.attributes.size();
+  size_t index = 0;  // the search begins behind the last match: callers mostly follow the order
+  for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value) != 0; ++index) {
+    require_plain(PyUnicode_Check(key));
+    size_t tried = 0;
+    while (tried < count &&
+           PyUnicode_CompareWithASCIIString(key, op.attributes[index % count].name.c_str()) != 0) {
+      ++index, ++tried;
+    }
+    require_plain(tried < count);
+    values.set(index % count, attribute(op.attributes[index % count], value));
+  }
+  return values;
+}
+
+}  // namespace myops::fast_call

@@ -1,0 +1,62 @@
+// Reads the arguments of a call from Python: plain tensors on the CPU, numbers and lists. For
+// anything else NotPlain is thrown, and the dispatcher makes the call.
+#pragma once
+
+#include "../numpy/convert.h"
+#include "torch_internals/internals.h"
+
+namespace myops::fast_call {
+
+namespace py = pybind11;
+
+struct NotPlain {};  // an exception
+
+inline void require_plain(bool plain) {
+  if (!plain) throw NotPlain();
+}
+
+// Owns the new reference that a Python function returned; a Python exception becomes a C++ one.
+inline py::object take(PyObject* result) {
+  if (result == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(result);
+}
+
+// Truth of a Python function's result, whose reference is taken over.
+inline bool is_true(PyObject* result) {
+  const py::object owned = take(result);
+  if (owned.ptr() == Py_False || owned.ptr() == Py_None) return false;
+  const int truth = PyObject_IsTrue(owned.ptr());
+  if (truth < 0) throw py::error_already_set();
+  return truth != 0;
+}
+
+// Throws NotPlain for anything but an int within int64_t.
+int64_t integer(PyObject* object);
+
+// Reads the address, dtype, shape and strides of a tensor.
+struct TensorReader {
+  const TorchInternals* internals;  // null: the members below are used
+  const DLPackExchangeAPI* exchange;
+  py::object tensor, parameter;      // the types that count as plain
+  py::object is_neg, requires_grad;  // of the type: a method, and the getter of a property
+
+  // `differentiable`: a tensor that asks for its gradient is not plain.
+  Tensor read(PyObject* object, bool differentiable, bool written = false) const;
+
+ private:
+  DLTensor read_through_dlpack(PyObject* object, bool differentiable) const;
+};
+
+// The inputs of a call, from a tuple in the order of the description. Owns the lists of numbers.
+struct PlainInputs {
+  Tensors tensors;
+  std::vector<std::vector<double>> reals;
+  std::vector<std::vector<int64_t>> integers;
+
+  PlainInputs(const Op& op, const TensorReader& reader, PyObject* given, bool differentiable);
+};
+
+// From a dict.
+Attributes plain_attributes(const Op& op, PyObject* given);
+
+}  // namespace myops::fast_call

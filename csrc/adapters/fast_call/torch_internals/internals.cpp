@@ -1,0 +1,93 @@
+#include "internals.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include <ATen/DLConvertor.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/record_function.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_variable.h>
+#pragma GCC diagnostic pop
+
+namespace myops {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+// The dispatch keys of an ordinary tensor on the CPU. Lazy negation, zeros without memory,
+// subclasses, wrappers of transformations and other devices add keys.
+constexpr DispatchKeySet kPlain({DispatchKey::CPU, DispatchKey::ADInplaceOrView,
+                                 DispatchKey::AutogradCPU, DispatchKey::AutocastCPU});
+
+// Tracing, dispatch modes and transformations include keys while they are active; autocast removes
+// some from those that are excluded by default.
+bool observed() {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  return !c10::default_included_set.has_all(keys.included_) ||
+         !keys.excluded_.has_all(c10::default_excluded_set) ||
+         at::impl::torch_function_mode_enabled() || at::hasCallbacks();
+}
+
+bool read(PyObject* object, bool differentiable, bool written, DLTensor* described) {
+  if (!THPVariable_CheckTypeExact(Py_TYPE(object))) return false;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (!tensor.defined() || !kPlain.has_all(tensor.key_set())) return false;
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
+  if (differentiable && tensor.requires_grad()) return false;
+  try {
+    described->dtype = at::getDLDataType(tensor);
+    described->data =
+        written ? tensor.mutable_data_ptr() : const_cast<void*>(tensor.const_data_ptr());
+  } catch (const std::exception&) {
+    return false;  // a dtype or memory that cannot be read: the dispatcher says why
+  }
+  described->device = {kDLCPU, 0};
+  described->ndim = static_cast<int32_t>(tensor.dim());
+  described->shape = const_cast<int64_t*>(tensor.sizes().data());
+  described->strides = const_cast<int64_t*>(tensor.strides().data());
+  described->byte_offset = 0;
+  return true;
+}
+
+bool count_write(PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (tensor.is_inference()) return c10::InferenceMode::is_enabled();  // these have no version
+  tensor.unsafeGetTensorImpl()->bump_version();
+  return true;
+}
+
+PyObject* wrap(void* handle) {
+  try {
+    return THPVariable_Wrap(*static_cast<at::Tensor*>(handle));
+  } catch (const std::exception& error) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+const TorchInternals kInternals{observed, read, count_write, wrap};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace myops
+
+#define MYOPS_JOIN(left, right) left##right
+#define MYOPS_INIT(name) MYOPS_JOIN(PyInit_, name)
+
+// The module has one attribute, `table`.
+PyMODINIT_FUNC MYOPS_INIT(TORCH_EXTENSION_NAME)() {
+  PyObject* module = PyModule_Create(&myops::definition);
+  if (module == nullptr) return nullptr;
+  PyObject* table = PyCapsule_New(const_cast<myops::TorchInternals*>(&myops::kInternals),
+                                  myops::kTorchInternals, nullptr);
+  if (table == nullptr || PyModule_AddObject(module, "table", table) != 0) {
+    Py_XDECREF(table);
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

@@ -1,0 +1,29 @@
+// The questions of a fast call, answered through torch's C++ headers instead of Python functions.
+//
+// These headers change with each release of torch, so this is a Python module of its own, built for
+// the release that is installed and named after it (module_name() in Python). Calls are faster with
+// it and compute the same without.
+#pragma once
+
+#include <Python.h>
+
+#include "../dlpack.h"
+
+namespace myops {
+
+struct TorchInternals {
+  // Whether a mode, transformation, tracer, autocast or profiler observes calls.
+  bool (*observed)();
+  // Describes a plain tensor; false for any other object. `differentiable`: a tensor that requires
+  // grad is not plain. `written`: it will be written to.
+  bool (*read)(PyObject* object, bool differentiable, bool written, DLTensor* described);
+  // Increments the version of a tensor that read() has described; false where it has none.
+  bool (*count_write)(PyObject* tensor);
+  // A Python tensor that shares the one behind a handle.
+  PyObject* (*wrap)(void* handle);
+};
+
+// The number counts up with every change of the struct, so that a module built before is not used.
+inline constexpr const char* kTorchInternals = "myops.torch_internals.1";
+
+}  // namespace myops

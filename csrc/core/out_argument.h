@@ -1,0 +1,13 @@
+// Checks of a tensor that the caller passes for the result (out=).
+#pragma once
+
+#include "myops/op.h"
+
+namespace myops {
+
+// `out` as the kernel writes it. Refuses a tensor whose dtype, shape or layout differs from the
+// result's, or which shares memory with an input.
+Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
+                     const Shape& shape, Layout layout);
+
+}  // namespace myops

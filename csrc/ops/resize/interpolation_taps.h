@@ -1,0 +1,181 @@
+// Tap tables without antialiasing: one, two or four taps for each output. The loops are written for
+// vectorisation, a block of outputs at a time: otherwise the tables of small results would take
+// longer than their elements.
+#pragma once
+
+#include "coordinates.h"
+#include "cubic.h"
+#include "tap_table.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class Real>
+class InterpolationTaps {
+ public:
+  InterpolationTaps(const Settings& settings, const Axis& axis)
+      : settings_(settings), axis_(axis), map_(settings, axis), last_(axis.input - 1) {}
+
+  TapTable<Real> make(int64_t width) {
+    TapTable<Real> taps;
+    taps.first.resize(static_cast<size_t>(axis_.output) + 1);
+    taps.index.resize(static_cast<size_t>(axis_.output * width));
+    taps.weight.resize(static_cast<size_t>(axis_.output * width));
+    Real x[kBlock];
+    for (int64_t begin = 0; begin < axis_.output; begin += kBlock) {
+      const int64_t count = std::min(kBlock, axis_.output - begin);
+      int64_t* index = taps.index.data() + begin * width;
+      Real* weight = taps.weight.data() + begin * width;
+      map_.fill(begin, count, x);
+      if (settings_.coordinates == Coordinates::TfCropAndResize) move_inside(count, x);
+      if (settings_.mode == Mode::Nearest) {
+        nearest(begin, count, x, index);
+        std::fill(weight, weight + count, Real(1));
+      } else if (settings_.mode == Mode::Linear) {
+        linear(count, x, index, weight);
+      } else {
+        cubic(count, x, index, weight);
+      }
+    }
+    for (int64_t o = 0; o <= axis_.output; ++o) taps.first[o] = o * width;
+    if (settings_.coordinates == Coordinates::TfCropAndResize) drop_outside(width, taps);
+    return taps;
+  }
+
+ private:
+  static constexpr int64_t kBlock = 256;
+
+  // Coordinates outside get taps as well, which drop_outside() removes.
+  void move_inside(int64_t count, Real* x) const {
+    for (int64_t i = 0; i < count; ++i) x[i] = map_.is_inside(x[i]) ? x[i] : Real(0);
+  }
+
+  void drop_outside(int64_t width, TapTable<Real>& taps) const {
+    int64_t count = 0;
+    for (int64_t o = 0; o < axis_.output; ++o) {
+      taps.first[o] = count;
+      if (!map_.is_inside(map_(o))) continue;
+      for (int64_t k = o * width; k < (o + 1) * width; ++k, ++count) {
+        taps.index[count] = taps.index[k];
+        taps.weight[count] = taps.weight[k];
+      }
+    }
+    taps.first[axis_.output] = count;
+    taps.index.resize(static_cast<size_t>(count));
+    taps.weight.resize(static_cast<size_t>(count));
+  }
+
+  template <class Place>
+  void nearest_by(int64_t count, int64_t* index, const Place& place) const {
+    const int64_t last = last_;
+    for (int64_t i = 0; i < count; ++i) index[i] = std::clamp<int64_t>(place(i), 0, last);
+  }
+
+  void nearest(int64_t begin, int64_t count, const Real* x, int64_t* index) const {
+    const bool legacy =
+        settings_.coordinates == Coordinates::Asymmetric && settings_.rounding == Rounding::Floor;
+    const bool exact = settings_.coordinates == Coordinates::HalfPixel &&
+                       settings_.rounding == Rounding::PreferCeil;
+    if (settings_.torch_arithmetic && (legacy || exact)) {
+      return torch_nearest(exact, begin, count, x, index);
+    }
+    // (4 + 0.5) / (6 / 20) - 0.5 is 14.5, a tie, but comes out a little less in float32. What is
+    // this close counts as a tie, as in current versions of ONNX Runtime; 1.23 split such ties.
+    const auto rounded = [&](const auto& goes_up) {  // goes_up(what is left, whether it is a tie)
+      nearest_by(count, index, [&](int64_t i) {
+        const Real floor = std::floor(x[i]), rest = x[i] - floor;
+        const bool tie = std::abs(rest - Real(0.5)) <= Real(1e-6);
+        return static_cast<int64_t>(floor) + goes_up(rest, tie);
+      });
+    };
+    switch (settings_.rounding) {
+      case Rounding::PreferFloor:
+        return rounded([](Real rest, bool tie) { return rest > Real(0.5) && !tie; });
+      case Rounding::PreferCeil:
+        return rounded([](Real rest, bool tie) { return rest > Real(0.5) || tie; });
+      case Rounding::Floor:
+        return rounded([](Real, bool) { return false; });
+      case Rounding::Ceil:
+        return rounded([](Real rest, bool) { return rest > 0; });
+    }
+  }
+
+  // Torch's index, for torch's two rounding rules. Torch has a second kernel for images of at most
+  // 128 rows and columns together, which computes the scales 1 and 2 exactly and otherwise uses
+  // float32 steps. Both kernels round to float32 before they round down.
+  void torch_nearest(bool exact, int64_t begin, int64_t count, const Real* x,
+                     int64_t* index) const {
+    const auto floor_of = [](double position) {
+      return static_cast<int64_t>(std::floor(static_cast<float>(position)));
+    };
+    if (!axis_.small_picture) {
+      if (!exact) return nearest_by(count, index, [&](int64_t i) { return floor_of(x[i]); });
+      return nearest_by(count, index,
+                        [&](int64_t i) { return floor_of(std::max(x[i], Real(0)) + 0.5); });
+    }
+    if (!exact && axis_.output == axis_.input) {
+      return nearest_by(count, index, [&](int64_t i) { return begin + i; });
+    }
+    if (!exact && axis_.output == 2 * axis_.input) {
+      return nearest_by(count, index, [&](int64_t i) { return (begin + i) / 2; });
+    }
+    const CoordinateMap<float> narrow(settings_, axis_);
+    nearest_by(count, index, [&](int64_t i) {
+      return floor_of(exact ? (static_cast<double>(begin + i) + 0.5) * narrow.step()
+                            : static_cast<double>(narrow(begin + i)));
+    });
+  }
+
+  // Past the last element both taps are that element, with weights of one half: their sum is exact,
+  // also for infinity. Weights 1 and 0 would turn infinity into NaN.
+  void linear(int64_t count, const Real* x, int64_t* index, Real* weight) const {
+    const int64_t last = last_;
+    const Real end = static_cast<Real>(last);
+    for (int64_t i = 0; i < count; ++i) {
+      const Real inside = std::clamp(x[i], Real(0), end);
+      const int64_t left = std::min(static_cast<int64_t>(inside), last);
+      const Real rest = std::min(inside - static_cast<Real>(left), Real(1));
+      const Real right_weight = left == last ? Real(0.5) : rest;
+      index[2 * i] = left;
+      index[2 * i + 1] = std::min(left + 1, last);
+      weight[2 * i] = 1 - right_weight;
+      weight[2 * i + 1] = right_weight;
+    }
+  }
+
+  int64_t left_of(Real x) const { return std::min(static_cast<int64_t>(std::floor(x)), last_); }
+
+  void cubic(int64_t count, const Real* x, int64_t* index, Real* weight) const {
+    const int64_t last = last_;
+    const Real a = static_cast<Real>(settings_.cubic_a);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t left = std::min(static_cast<int64_t>(std::floor(x[i])), last);
+      const Real t = std::clamp(x[i] - static_cast<Real>(left), Real(0), Real(1));
+      weight[4 * i] = cubic_far<Real>(t + 1, a);
+      weight[4 * i + 1] = cubic_near<Real>(t, a);
+      weight[4 * i + 2] = cubic_near<Real>(1 - t, a);
+      weight[4 * i + 3] = cubic_far<Real>(2 - t, a);
+      for (int64_t k = 0; k < 4; ++k) {
+        index[4 * i + k] = std::clamp<int64_t>(left - 1 + k, 0, last);
+      }
+    }
+    if (!settings_.exclude_outside) return;
+    for (int64_t i = 0; i < count; ++i) exclude(left_of(x[i]) - 1, weight + 4 * i, 4);
+  }
+
+  // Sets the weights outside the input to 0 and scales the others to a sum of 1.
+  void exclude(int64_t begin, Real* weights, int64_t count) const {
+    Real total = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      if (begin + k < 0 || begin + k > last_) weights[k] = 0;
+      total += weights[k];
+    }
+    for (int64_t k = 0; k < count && total != 0; ++k) weights[k] /= total;
+  }
+
+  const Settings& settings_;
+  const Axis& axis_;
+  CoordinateMap<Real> map_;
+  int64_t last_;
+};
+
+}  // namespace myops::resize::MYOPS_ISA

@@ -1,0 +1,112 @@
+// The tap tables of an axis, and their transposes.
+#pragma once
+
+#include "antialias_taps.h"
+#include "interpolation_taps.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+// Computes the members that follow from the taps.
+template <class Real>
+void measure(TapTable<Real>& taps) {
+  taps.width = taps.output > 0 ? taps.count(0) : 0;
+  for (int64_t o = 0; o < taps.output; ++o) {
+    if (taps.count(o) != taps.width) taps.width = 0;
+    taps.widest = std::max(taps.widest, taps.count(o));
+    if (taps.count(o) == 0) {
+      taps.has_empty = true;
+      continue;
+    }
+    const auto range = std::minmax_element(taps.index.begin() + taps.first[o],
+                                           taps.index.begin() + taps.first[o + 1]);
+    taps.span = std::max(taps.span, *range.second - *range.first + 1);
+  }
+  if (taps.index.empty()) return;
+  const auto range = std::minmax_element(taps.index.begin(), taps.index.end());
+  taps.low = *range.first;
+  taps.high = *range.second;
+}
+
+// The same if each output has `width` neighbours, where taps past an edge have been moved to it.
+template <class Real>
+void measure_even(int64_t width, TapTable<Real>& taps) {
+  taps.width = taps.widest = width;
+  const int64_t* index = taps.index.data();
+  int64_t low = index[0], high = low, span = 1;
+  for (int64_t o = 0; o < taps.output; ++o, index += width) {
+    low = std::min(low, index[0]);
+    high = std::max(high, index[width - 1]);
+    span = std::max(span, index[width - 1] - index[0] + 1);
+  }
+  taps.low = low, taps.high = high, taps.span = span;
+}
+
+// An upper bound of the taps of an output, for memory that is charged before make_tap_table()
+// reserves it: the filter's radius as in AntialiasTaps::add_output(), plus a few for rounding.
+inline int64_t most_taps(const Settings& settings, const Axis& axis) {
+  if (!settings.antialias) {
+    return settings.mode == Mode::Nearest ? 1 : settings.mode == Mode::Linear ? 2 : 4;
+  }
+  const CoordinateMap<double> map(settings, axis);
+  const double stretch = std::max({map.step(), 1 / map.scale(), 1.0});
+  const double window = 2 * (settings.mode == Mode::Linear ? 1 : 2) * stretch;
+  const double rounded = 4 + static_cast<double>(axis.input >> 20);
+  return static_cast<int64_t>(std::min(window + rounded, static_cast<double>(axis.input)));
+}
+
+// An output without taps lies outside the input and gets the extrapolation value.
+template <class Weight>
+TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
+  const int64_t most = most_taps(settings, axis);
+  TapTable<Weight> taps = settings.antialias ? AntialiasTaps<Weight>(settings, axis).make(most)
+                                             : InterpolationTaps<Weight>(settings, axis).make(most);
+  taps.input = axis.input;
+  taps.output = axis.output;
+  if (!settings.antialias && static_cast<int64_t>(taps.index.size()) == axis.output * most) {
+    measure_even(most, taps);
+  } else {
+    measure(taps);
+  }
+  return taps;
+}
+
+// The transposed linear map: the gradient of the input from that of the output. An element without
+// taps does not influence any output.
+//
+// A counting sort by input index; within one input, outputs stay in order. If there are many taps,
+// those of an output that reads an input more than once, at an edge, are merged: consecutive taps
+// are summed faster.
+template <class Weight>
+TapTable<Weight> transpose(const TapTable<Weight>& taps) {
+  TapTable<Weight> turned;
+  turned.input = taps.output;
+  turned.output = taps.input;
+  turned.first.assign(static_cast<size_t>(taps.input) + 1, 0);
+  std::vector<int64_t> last(static_cast<size_t>(taps.input));  // output of the latest tap
+  std::vector<int64_t> counts(last.size(), 0);
+  for (const int64_t index : taps.index) ++counts[index];
+  const bool many = *std::max_element(counts.begin(), counts.end()) > 4;
+  const auto each_tap = [&](const auto& visit) {  // visit(output, tap, whether it is a new one)
+    std::fill(last.begin(), last.end(), -1);
+    for (int64_t o = 0; o < taps.output; ++o) {
+      for (int64_t k = taps.first[o]; k < taps.first[o + 1]; ++k) {
+        visit(o, k, !many || last[taps.index[k]] != o);
+        last[taps.index[k]] = o;
+      }
+    }
+  };
+  each_tap([&](int64_t, int64_t k, bool fresh) { turned.first[taps.index[k] + 1] += fresh; });
+  for (int64_t i = 0; i < taps.input; ++i) turned.first[i + 1] += turned.first[i];
+  std::vector<int64_t> next(turned.first.begin(), turned.first.end() - 1);
+  turned.index.resize(static_cast<size_t>(turned.first.back()));
+  turned.weight.resize(turned.index.size());
+  each_tap([&](int64_t o, int64_t k, bool fresh) {
+    const int64_t place = fresh ? next[taps.index[k]]++ : next[taps.index[k]] - 1;
+    turned.index[place] = o;
+    turned.weight[place] = fresh ? taps.weight[k] : turned.weight[place] + taps.weight[k];
+  });
+  measure(turned);
+  return turned;
+}
+
+}  // namespace myops::resize::MYOPS_ISA

@@ -1,0 +1,1 @@
+"""Ops from NumPy functions, with no compiler."""

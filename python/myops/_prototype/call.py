@@ -1,0 +1,163 @@
+"""How the NumPy function of a prototype is called: from NumPy, from torch, by the user."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import torch
+
+from myops import _description
+from myops._description import OpInfo
+from myops._torch.call import TorchOp
+from myops.ort._carry import numpy_dtype
+
+
+class Native:
+    """The C++ side of a prototype: all of it but the kernel, which is the function."""
+
+    is_prototype = True
+
+    def __init__(
+        self, op: Any, function: Callable[..., Any], description: Mapping[str, Any]
+    ) -> None:
+        self._name = description["name"]
+        self._outputs = [item["name"] for item in description["outputs"]]
+        self._decide = [item["values"] for item in description["inputs"]]
+        self.take(op, function)
+
+    def take(self, op: Any, function: Callable[..., Any]) -> None:
+        """Computes with `function` from now on, and checks with the rule of `op`."""
+        self._op = op
+        self._function = function
+        self.describe = op.describe
+        self.infer = op.infer
+        self.complete = op.complete
+        self.check_copy = op.check_copy
+        self.dispatcher_schema = op.dispatcher_schema
+
+    def call(
+        self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
+    ) -> list[np.ndarray]:
+        """Checks, infers and allocates as for a kernel; then the function computes."""
+        # Numbers that decide a shape are read once, as for a kernel: others may write them.
+        inputs = [
+            array.copy() if decides and array is not None else array
+            for array, decides in zip(inputs, self._decide, strict=True)
+        ]
+        outputs = self._op.call(inputs, attributes, threads)
+        arrays = [None if array is None else _read_only(array) for array in inputs]
+        results = self._function(*arrays, **self._op.complete(attributes))
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        if len(results) != len(outputs):
+            self._refuse("the function", f"{len(results)} results", str(len(outputs)))
+        for name, result, output in zip(self._outputs, results, outputs, strict=True):
+            self._fill(name, np.asarray(result), output)
+        return outputs
+
+    def _fill(self, name: str, result: np.ndarray, output: np.ndarray) -> None:
+        if result.shape != output.shape:
+            self._refuse(
+                name, f"shape {list(result.shape)} from the function",
+                f"{list(output.shape)}, what the shape rule says",
+            )  # fmt: skip
+        if not _fits(result.dtype, output.dtype):
+            self._refuse(name, f"dtype {result.dtype} from the function", str(output.dtype))
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, as in a kernel
+            output[...] = result.astype(output.dtype)
+
+    def _refuse(self, what: str, got: str, expected: str) -> None:
+        raise ValueError(f"{self._name}: {what}: got {got}, expected {expected}")
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _fits(given: np.dtype, wanted: np.dtype) -> bool:
+    """Whether a cast loses precision at most, and no fraction or sign."""
+    floating = ("float16", "bfloat16", "float32", "float64")
+    if given.name in floating and wanted.name in floating:
+        return True
+    return np.can_cast(given, wanted, "same_kind")
+
+
+def kernel(info: OpInfo) -> Callable[..., Any]:
+    """What torch's dispatcher calls for tensors on the CPU."""
+
+    def run(*inputs: Any, **attributes: Any) -> Any:
+        padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
+        arrays = [
+            _array(item, info.is_integer(declared))
+            for item, declared in zip(padded, info.inputs, strict=True)
+        ]
+        try:
+            results = _description.call(info, arrays, attributes)
+        except ValueError as error:  # what a C++ kernel refuses is a RuntimeError in torch
+            raise RuntimeError(str(error)) from error
+        tensors = tuple(_tensor(result) for result in results)
+        return tensors if len(tensors) > 1 else tensors[0]
+
+    return run
+
+
+def _array(item: Any, integer: bool) -> np.ndarray | None:
+    if item is None or not isinstance(item, torch.Tensor):  # the numbers of a `values` input
+        return None if item is None else np.array(item, np.int64 if integer else np.float64)
+    item = item.detach()
+    if item.dtype == torch.bfloat16:
+        return item.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
+    return item.numpy()
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+_TYPES = {
+    "bool": "bool", "int": "int", "float": "float", "string": "str",
+    "ints": "List[int]", "floats": "List[float]",
+}  # fmt: skip
+
+
+def public(op: TorchOp, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for callers, as an op file writes it by hand.
+
+    Written as source text, because TorchScript reads it (and takes no keyword-only argument with
+    a default), and compilers see through it best.
+    """
+    info = op.info
+    parameters = []
+    for number, item in enumerate(info.inputs):
+        kind = "Optional[Tensor]" if item.optional else "Tensor"
+        kind = "Any" if item.values else kind
+        droppable = all(later.optional for later in info.inputs[number:])
+        parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
+    for attribute in info.attributes:
+        default = attribute.default
+        default = list(default) if isinstance(default, tuple) else default
+        parameters.append(f"{attribute.name}: {_TYPES[attribute.type]} = {default!r}")
+    names = [item.name for item in info.inputs]
+    passed = ", ".join([*names, *(f"{item.name}={item.name}" for item in info.attributes)])
+    source = (
+        f"def {info.name}({', '.join(parameters)}):\n"
+        f"    if torch.jit.is_scripting():\n"
+        f"        return torch.ops.{info.namespace}.{info.name}({passed})\n"
+        f"    else:\n"
+        f"        return _op({passed})\n"
+    )
+    file = f"<myops.prototype {info.qualified}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
+                 "Any": Any, "_op": op}  # fmt: skip
+    exec(compile(source, file, "exec"), namespace)
+    made: Any = namespace[info.name]
+    made.__doc__ = function.__doc__ or info.doc
+    made.__module__ = function.__module__
+    return made

@@ -1,0 +1,235 @@
+"""`myops.prototype`: an op from a NumPy function, with no compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from myops import _description, _libraries, _numpy
+from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
+from myops._prototype import call, shape_rule
+
+_DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
+_ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
+# Domains and namespaces of others, and what begins with one of these and a dot.
+_TAKEN = ("ai.onnx", "com.microsoft", "aten", "prim", "prims", "torch", "onnx")
+_kept: list[torch.library.Library] = []  # torch forgets the ops of one that is gone
+
+
+def prototype(
+    function: Callable[..., Any],
+    *,
+    domain: str,
+    types: Mapping[str, Sequence[str]],
+    inputs: Sequence[InputInfo],
+    outputs: Sequence[OutputInfo],
+    shape: Callable[..., Any],
+    attributes: Sequence[AttributeInfo] = (),
+    name: str | None = None,
+    onnx_type: str | None = None,
+    doc: str | None = None,
+    namespace: str | None = None,
+    save: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    vmap: Callable[..., Any] | None = None,
+    standard: Callable[[Any], list[str]] | None = None,
+) -> Callable[..., Any]:
+    """Makes an op of a NumPy function: for torch, both exporters, ONNX tools and PyOps.
+
+    What is true of an op with a C++ kernel is true of it: the same checks with the same texts,
+    autograd, torch.compile, torch.export, function bodies, `myops.onnx.lower`. Two things it has
+    not: speed, and a library for ONNX Runtime, where its nodes run in `myops.ort.pyop_session`
+    or as their function bodies.
+
+    Later the description moves to C++ (`myops new` shows where), and the other arguments to
+    `library.define`. Neither callers nor exported models change.
+
+    Args:
+        function: Called with an array for each input (None for one that is left out) and every
+            attribute by name; returns the output, or a tuple of them. The arrays are read-only.
+            Results may be wider than the output's dtype and are rounded to it; bfloat16 is
+            `ml_dtypes.bfloat16`.
+        domain: ONNX domain of the node; several prototypes may share one.
+        types: Type parameters and their dtypes, {"T": ["float32", "float64"]}: inputs and outputs
+            of one type parameter have one dtype. The dtypes are float16, bfloat16, float32,
+            float64, uint8, int32 and int64.
+        inputs: `myops.Input(name, type, doc, optional=False, values=False)`, in order. `values`
+            marks a short list, such as scales, whose numbers decide the output's shape.
+        outputs: `myops.Output(name, type, doc)`, in order.
+        shape: `shape(inputs, attributes)` returns the lengths of each output. An input has `shape`
+            and `dtype`, or is None; one of `values` is the list of its numbers where they are
+            known. A length may be a number, a name of a graph, or unknown: it can be passed on and
+            computed with; None in a result stands for one that only the function knows. What makes
+            no sense is refused by `raise ValueError("op: argument: got ..., expected ...")`.
+        attributes: `myops.Attribute(name, default, doc, choices=())`; the default is a bool, int,
+            float, string, or list of ints or floats. Floats have the precision of float32, as in
+            ONNX.
+        name: Name of the op. Default: that of the function.
+        onnx_type: Type of the node. Default: the name in CamelCase. "": the op has no node, as that
+            of a gradient.
+        doc: One sentence. Default: the first line of the function's docstring.
+        namespace: Namespace in torch.ops. Default: the domain, dots written as underscores.
+        save, backward, jvp, vmap, standard: As in `Library.define`; without `backward` the op is
+            not differentiable, without `standard` only myops can run its node.
+
+    Defined again with an equal description, as when a notebook cell runs twice, the op takes the
+    new functions.
+
+    Returns:
+        The function for callers: inputs, then attributes, by position or name.
+
+    Raises:
+        ValueError: Something in the description makes no sense, or the name is taken by an op with
+            another description.
+
+    Example:
+        >>> def soft_clip(x, *, limit):
+        ...     '''limit * tanh(x / limit), element by element.'''
+        ...     return limit * np.tanh(x / limit)
+        >>> clip = myops.prototype(
+        ...     soft_clip, domain="doc_example",
+        ...     types={"T": ["float32", "float64"]},
+        ...     inputs=[myops.Input("x", "T", "Any tensor.")],
+        ...     outputs=[myops.Output("y", "T", "Of the shape of x.")],
+        ...     attributes=[myops.Attribute("limit", 1.0, "What |y| stays below.")],
+        ...     shape=lambda inputs, attributes: [inputs[0].shape])
+        >>> clip(torch.tensor([0.0, 100.0]), limit=2.0)
+        tensor([0., 2.])
+    """
+    name = function.__name__ if name is None else name
+    if onnx_type is None:
+        onnx_type = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    if doc is None:
+        doc = (inspect.getdoc(function) or f"{name}.").splitlines()[0]
+    namespace = domain.replace(".", "_") if namespace is None else namespace
+    description = {
+        "name": name,
+        "onnx_type": onnx_type,
+        "since_version": 1,
+        "doc": doc,
+        "types": {parameter: tuple(dtypes) for parameter, dtypes in types.items()},
+        "inputs": [dataclasses.asdict(item) for item in inputs],
+        "outputs": [dataclasses.asdict(item) for item in outputs],
+        "attributes": [dataclasses.asdict(item) for item in attributes],
+    }
+    _check(description, domain, namespace)
+    _check_signature(function, name, [item.name for item in inputs], attributes)
+    rules = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
+             "standard": standard}  # fmt: skip
+    given = {kind: rule for kind, rule in rules.items() if rule is not None}
+    op = _numpy.Op(description, shape_rule.rule(shape))
+    before = _defined.get((domain, name))
+    if before is not None and before.is_like(description, namespace, given):
+        before.native.take(op, function)
+        before.rules.update(given)
+        return before.public
+    native = call.Native(op, function, description)
+    info = _description.read(native, domain, namespace)
+    library = _libraries.of_prototypes(domain, namespace)
+    library.add(info)
+    _register(info)
+    made = library.define(name, **{kind: _late(given, kind) for kind in given})
+    public = call.public(made, function)
+    _defined[domain, name] = _Defined(description, namespace, native, given, public)
+    return public
+
+
+@dataclasses.dataclass
+class _Defined:
+    """A prototype of this process. Defined again, as a notebook does, it takes the new functions;
+    what torch and ONNX Runtime have registered cannot change."""
+
+    description: dict[str, Any]
+    namespace: str
+    native: call.Native
+    rules: dict[str, Callable[..., Any]]
+    public: Callable[..., Any]
+
+    def is_like(
+        self, description: dict[str, Any], namespace: str, rules: Mapping[str, Any]
+    ) -> bool:
+        same = (self.description, self.namespace) == (description, namespace)
+        return same and set(self.rules) == set(rules)
+
+
+_defined: dict[tuple[str, str], _Defined] = {}
+
+
+def _late(rules: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
+    """The rule of that kind that is there when it is called."""
+    return lambda *arguments: rules[kind](*arguments)
+
+
+def _register(info: OpInfo) -> None:
+    """Lets torch's dispatcher know the op, as the torch library does for C++."""
+    library = torch.library.Library(info.namespace, "FRAGMENT")
+    for values in (False, True) if info.has_values else (False,):
+        library.define(info.native.dispatcher_schema(values))
+        overload = f"{info.name}.values" if values else info.name
+        library.impl(overload, call.kernel(info), "CPU")
+    _kept.append(library)
+
+
+def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
+    title = description["name"]
+
+    def expect(good: Any, what: str, got: Any, expected: str) -> None:
+        if not good:
+            raise ValueError(f"prototype {title}: {what}: got {got!r}, expected {expected}")
+
+    identifier, dotted = r"[A-Za-z_]\w*", r"[A-Za-z_][\w.-]*"
+    expect(re.fullmatch(identifier, title), "name", title, "an identifier")
+    expect(re.fullmatch(dotted, domain), "domain", domain, 'letters, digits, "_", "-" and "."')
+    expect(re.fullmatch(identifier, namespace), "namespace", namespace, "an identifier")
+    for what, given in (("domain", domain), ("namespace", namespace)):
+        taken = any(given == other or given.startswith(f"{other}.") for other in _TAKEN)
+        expect(not taken, what, given, "one that belongs to nobody else")
+    node = description["onnx_type"]
+    expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
+    types = description["types"]
+    for parameter, dtypes in types.items():
+        for dtype in dtypes:
+            expect(dtype in _DTYPES, f"types: {parameter}", dtype, ", ".join(_DTYPES))
+        expect(dtypes, f"types: {parameter}", dtypes, "at least one dtype")
+    for kind in ("inputs", "outputs"):
+        expect(description[kind], kind, [], "at least one")
+        for item in description[kind]:
+            known = ", ".join(types)
+            expect(item["type"] in types, f"{kind}: {item['name']}: type", item["type"], known)
+    for item in description["inputs"]:
+        where = f"inputs: {item['name']}: access"
+        expect(item["access"] in _ACCESS, where, item["access"], ", ".join(_ACCESS))
+    for item in description["attributes"]:
+        choices = item["choices"]
+        good = not choices or item["default"] in choices
+        expect(good, f"attributes: {item['name']}: default", item["default"], f"one of {choices}")
+    names = [i["name"] for kind in ("inputs", "outputs", "attributes") for i in description[kind]]
+    for name in names:
+        expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")
+        expect(names.count(name) == 1, "names", name, "each name once")
+
+
+def _check_signature(
+    function: Callable[..., Any],
+    name: str,
+    inputs: Sequence[str],
+    attributes: Sequence[AttributeInfo],
+) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a ufunc, say, tells none; calling it will show
+        return
+    try:
+        signature.bind(*inputs, **{item.name: item.default for item in attributes})
+    except TypeError as error:
+        wanted = ", ".join([*inputs, *(["*"] if attributes else []), *(a.name for a in attributes)])
+        raise ValueError(
+            f"prototype {name}: function: got {function.__name__}{signature}, expected one that "
+            f"takes ({wanted}): {error}"
+        ) from None

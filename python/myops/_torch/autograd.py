@@ -1,0 +1,135 @@
+"""Autograd of an op: `save` and `backward` of its author as torch wants them, in both places where
+torch asks: the `torch.autograd.Function` of the public call, and the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from myops._description import OpInfo
+from myops._torch import batching
+
+if TYPE_CHECKING:
+    from myops._torch.call import TorchOp
+
+Backward = Callable[..., tuple[torch.Tensor | None, ...]]
+
+
+def given(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Without those that are None, which in the schema stands for an empty list."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _refusing(info: OpInfo) -> Backward:
+    """In place of a backward: without one, the dispatcher's gradient is wrong and only warns."""
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError(
+            f"{info.namespace}.{info.name} is not differentiable. Detach its inputs, or call it "
+            "under torch.no_grad()."
+        )
+
+    return refuse
+
+
+def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
+    """`backward` with one gradient or None for each input; one that refuses where there is none."""
+    if backward is None:
+        return _refusing(info)
+
+    def run(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
+        found = backward(ctx, *grads)
+        if found is None or isinstance(found, torch.Tensor):  # of an op with one input
+            found = (found,)
+        if len(found) != len(info.inputs):
+            raise RuntimeError(
+                f"{info.name}: backward: got {len(found)} gradients, expected "
+                f"{len(info.inputs)}: one or None for each of "
+                + ", ".join(item.name for item in info.inputs)
+            )
+        return tuple(found)
+
+    return run
+
+
+def setup_of(save: Callable[..., None] | None) -> Callable[..., None]:
+    """What the dispatcher calls after a call that autograd records."""
+
+    def setup_context(
+        ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
+    ) -> None:
+        if save is not None:
+            save(ctx, inputs, given(keyword_only_inputs or {}), output)
+
+    return setup_context
+
+
+def dispatched(info: OpInfo, backward: Backward) -> Backward:
+    """The backward of the dispatcher's op."""
+
+    def run(ctx: Any, *grads: Any) -> Any:
+        # The dispatcher leaves out trailing arguments that have their default value, here too.
+        needed = ctx.needs_input_grad
+        ctx.needs_input_grad = (*needed, *[False] * (len(info.inputs) - len(needed)))
+        return backward(ctx, *grads)
+
+    return run
+
+
+def function_of(
+    op: TorchOp,
+    save: Callable[..., None] | None,
+    backward: Backward,
+    jvp: Callable[..., Any] | None,
+    vmap: Callable[..., Any] | None,
+) -> type[torch.autograd.Function]:
+    """The `torch.autograd.Function`; its arguments are the inputs, then every attribute."""
+    count = len(op.info.inputs)
+    names = [item.name for item in op.info.attributes]
+
+    def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        return flat[:count], dict(zip(names, flat[count:], strict=True))
+
+    def forward(*flat: Any) -> Any:
+        inputs, attributes = split(flat)
+        return op.overload(inputs)(*inputs, **attributes)
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        if save is not None:
+            tensors, attributes = split(inputs)
+            save(ctx, tensors, attributes, output)
+
+    def run_backward(ctx: Any, *grads: Any) -> Any:
+        return (*backward(ctx, *grads), *[None] * len(names))
+
+    def run_jvp(ctx: Any, *tangents: Any) -> Any:
+        if jvp is None:
+            raise NotImplementedError(
+                f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
+                "reverse mode: torch.func.vjp, torch.func.jacrev."
+            )
+        return jvp(ctx, *tangents[:count])
+
+    def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
+        inputs, attributes = split(flat)
+        rule = vmap or batching.unrolled
+        return rule(op, info, in_dims[:count], inputs, attributes)
+
+    def symbolic(g: Any, *flat: Any) -> Any:
+        from myops.onnx.symbolics.symbolic import emit
+
+        return emit(g, op.info, *split(flat))
+
+    members = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(run_backward),
+        "jvp": staticmethod(run_jvp),
+        "vmap": staticmethod(run_vmap),
+        "symbolic": staticmethod(symbolic),
+        "__doc__": op.info.doc,
+    }
+    title = "".join(word.capitalize() for word in op.info.name.split("_"))
+    return type(f"{title}Function", (torch.autograd.Function,), members)

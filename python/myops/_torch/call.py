@@ -1,0 +1,167 @@
+"""An op in torch: what is registered for it, and the ways that a call takes to its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from myops._description import OpInfo
+from myops._torch import autograd, batching, direct_call
+from myops._torch.fake import FakeKernel, Inputs, Shape
+from myops._torch.out_overloads import OutOverload, count_write, version
+from myops._torch.private_names import (
+    BelowAutograd,
+    BelowAutogradAndCounts,
+    dynamo_reads,
+    forward_ad,
+    functorch,
+    grad_enabled,
+    tracing,
+)
+
+
+class TorchOp:
+    """One op as the public functions call it. Made by `Library.define`."""
+
+    def __init__(
+        self,
+        info: OpInfo,
+        library: Path | None,
+        shape: Callable[[Inputs, dict[str, Any]], list[Shape]],
+        save: Callable[..., None] | None,
+        backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
+        jvp: Callable[..., Any] | None,
+        vmap: Callable[..., Any] | None,
+    ) -> None:
+        self.info = info
+        self.fake = FakeKernel(info, shape)
+        self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
+        self._default = getattr(
+            self.packet.default, "_op", self.packet.default
+        )  # what its __call__ calls
+        self._direct = direct_call.caller(info, library) or _never
+        self._lists = info.has_values
+        self.overloads = [self.packet.default]
+        if info.has_values:
+            self.overloads.append(self.packet.values)
+        self.defaults = {item.name: item.default for item in info.attributes}
+        gradient = autograd.checked(info, backward)
+        self.function = autograd.function_of(self, save, gradient, jvp, vmap)
+        self._written = [
+            OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
+            for written, functional in (("out", "default"), ("values_out", "values"))
+            if written in self.packet.overloads()
+        ]
+        for overload in self.overloads:
+            name = overload.name()
+            torch.library.register_fake(name, self.fake.run, allow_override=True)
+            torch.library.register_vmap(name, _make_vmap(self, overload, vmap))
+            torch.library.register_autograd(
+                name,
+                autograd.dispatched(info, gradient),
+                setup_context=autograd.setup_of(save),
+            )
+
+    def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
+        """Calls the op; `inputs` in the description's order, attributes by name."""
+        return self.call(inputs, attributes, out)
+
+    def call(
+        self,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        out: torch.Tensor | None = None,
+    ) -> Any:
+        """The same without the packing of arguments, which takes as long as a small kernel.
+
+        Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
+        needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
+        torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
+        nothing asks for a gradient, plain tensors go past the dispatcher (see direct_call.py), and
+        others below its autograd, in which it would come back to Python.
+
+        `out` takes the result, for ops with one output.
+        """
+        if dynamo_reads():
+            return self._dispatch(inputs, out, attributes)
+        result = self._direct(inputs, attributes, out)
+        if result is not NotImplemented:
+            return result
+        if torch.compiler.is_compiling():
+            return self._dispatch(inputs, out, attributes)
+        if (
+            functorch()
+            or forward_ad._current_level >= 0
+            or (grad_enabled() and _any_requires_grad((*inputs, out)))
+            or (tracing() is not None and torch.onnx.is_in_onnx_export())
+        ):
+            if out is not None:
+                return self._dispatch(inputs, out, attributes)
+            values = {**self.defaults, **attributes}
+            if len(values) != len(self.defaults):
+                raise self._unknown(attributes)
+            return self.function.apply(*inputs, *values.values())
+        if out is not None:
+            before = version(out)
+            with BelowAutogradAndCounts():
+                self._dispatch(inputs, out, attributes)
+            count_write(out, before)
+            return out
+        with BelowAutograd():
+            if not self._lists:
+                return self._default(*inputs, **attributes)
+            return self._dispatch(inputs, None, attributes)
+
+    def _dispatch(
+        self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
+    ) -> Any:
+        if out is None:
+            return self.overload(inputs)(*inputs, **attributes)
+        if not self._written:
+            raise RuntimeError(
+                f"{self.info.name}: out: got a tensor, expected none: only ops in C++ with one "
+                "output write into a given tensor"
+            )
+        overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
+        overload(*inputs, **attributes, out=out)
+        return out
+
+    def _unknown(self, attributes: dict[str, Any]) -> TypeError:
+        wrong = [name for name in attributes if name not in self.defaults]
+        return TypeError(
+            f"{self.info.name}: attributes: got {wrong[0]!r}, expected one of "
+            + ", ".join(map(repr, self.defaults))
+        )
+
+    def overload(self, inputs: Inputs) -> Any:
+        """The overload for these inputs: `values` when a list of numbers is among them."""
+        return self.packet.values if self._has_lists(inputs) else self.packet.default
+
+    def _has_lists(self, inputs: Inputs) -> bool:
+        return self._lists and any(isinstance(item, (list, tuple)) for item in inputs)
+
+
+def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
+    """In place of a direct call where there is none."""
+    return NotImplemented
+
+
+def _any_requires_grad(inputs: Inputs) -> bool:
+    for item in inputs:  # noqa: SIM110  (any() with a generator takes as long as a small op)
+        if isinstance(item, torch.Tensor) and item.requires_grad:
+            return True
+    return False
+
+
+def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
+        padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
+        dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
+        return (vmap or batching.unrolled)(
+            batching.Dispatched(op), info, dims, padded, autograd.given(attributes)
+        )
+
+    return rule

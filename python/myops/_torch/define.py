@@ -1,0 +1,39 @@
+"""What `Library.define` does: the torch side of an op, and its symbolics of both exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from myops import _description, _libraries
+from myops._description import OpInfo
+from myops._libraries import Library
+from myops._torch.call import TorchOp
+from myops._torch.described_gradient import described
+from myops._torch.loading import load
+from myops.onnx.symbolics import symbolic, translation
+
+# Called once in each ops/<op>.py. The op file gives what cannot be derived (gradient, symbolic
+# shape); everything with a name in it (schema, attributes, node) comes from the description in C++.
+define = _libraries.OURS.define
+
+
+def define_op(
+    library: Library,
+    info: OpInfo,
+    shape: Callable[..., Any] | None,
+    save: Callable[..., None] | None,
+    backward: Callable[..., Any] | str | None,
+    jvp: Callable[..., Any] | None,
+    vmap: Callable[..., Any] | None,
+) -> TorchOp:
+    """An op that torch can call; the arguments are those of `Library.define`."""
+    load(library)
+    if isinstance(backward, str):
+        save, backward = described(library, info, backward, save)
+    rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
+    op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap)
+    if info.onnx_type:
+        symbolic.register(info)
+        translation.register()
+    return op

@@ -1,0 +1,64 @@
+"""Gradients that are an op of their own, described by `backward_of` in C++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from myops._description import OpInfo
+
+if TYPE_CHECKING:
+    from myops._libraries import Library
+
+
+def described(
+    library: Library, info: OpInfo, name: str, save: Any
+) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """`save` and `backward` of an op whose gradient the op `name` of the library computes.
+
+    Raises:
+        ValueError: There is no such op, or its inputs and outputs are not those of a gradient of
+            `info`; or the caller brought its own `save`, which nobody would read.
+    """
+    below = library.info(name)
+    names = [item.name for item in info.inputs]
+    grads = [f"grad_{item.name}" for item in info.outputs]
+    found = [item.name.removeprefix("grad_") for item in below.outputs]
+    if [item.name for item in below.inputs] != grads + names or not set(found) <= set(names):
+        raise ValueError(
+            f"{info.name}: backward: got {name!r}, whose inputs or outputs are not those of its "
+            f"gradient; expected an op that C++ describes with backward_of(describe_{info.name}(), "
+            "...)"
+        )
+    if save is not None:
+        raise ValueError(
+            f"{info.name}: save: got a function, expected none beside backward={name!r}, which "
+            "gets all inputs and attributes"
+        )
+
+    def shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+        given = dict(zip(names, inputs[len(grads) :], strict=True))
+        return [[0] if given[item] is None else given[item].shape for item in found]
+
+    op = library.define(name, shape=shape)
+
+    def keep(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Any) -> None:
+        ctx.attributes = attributes
+        ctx.lists = [None if isinstance(item, torch.Tensor) else item for item in inputs]
+        ctx.save_for_backward(
+            *[item if isinstance(item, torch.Tensor) else None for item in inputs]
+        )
+
+    def run(ctx: Any, *arriving: Any) -> tuple[Any, ...]:
+        pairs = zip(ctx.saved_tensors, ctx.lists, strict=True)
+        inputs = [other if tensor is None else tensor for tensor, other in pairs]
+        results = op(*arriving, *inputs, **ctx.attributes)
+        by_name = dict(zip(found, results if len(found) > 1 else [results], strict=True))
+        return tuple(
+            by_name.get(item) if needed and given is not None else None
+            for item, needed, given in zip(names, ctx.needs_input_grad, inputs, strict=False)
+        )
+
+    return keep, run

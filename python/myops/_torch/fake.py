@@ -1,0 +1,128 @@
+"""The fake kernel of an op: dtype, lengths and layout of its results, without their contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from myops import _description
+from myops._description import OpInfo
+from myops._torch import devices
+from myops._torch.autograd import given
+
+# Tensors, lists of numbers (for `values` inputs), or None for what was left out.
+Inputs = Sequence[Any]
+Shape = Sequence[Any]
+
+DTYPES = {
+    name: getattr(torch, name)
+    for name in ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
+}
+
+
+class FakeKernel:
+    """What torch calls in place of the kernel where tensors have no contents."""
+
+    def __init__(
+        self, info: OpInfo, shape: Callable[[Inputs, dict[str, Any]], list[Shape]]
+    ) -> None:
+        """`shape` is the rule where lengths are symbolic."""
+        self._info = info
+        self._shape = shape
+        self._defaults = {item.name: item.default for item in info.attributes}
+
+    def run(self, *inputs: Any, **attributes: Any) -> Any:
+        attributes = given(attributes)
+        padded = self._padded(inputs)
+        shapes = self._concrete_shapes(padded, attributes)
+        if shapes is None:
+            devices.refuse_without_numbers(self._info, padded)
+            shapes = self._shape(padded, {**self._defaults, **attributes})
+            shapes = [[_length(item) for item in shape] for shape in shapes]
+        outputs = tuple(self._empty(padded, number, shape) for number, shape in enumerate(shapes))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def _padded(self, inputs: Inputs) -> list[Any]:
+        """The dispatcher leaves out trailing arguments that have their default value."""
+        return [*inputs, *[None] * (len(self._info.inputs) - len(inputs))]
+
+    def known_result(self, inputs: Inputs, attributes: dict[str, Any]) -> torch.Tensor | None:
+        """A tensor like the one result, without contents, where its lengths are known."""
+        padded = self._padded(inputs)
+        shapes = self._concrete_shapes(padded, given(attributes))
+        return None if shapes is None else self._empty(padded, 0, shapes[0])
+
+    def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
+        """The kernel's own shape rule, with its checks, where every length is known.
+
+        None where a length is symbolic, or where the result depends on numbers in a tensor that
+        has no contents.
+        """
+        devices.check(self._info, inputs)
+        values: list[Any] = []
+        for declared, item in zip(self._info.inputs, inputs, strict=True):
+            if isinstance(item, torch.Tensor):
+                if any(not isinstance(dim, int) for dim in item.shape):
+                    return None
+                values.append(devices.numbers(declared, item))
+            else:
+                if item is not None and any(not isinstance(v, (int, float)) for v in item):
+                    return None
+                values.append(item)
+        shapes = [
+            item.shape if isinstance(item, torch.Tensor) else None if item is None else [len(item)]
+            for item in inputs
+        ]
+        dtypes = [
+            str(item.dtype).removeprefix("torch.") if isinstance(item, torch.Tensor) else None
+            for item in inputs
+        ]
+        try:
+            results = _description.infer(self._info, shapes, dtypes, attributes, values)
+        except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
+            raise RuntimeError(str(error)) from None
+        found: list[Shape] = [d for _, d in results if d is not None and None not in d]
+        return found if len(found) == len(results) else None
+
+    def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:
+        kind = self._info.outputs[output].type
+        tensors = [
+            (info, item)
+            for info, item in zip(self._info.inputs, inputs, strict=True)
+            if isinstance(item, torch.Tensor)
+        ]
+        # As output_dtype() in csrc/core/invoke.cpp.
+        declared = DTYPES[self._info.types[kind][0]]
+        dtype = next((item.dtype for info, item in tensors if info.type == kind), declared)
+        _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU
+        first, follows = inputs[0], self._info.inputs[0].access in ("channels_last", "strided")
+        if follows and len(shape) == first.dim() and is_channels_last(first):
+            return like.new_empty_strided(shape, _channels_last_strides(shape), dtype=dtype)
+        return like.new_empty(shape, dtype=dtype)
+
+
+def _length(item: Any) -> Any:
+    """None stands for a length that only the kernel knows."""
+    return torch.library.get_ctx().new_dynamic_size() if item is None else item
+
+
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether results should be channels_last too; ambiguous layouts count as contiguous."""
+    if tensor.dim() not in CHANNELS_LAST or tensor.is_contiguous():
+        return False
+    return tensor.is_contiguous(memory_format=CHANNELS_LAST[tensor.dim()])
+
+
+def _channels_last_strides(shape: Shape) -> list[Any]:
+    """As `strides_for` in tensor.h; lengths may be symbolic."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = step
+        step = step * (max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis])
+    return strides

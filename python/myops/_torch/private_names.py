@@ -1,0 +1,50 @@
+"""torch's state as every call asks for it.
+
+Private names of torch make a call faster, never possible: each has a public way beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+
+def private(name: str) -> Any:
+    """What torch._C has by this name; None where it has not."""
+    found: Any = torch._C
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _tracing_or_none() -> Any:
+    return torch.jit.is_tracing() or None
+
+
+class _ForwardLevel:
+    """The level of forward mode, where torch does not say it: one less than the next."""
+
+    @property
+    def _current_level(self) -> int:
+        level: int = private("_enter_dual_level")()
+        private("_exit_dual_level")(level=level)
+        return level - 1
+
+
+def _below_functorch() -> bool:
+    stack = private("_functorch.peek_interpreter_stack")
+    return stack is None or stack() is not None
+
+
+# Asked at every call, so looked up once.
+BelowAutograd = private("_AutoDispatchBelowAutograd") or contextlib.nullcontext
+BelowAutogradAndCounts = private("_AutoDispatchBelowADInplaceOrView") or contextlib.nullcontext
+dynamo_reads = torch.compiler.is_dynamo_compiling
+tracing = private("_get_tracing_state") or _tracing_or_none
+functorch = private("_are_functorch_transforms_active") or _below_functorch
+grad_enabled = torch.is_grad_enabled
+forward_ad: Any = torch.autograd.forward_ad
+if not hasattr(forward_ad, "_current_level"):
+    forward_ad = _ForwardLevel()

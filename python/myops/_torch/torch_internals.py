@@ -1,0 +1,38 @@
+"""The module that is built for one version of torch (csrc/adapters/fast_call/torch_internals).
+
+setup.py takes the name from here, by this file alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from typing import Any
+
+
+def module_name(torch_version: str, git_version: str) -> str:
+    """Its name in the package: another torch does not find it, and does without.
+
+    What stands behind "+" does not count: the builds of a release, such as 2.13.0+cpu and
+    2.13.0+cu130, come from one source, whose commit is in the name.
+    """
+    release = re.sub(r"\W", "_", torch_version.partition("+")[0])
+    return f"_internals_{release}_{git_version[:8]}"
+
+
+def table(torch_version: str, git_version: str) -> Any:
+    """A capsule with its functions; None where there is none for this torch."""
+    name = f"myops.{module_name(torch_version, git_version)}"
+    try:
+        return importlib.import_module(name).table
+    except ModuleNotFoundError:
+        return None
+    except ImportError as error:
+        warnings.warn(
+            f"{name} does not load, so calls take about 0.7 us longer: {error}. Reinstall myops "
+            f"where torch {torch_version} is installed (`pip install --no-build-isolation ...`).",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None

@@ -1,0 +1,1 @@
+"""`myops.onnx.export`: both exporters, what they decide about lengths, and the file."""

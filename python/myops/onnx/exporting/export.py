@@ -1,0 +1,350 @@
+"""`export`: a torch model to a checked ONNX model, with either of torch's exporters."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+import onnx
+import torch
+
+from myops.onnx import guards
+from myops.onnx.bodies import add_function_bodies
+from myops.onnx.exporting import dynamic_axes as _axes
+from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Recorded
+from myops.onnx.graph import files, writing
+from myops.onnx.guards import ExportCheckError
+from myops.onnx.guards._changes import resized
+from myops.onnx.lowering import LoweringError, lower
+from myops.onnx.symbolics import torchvision
+
+DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
+
+
+def export(
+    model: torch.nn.Module,
+    args: Any = (),
+    f: str | os.PathLike[str] | IO[bytes] | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+    dynamic_shapes: Any = None,
+    opset_version: int | None = None,
+    exporter: str | None = None,
+    target: str = "myops",
+    constants: Sequence[str] = (),
+    keep_initializers_as_inputs: bool = False,
+    external_data: bool = False,
+    skip_checks: str | Sequence[str] = (),
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    register_torchvision: bool = True,
+    dynamo: bool | None = None,
+    do_constant_folding: bool = True,
+    optimize: bool = True,
+    verify: bool = True,
+    verbose: bool | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
+    report: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: str | os.PathLike[str] = ".",
+    **unknown: Any,
+) -> onnx.ModelProto:
+    """Exports a model to ONNX; what it holds of this library becomes nodes of the domain "myops".
+
+    The model is exported in eval mode and left in the mode it was in. The result is checked with
+    onnx.checker, its shapes are inferred, and then it is compared with the model in PyTorch:
+
+    - "opset": the file's opset is the one asked for;
+    - "lost_node": every custom operator that the model calls is in the graph;
+    - "frozen_input": an input that changes the result in PyTorch changes it in the file;
+    - "numbers": ONNX Runtime computes what PyTorch computes, at the example inputs, at changed
+      ones, and at other lengths where axes are dynamic.
+
+    A file is written only when all of it is well; docs/export.md says what to do when it is not.
+
+    It takes the arguments of torch.onnx.export. Two have another default: external_data is False,
+    and verify True. Those without a meaning here (export_params, training, operator_export_type,
+    export_modules_as_functions, autograd_inlining, and fallback of older releases) are refused,
+    with what to do instead, unless they say what happens anyway, as export_params=True does.
+
+    Args:
+        model: A torch.nn.Module (for "dynamo" also a torch.export.ExportedProgram, for
+            "torchscript" also a scripted module).
+        args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`. Python numbers
+            become inputs of the graph, tensors of rank 0 (int64, float32, bool); so do the
+            numbers in a torch.Size.
+        f: File to write: a path, or an object open for writing bytes. None: only return.
+        kwargs: Example inputs by name.
+        input_names: Names of the graph inputs. Default: those of the parameters of forward.
+        output_names: Names of the graph outputs.
+        dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}; either
+            exporter takes it. "32*h" is a length that always is a multiple of 32. Axes
+            of outputs follow from those of inputs; names of outputs are accepted for torch's sake.
+        dynamic_shapes: The same in the form of torch.export, by parameter of forward; either
+            exporter takes it. Not together with dynamic_axes.
+        opset_version: ai.onnx opset of the result, default 20. "torchscript" knows 7 to 20 (above
+            20 the model is converted), "dynamo" 18 and up (below 18 the model is converted).
+        exporter: "dynamo" (the default, on top of torch.export), "torchscript", or "auto": the
+            first of them whose file passes all checks.
+        target: "myops": our nodes, each with a function body of standard operators, so that
+            ONNX Runtime runs the model with our library and without it. "onnx": standard
+            operators only.
+        constants: Parameters of forward whose numbers are built into the model instead of
+            becoming inputs. A bool that forward branches on is built in anyway, with a warning.
+        keep_initializers_as_inputs: Whether weights are inputs of the graph too, with their
+            values as defaults.
+        external_data: Whether the weights go into a file of their own, NAME.data beside the
+            model. Over 2 GB they always do.
+        skip_checks: Names of checks to leave out, "all" for all of them. Without "opset", a model
+            that torch cannot convert keeps the opset that torch gives it.
+        libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
+        register_torchvision: Whether torchvision's deform_conv2d, where the model calls it, becomes
+            myops::DeformConv, as after `myops.onnx.register_torchvision()`.
+        dynamo: torch's word for the exporter: True for "dynamo", False for "torchscript". Not
+            together with exporter.
+        do_constant_folding: False: constants are not folded. In "dynamo" that is optimize=False.
+        optimize: False: "dynamo" does not rewrite the graph. For that exporter only.
+        verify: False leaves out the checks that run the file, "frozen_input" and "numbers". They
+            find what torch's own verification finds, which is not made beside them.
+        verbose: True: what torch's exporter prints comes through.
+        custom_opsets: {domain: version} for domains of others among the model's nodes.
+        custom_translation_table: {operator of torch: function in ONNX Script}, for "dynamo" only;
+            `register_symbolic` is for either.
+        report, profile, dump_exported_program: True: "dynamo" writes a report in Markdown, measures
+            itself (in the report, or printed with verbose=True; needs pyinstrument), writes the
+            torch.export.ExportedProgram. For that exporter only.
+        artifacts_dir: The folder for these files.
+
+    Returns:
+        The model that was written.
+
+    Raises:
+        TypeError: An argument that this function does not know.
+        ValueError: An argument with a value that makes no sense, or without a meaning here.
+        RuntimeError: torch cannot export the model; the text says where and why, what to write
+            instead, and whether the other exporter can.
+        ExportCheckError: A check failed; `error.check` is its name. Nothing was written.
+        LoweringError: The opset cannot express a node (target="onnx"), or the model could not be
+            converted to it.
+
+    Warns:
+        ExportCheckWarning: A check could not be made, or only in part.
+        MissingBodyWarning: A node without a function body, see `add_function_bodies`.
+
+    Example:
+        >>> class Enlarge(torch.nn.Module):
+        ...     def forward(self, image, factor):
+        ...         return myops.interpolate(image, scale_factor=factor, mode="bicubic")
+        >>> model = myops.onnx.export(
+        ...     Enlarge(), (torch.rand(1, 3, 8, 8), torch.tensor(2.0)), "enlarge.onnx",
+        ...     dynamic_axes={"image": {2: "height", 3: "width"}})
+    """
+    torch_arguments.refuse(unknown, export)
+    exporter = torch_arguments.exporter(exporter, dynamo)
+    settings = torch_arguments.settings(
+        exporter, verbose=verbose, optimize=optimize, do_constant_folding=do_constant_folding,
+        custom_opsets=custom_opsets, custom_translation_table=custom_translation_table,
+        report=report, profile=profile, dump_exported_program=dump_exported_program,
+        artifacts_dir=artifacts_dir,
+    )  # fmt: skip
+    if target not in ("myops", "onnx"):
+        raise ValueError(f'export: target: got {target!r}, expected "myops" or "onnx"')
+    if dynamic_axes is not None and dynamic_shapes is not None:
+        raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
+    checks = torch_arguments.checks(guards.chosen(skip_checks), verify)
+    writing.refuse(f, external_data)
+    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
+    task = _Task(
+        model, inputs, output_names, dynamic_axes, dynamic_shapes,
+        DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
+        keep_initializers_as_inputs, settings,
+    )  # fmt: skip
+    task.multiples = _axes.multiples(inputs, dynamic_axes)
+    # Gradients change what some functions of torch are made of.
+    with exporters.evaluating(model), torch.no_grad():
+        _build_in_flags(model, inputs)
+        with torchvision.registered(register_torchvision):
+            proto = _any(task) if exporter == "auto" else _one(task, exporter)
+    writing.write(proto, f, external_data)
+    return proto
+
+
+@dataclasses.dataclass
+class _Task:
+    """The arguments of an export, but for the exporter."""
+
+    model: Any
+    inputs: Inputs
+    output_names: Any
+    dynamic_axes: Any
+    dynamic_shapes: Any
+    opset: int
+    target: str
+    checks: Sequence[str]
+    libraries: Sequence[Any]
+    initializers_as_inputs: bool
+    settings: torch_arguments.Settings
+    multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+
+
+def _any(task: _Task) -> onnx.ModelProto:
+    """With the first exporter whose file passes all checks."""
+    errors: dict[str, Exception] = {}
+    for exporter in torch_arguments.EXPORTERS:
+        try:
+            return _made(task, exporter)
+        except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
+            errors[exporter] = error
+    first = errors["dynamo"]
+    said = "\n".join(f"{name}: {failures.text(error)}" for name, error in errors.items())
+    raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
+
+
+def _one(task: _Task, exporter: str) -> onnx.ModelProto:
+    """With one exporter; where torch fails, the error says whether the other would do."""
+    try:
+        return _made(task, exporter)
+    except failures.ExporterError as error:
+        task.settings = dataclasses.replace(task.settings, verbose=False)
+        (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _made(task, other)
+        except Exception as second:
+            error.add(f'exporter="{other}" was tried and fails too: {failures.reason(second)}.')
+        else:
+            error.add(
+                f'exporter="{other}" was tried: it exports the model and passes all checks; '
+                'exporter="auto" takes whichever does.'
+            )
+        raise error.complete() from error.__cause__
+
+
+def _made(task: _Task, exporter: str) -> onnx.ModelProto:
+    """The checked model, with one exporter."""
+    recorded = Recorded()
+    with contextlib.nullcontext() if task.settings.verbose else exporters.quiet():
+        written, program = _exported(task, exporter, recorded)
+    torch_arguments.set_versions(written, task.settings.custom_opsets)
+    proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
+    finishing.set_lowest_ir_version(proto)
+    finishing.add_shapes(proto)
+    if task.initializers_as_inputs:
+        finishing.add_initializers_to_inputs(proto)
+    if not files.is_large(proto):
+        onnx.checker.check_model(proto, full_check=True)
+    with exporters.quiet():
+        guards.run(
+            guards.Exported(
+                task.model, task.inputs, written, proto, exporter, task.opset, program,
+                task.libraries, _axes.limits(task.inputs, task.dynamic_shapes), task.multiples,
+                _axes.asked(task.inputs, task.dynamic_axes, task.dynamic_shapes), recorded,
+            ),
+            task.checks,
+        )  # fmt: skip
+    return proto
+
+
+def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
+    """What torch's exporter makes of the model, and what torch.export made of it before."""
+    model, inputs = task.model, task.inputs
+    if exporter == "dynamo":
+        exporters.refuse_scripted(model)
+        longer = _enlarged(task)
+        shapes = task.dynamic_shapes
+        if task.dynamic_axes is not None:
+            shapes = _axes.shapes_from_axes(longer, task.dynamic_axes, task.output_names)
+        strict = "opset" in task.checks
+        arguments = (
+            model,
+            longer,
+            task.output_names,
+            shapes,
+            task.opset,
+            strict,
+            recorded,
+            task.settings,
+        )
+        call: Any = functools.partial(exporters.dynamo, *arguments)
+    else:
+        exporters.refuse_opset(task.opset)
+        axes = _axes.named_axes(inputs, task.dynamic_axes, task.output_names)
+        axes = axes or _axes.axes_from_shapes(inputs, task.dynamic_shapes)
+        call = functools.partial(
+            exporters.torchscript,
+            model,
+            inputs,
+            task.output_names,
+            axes,
+            task.opset,
+            recorded,
+            task.settings,
+        )
+    try:
+        result = call()
+    except Exception as error:  # torch's errors share no base class
+        if isinstance(error, LoweringError) or failures.is_ours(error):
+            raise
+        raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
+    return result if exporter == "dynamo" else (result, None)
+
+
+def _enlarged(task: _Task) -> Inputs:
+    """The inputs with two in place of one on dynamic axes, where PyTorch takes that.
+
+    torch.export decides by the example what broadcasts, and whether an axis may be dynamic at all.
+    """
+    inputs = task.inputs
+    examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
+    changes: dict[str, dict[int, int]] = {}
+    for name, axis in _axes.asked(inputs, task.dynamic_axes, task.dynamic_shapes):
+        if examples[name].shape[axis] == 1 and (name, axis) not in task.multiples:
+            changes.setdefault(name, {})[axis] = 2
+    if not changes:
+        return inputs
+    longer = inputs.replaced({n: resized(examples[n], lengths) for n, lengths in changes.items()})
+    args, kwargs = longer.call()
+    try:
+        with guards.unchanged(task.model):
+            guards.runnable(task.model)(*args, **kwargs)
+    except Exception as error:
+        name, lengths = next(iter(changes.items()))
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"export: dynamic_axes: {name}: got an example of length 1 on axis "
+            f"{next(iter(lengths))}, expected 2 or more: torch.export takes 1 for a constant, and "
+            f"PyTorch does not run the model with 2 there: {reason}"
+        ) from error
+    return longer
+
+
+def _build_in_flags(model: Any, inputs: Inputs) -> None:
+    """A bool that forward reads into Python chooses a branch and cannot be an input."""
+    if isinstance(model, torch.jit.ScriptModule):
+        return  # its branches become If nodes
+    flags = [slot for slot in inputs.slots if slot.number is bool]
+    for name in dict.fromkeys(slot.parameter for slot in flags):
+        mine = [slot for slot in flags if slot.parameter == name]
+        if any(guards.is_read(model, inputs, slot) for slot in mine):
+            values = [inputs.tensor(slot).item() for slot in mine]
+            warnings.warn(
+                f"export: {name}={values[0] if len(values) == 1 else values} is built into the "
+                f"model, because forward branches on it. To say that this is meant: "
+                f"constants=[{name!r}]",
+                guards.ExportCheckWarning,
+                stacklevel=3,
+            )
+            inputs.build_in([name])

@@ -1,0 +1,355 @@
+"""torch's two exporters, each called so that what it says about itself stays away."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import io
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+import myops
+from myops.onnx.exporting import exact_optimizer
+from myops.onnx.exporting.inputs import NUMBERS, Inputs
+from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
+from myops.onnx.exporting.torch_arguments import Settings
+from myops.onnx.graph import scopes
+from myops.onnx.lowering import LoweringError, convert
+from myops.onnx.symbolics import register, registry, torchvision, translation
+
+TORCHSCRIPT_OPSETS = (7, 20)
+_TALK = (  # of torch's exporters about their own code
+    "You are using the legacy TorchScript-based",
+    "The feature will be removed. Please remove usage of this function",
+    r".*isinstance\(treespec, LeafSpec\)",
+    r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
+)
+_TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def dynamo(
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    shapes: Any,
+    opset: int,
+    strict: bool,
+    recorded: Recorded,
+    settings: Settings,
+) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
+    """Exports through torch.export.
+
+    Args:
+        strict: Whether another opset than the one asked for is an error.
+        recorded: Takes what torch.export decides about lengths.
+    """
+    translation.register_now()
+    arguments = (model, inputs, output_names, shapes, opset, settings)
+    call = functools.partial(_call_dynamo, *arguments)
+    with recording_torch_export(recorded), exact_optimizer.exact():
+        program = _with_or_without_integers(model, inputs, call)
+    proto, exported = program.model_proto, program.exported_program
+    _separate_outputs(proto)
+    got = scopes.onnx_opset(proto)
+    if got == opset:
+        return proto, exported
+    try:  # torch only logs why it could not convert; ask again for the reason
+        return convert(proto, opset), exported
+    except LoweringError as error:
+        if not strict:
+            return proto, exported
+        advice = ', or exporter="torchscript"' if opset <= TORCHSCRIPT_OPSETS[1] else ""
+        raise LoweringError(
+            f"export: opset_version: got {opset}, but torch's exporter only gives opset {got} for "
+            f"this model. {error.__cause__}. Use opset_version={got}{advice}."
+        ) from error
+
+
+def refuse_scripted(model: Any) -> None:
+    """Refuses what torch.export cannot read."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            'export: model: got a scripted module for exporter="dynamo", which traces Python code '
+            'and cannot read one. Use exporter="torchscript", or give the module as it was '
+            "before torch.jit.script."
+        )
+
+
+def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception:  # torch's errors share no base class; without a second way it goes on
+        # A position or a length that comes as a tensor: torch.export follows the integer in it,
+        # where it cannot follow the tensor.
+        if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
+            raise
+        try:
+            with _reading_integers(model):
+                program = call()
+        except Exception:  # the first error is the one that the user should see
+            program = None
+        if program is None:
+            raise
+    return program
+
+
+def _call_dynamo(
+    model: Any, inputs: Inputs, output_names: Any, shapes: Any, opset: int, settings: Settings
+) -> Any:
+    with registry.exporting(opset):
+        return torch.onnx.export(
+            model,
+            _positional(inputs.args, inputs.kwargs),
+            kwargs=inputs.kwargs or None,
+            input_names=inputs.names,
+            output_names=output_names,
+            opset_version=opset,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            verbose=settings.verbose,
+            optimize=settings.optimize,
+            custom_translation_table={
+                **torchvision.translations(),
+                **register.translations(opset),
+                **settings.translations,
+            },
+            **settings.artifacts,
+        )
+
+
+def _separate_outputs(model: onnx.ModelProto) -> None:
+    """An input that forward returns as it is comes back under a name of its own."""
+    inputs = {item.name for item in model.graph.input}
+    fresh = scopes.Names(model).fresh
+    for node in model.graph.node:
+        for place, name in enumerate(node.output):
+            if name in inputs:  # torch's Identity, which only the graph's outputs read
+                node.output[place] = fresh(f"{name}_output")
+                output = next(item for item in model.graph.output if item.name == name)
+                output.name = node.output[place]
+
+
+def _positional(args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    """The arguments by position; an empty dict says that a dict before it is one of them."""
+    ambiguous = not kwargs and args and isinstance(args[-1], dict)
+    return (*args, {}) if ambiguous else args
+
+
+def _integers(inputs: Inputs) -> bool:
+    return any(_is_integer(inputs.tensor(slot)) for slot in inputs.slots)
+
+
+def _is_integer(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.dim() == 0 and item.dtype in _INTEGERS
+
+
+@contextlib.contextmanager
+def _reading_integers(model: Any) -> Iterator[None]:
+    """forward gets the integer in each integer tensor of rank 0, not the tensor."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def reading(*args: Any, **kwargs: Any) -> Any:
+        read = pytree.tree_map(
+            lambda item: item.item() if _is_integer(item) else item, (args, kwargs)
+        )
+        return forward(*read[0], **read[1])
+
+    with _replaced_forward(model, reading):
+        yield
+
+
+@contextlib.contextmanager
+def _building_in(model: Any, inputs: Inputs) -> Iterator[Any]:
+    """Arguments for a trace, which would make every number in them an input of the graph.
+
+    Yields:
+        (args, kwargs) with None for the numbers that are constants; forward puts them back.
+    """
+    if not inputs.constants:
+        yield inputs.args, inputs.kwargs
+        return
+    forward, values = model.forward, inputs.values
+    signature = inspect.signature(forward)
+
+    @functools.wraps(forward)
+    def filled(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        for name in set(inputs.constants).intersection(bound.arguments):
+            old, spec = pytree.tree_flatten(values[name])
+            new = pytree.tree_leaves(bound.arguments[name])
+            pairs = zip(old, new, strict=True)
+            bound.arguments[name] = pytree.tree_unflatten(
+                [a if isinstance(a, NUMBERS) else b for a, b in pairs], spec
+            )
+        return forward(*bound.args, **bound.kwargs)
+
+    with _replaced_forward(model, filled):
+        yield pytree.tree_map(
+            lambda item: None if isinstance(item, NUMBERS) else item, (inputs.args, inputs.kwargs)
+        )
+
+
+@contextlib.contextmanager
+def _replaced_forward(model: Any, forward: Callable[..., Any]) -> Iterator[None]:
+    own = vars(model).get("forward")
+    model.forward = forward
+    try:
+        yield
+    finally:
+        if own is not None:
+            model.forward = own
+        else:
+            del model.forward
+
+
+def torchscript(
+    model: Any,
+    inputs: Inputs,
+    output_names: Any,
+    axes: Any,
+    opset: int,
+    recorded: Recorded,
+    settings: Settings,
+) -> onnx.ModelProto:
+    """Exports through a trace, or the program of a scripted module."""
+    highest = TORCHSCRIPT_OPSETS[1]
+    myops._public()  # what is scripted may hold our ops before anybody asked for them
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _keeping_loops(model),
+        registry.exporting(opset),
+        _building_in(model, inputs) as (args, kwargs),
+        recording_trace(recorded),
+    ):
+        path = os.path.join(folder, "model.onnx")
+        torch.onnx.export(
+            model,
+            _positional(args, kwargs),
+            path,
+            kwargs=kwargs or None,
+            input_names=inputs.names,
+            output_names=output_names,
+            opset_version=min(opset, highest),
+            dynamo=False,
+            dynamic_axes=axes,
+            verbose=settings.verbose,
+            do_constant_folding=settings.optimize,
+        )
+        proto = onnx.load(path)
+    return proto if opset <= highest else convert(proto, opset)
+
+
+def refuse_opset(opset: int) -> None:
+    """Refuses what the TorchScript exporter never wrote."""
+    if opset < TORCHSCRIPT_OPSETS[0]:
+        raise ValueError(
+            f"export: opset_version: got {opset}, expected {TORCHSCRIPT_OPSETS[0]} or more"
+        )
+
+
+@contextlib.contextmanager
+def _keeping_loops(model: Any) -> Iterator[None]:
+    """A scripted loop over range(self.n) stays a loop; torch would unroll it for a small n.
+
+    torch writes the attributes of the module into the program first, which makes n a constant;
+    those that count a loop are left out of that.
+    """
+    counts = _loop_counts(model) if isinstance(model, torch.jit.ScriptModule) else []
+    freeze: Callable[..., Any] = torch._C._freeze_module
+
+    def keeping(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if counts and not args and "preservedAttrs" not in kwargs:
+            try:
+                return freeze(module, counts, **kwargs)
+            except RuntimeError:  # an attribute that torch cannot keep: then the loop unrolls
+                pass
+        return freeze(module, *args, **kwargs)
+
+    torch._C._freeze_module = keeping
+    try:
+        yield
+    finally:
+        torch._C._freeze_module = freeze
+
+
+def _loop_counts(model: torch.jit.ScriptModule) -> list[str]:
+    """The attributes, as in "block.n", that count a loop of a scripted module."""
+    found = []
+    graph: Any = model.inlined_graph  # its nodes live as long as it does
+    for loop in graph.findAllNodes("prim::Loop", recurse=True):
+        node = next(iter(loop.inputs())).node()
+        path: list[str] = []
+        while node.kind() == "prim::GetAttr":
+            path.insert(0, node.s("name"))
+            node = next(iter(node.inputs())).node()
+        if path:
+            found.append(".".join(path))
+    return sorted(set(found))
+
+
+@contextlib.contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Eval mode inside; afterwards every submodule as it was."""
+    training = [module for module in getattr(model, "modules", list)() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's talk about itself; what it says about the model still comes through."""
+    known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", *known)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(max(logger.level, logging.ERROR))
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(_replaced_stderr())
+            if hasattr(torch._C, "_jit_onnx_log"):  # writes from C++, past sys.stdout
+                stack.enter_context(mock.patch.object(torch._C, "_jit_onnx_log"))
+            for talk in _TALK:
+                warnings.filterwarnings("ignore", talk)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _replaced_stderr() -> Any:
+    stream: Any = _WithoutTorch(sys.stderr)
+    return contextlib.redirect_stderr(stream)
+
+
+class _WithoutTorch:
+    """stderr without what torch itself prints to it, such as whole graphs before an error."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        caller = sys._getframe(1).f_code.co_filename
+        return len(text) if caller.startswith(_TORCH) else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,292 @@
+"""What to say when torch's exporter fails: where, why, what to write instead, in one paragraph."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tempfile
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from myops.onnx.exporting.inputs import Inputs
+from myops.onnx.exporting.recorded import Condition, Place, Recorded, is_users
+from myops.onnx.guards import ExportCheckError, _advice
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[\d+m")
+
+# What torch's exporters say of an operator without a translation.
+_UNKNOWN_OPERATOR = re.compile(
+    r"No ONNX function found for <OpOverload\(op='([\w.]+)'"
+    r"|unrecognized namespace (\w+::\w+)"
+    r"|Exporting the operator '(\w+::\w+)' to ONNX opset version \d+ is not supported"
+)
+
+_UNSOLVED = r"cannot be\s+solved|[Nn]ot all values of .* satisfy the generated guard"
+# The strides of networks.
+_MULTIPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 56, 64, 128, 256)
+
+_TITLES = {2: "h", 3: "w"}
+
+# What torch says, what it means, and what to write instead.
+_CAUSES = [
+    (r"[Cc]ould not (guard on|extract specialized integer from) data-dependent|GuardOnDataDependent"
+     r"|data-dependent expression",
+     "forward decides something by a value that is computed from a tensor: an if, .item(), int() "
+     "or a length",
+     "torch.where instead of the if, the tensor instead of .item(); or script the module for "
+     'exporter="torchscript"'),
+    (r"inferred a static shape|but your code specialized it",
+     "a function needs a plain number and gets the length of an input, which becomes a constant "
+     "by that",
+     "what follows the length: torch.arange(h) instead of torch.linspace(a, b, h) or of a loop"),
+    (r"__round__|built-in function round",
+     "round() is applied to a tensor or a length that the exporter follows",
+     "torch.round(x) for a tensor, (2 * h + n) // (2 * n) for round(h / n)"),
+    (_UNSOLVED,
+     "what forward computes is right for some of the lengths only that dynamic_axes allows",
+     ""),
+    (r"symbolically traced variables cannot be used as inputs to control flow|int_truediv"
+     r"|IntTrueDiv",
+     "a float is made of a length (float(), or / between lengths), which torch.export cannot keep",
+     "integer arithmetic (//), size= instead of scale_factor=, or a tensor: torch.full((), h) / n"),
+    (r"iteration over a 0-d tensor|only integer tensors of a single element|must be tuple of ints",
+     "a length is a tensor of rank 0 while it is traced, and is used where a list or a plain "
+     "number is expected; an attribute of an ONNX node cannot follow a length",
+     "a list of lengths, or a number that does not depend on the input"),
+    (r"_local_scalar_dense|\.item\(\)",
+     "forward reads the number of a tensor into Python",
+     "the tensor itself"),
+    (r"'SymInt' object|SymInt|SymFloat",
+     "a function that takes plain numbers only is called with a length that is dynamic",
+     "integer arithmetic on x.shape[i] in Python"),
+]  # fmt: skip
+
+
+class ExporterError(RuntimeError):
+    """torch's exporter failed on the model."""
+
+    def __init__(
+        self, error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
+    ) -> None:
+        self._error, self._recorded = error, recorded
+        self._sentences = list(_sentences(error, exporter, inputs, opset, recorded))
+        super().__init__(" ".join(self._sentences))
+
+    def add(self, sentence: str) -> None:
+        self._sentences.append(sentence)
+
+    def complete(self) -> RuntimeError:
+        """The error for the user, with the file that has everything torch said."""
+        path = _written(self._error, self._recorded)
+        self._sentences.append(f"Everything that torch says is in {path}.")
+        return RuntimeError(" ".join(self._sentences))
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether this library refused something itself, in words that need no more."""
+    if not isinstance(error, (ValueError, TypeError)):
+        return False
+    frames = list(traceback.walk_tb(error.__traceback__))
+    file = frames[-1][0].f_code.co_filename if frames else ""
+    return f"{os.sep}myops{os.sep}onnx{os.sep}" in file
+
+
+def text(error: BaseException) -> str:
+    """A message without torch's colours and without how to leave the check out."""
+    if isinstance(error, ExportCheckError):
+        return f"{error.check}: {error.text}"
+    return plain(str(error)).removeprefix("export: ")
+
+
+def reason(error: BaseException) -> str:
+    """The part of a message that says why, in one sentence."""
+    said = text(error)
+    _, why, rest = said.partition("Why: ")
+    return first_line(RuntimeError(f"{rest}" if why else said)).partition(". ")[0]
+
+
+def plain(said: str) -> str:
+    return _COLOURS.sub("", said)
+
+
+def _chain(error: BaseException, recorded: Recorded) -> list[BaseException]:
+    """The error and what led to it, the first that went wrong at the end."""
+    found: list[BaseException] = []
+    item: BaseException | None = error
+    while item is not None and item not in found:
+        found.append(item)
+        item = item.__cause__ or item.__context__
+    first = recorded.first_error
+    if first is not None and first not in found:
+        found += _chain(first, Recorded())
+    return found
+
+
+def _sentences(
+    error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
+) -> Iterator[str]:
+    chain = _chain(error, recorded)
+    said = plain(" ".join(str(item) for item in chain))
+    unknown = _UNKNOWN_OPERATOR.search(said)
+    if unknown:
+        name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
+        yield _unknown_operator(name, opset, unknown.group())
+        return
+    root = recorded.first_error or chain[-1]
+    numbers = sorted({slot.parameter for slot in inputs.slots if slot.number is not None})
+    given = f" with {', '.join(map(repr, numbers))} as inputs of the graph" if numbers else ""
+    place = _place(chain, recorded)
+    where = f" Where: {place}." if place else ""
+    yield f"export: torch cannot export the model{given} (exporter={exporter!r}).{where}"
+    cause, instead = _cause(chain, said)
+    yield f"Why: {cause}." if cause else f"torch says: {first_line(root)}."
+    multiple = _multiple(said, recorded)
+    if multiple:
+        yield multiple
+    elif instead:
+        yield f"Write {instead}."
+    elif place is not None:
+        yield _advice.instead([place]).strip()
+    if cause:
+        yield f"torch says: {first_line(root)}."
+    if numbers:
+        yield f"Numbers that are meant to be fixed: constants={numbers}."
+
+
+def _unknown_operator(name: str, opset: int, said: str) -> str:
+    tell = f"myops.onnx.register_symbolic({name!r}, function)"
+    if name == "torchvision::deform_conv2d":
+        tell = "register_torchvision=True, or myops.onnx.register_torchvision()"
+    return (
+        f"export: the exporter does not know how to write the operator {name} in opset {opset}. "
+        f"Tell it: {tell}; or try another exporter or opset_version. torch says: {said}."
+    )
+
+
+def _cause(chain: list[BaseException], said: str) -> tuple[str, str]:
+    if any(type(item) is AssertionError for item in chain):
+        return (
+            "an assert of the model fails while it is exported; the lengths of the example or "
+            "dynamic_axes do not fit it",
+            'a multiple in dynamic_axes ("32*h") where lengths have to be multiples',
+        )
+    for pattern, cause, instead in _CAUSES:
+        if re.search(pattern, said):
+            return cause, instead
+    return "", ""
+
+
+def _place(chain: list[BaseException], recorded: Recorded) -> Place | None:
+    """The innermost line of the model, from tracebacks or from what torch prints of them."""
+    for error in reversed(chain):
+        frames = [
+            Place(frame.f_code.co_filename, line)
+            for frame, line in traceback.walk_tb(error.__traceback__)
+            if is_users(frame.f_code.co_filename)
+        ]
+        within = _inside_torch(error)
+        if frames and within:
+            return frames[-1]
+    for error in chain:
+        node = re.search(r"translating node %(\w+)", str(error))
+        trace = _stack_trace(recorded.program, node.group(1)) if node else ""
+        places = [Place(file, int(line)) for file, line in re.findall(_LINE, trace)]
+        places = [place for place in places if is_users(place.file)]
+        if places:
+            return places[-1]
+    for error in reversed(chain):
+        for file, line in reversed(re.findall(_LINE, str(error))):
+            if is_users(file):
+                return Place(file, int(line))
+    broken = [item.place for item in recorded.conditions if item.place is not None]
+    return broken[-1] if broken else None
+
+
+def _stack_trace(program: Any, name: str) -> str:
+    """Where forward called what a node of torch.export's program stands for."""
+    nodes = program.graph.nodes if program is not None else ()
+    found = [node for node in nodes if node.name == name]
+    for node in found:  # numbers have no line of their own, but what they are used for has
+        if node.meta.get("stack_trace"):
+            return str(node.meta["stack_trace"])
+        found += [user for user in node.users if user not in found]
+    return ""
+
+
+def _inside_torch(error: BaseException) -> bool:
+    """Whether the last line of the model in a traceback was called by torch, not by the caller."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    places = [number for number, file in enumerate(files) if is_users(file)]
+    return bool(places) and any(not is_users(file) for file in files[: places[-1]])
+
+
+def _multiple(said: str, recorded: Recorded) -> str:
+    """For what holds only for some lengths: the multiples for which torch.export can prove it."""
+    if re.search(_UNSOLVED, said) is None:
+        return ""
+    found: dict[str, dict[int, int]] = {}
+    for condition in recorded.conditions:
+        symbols = list(condition.relation.free_symbols)
+        if len(symbols) == 1 and type(condition.relation).__name__ == "Equality":
+            name, axis = _source(condition.environment, symbols[0])
+            needed = _least_multiple(condition, symbols[0])
+            if name and needed:
+                axes = found.setdefault(name, {})
+                axes[axis] = math.lcm(axes.get(axis, 1), needed)
+    entries = [
+        f'"{name}": {{'
+        + ", ".join(f'{a}: "{n}*{_TITLES.get(a, "n")}"' for a, n in sorted(axes.items()) if n > 1)
+        + "}"
+        for name, axes in found.items()
+        if any(n > 1 for n in axes.values())
+    ]
+    if not entries:
+        return (
+            "Where lengths have to be multiples, say so: dynamic_axes="
+            '{"x": {2: "32*h", 3: "32*w"}}, with the name of the input and an example of such '
+            "lengths."
+        )
+    return (
+        "The lengths have to be multiples: say so with dynamic_axes={" + ", ".join(entries) + "} "
+        "(or a larger multiple, such as the stride of the whole network), and with an example of "
+        "such lengths."
+    )
+
+
+def _least_multiple(condition: Condition, symbol: Any) -> int:
+    """The least number whose multiples all fulfil a condition; 0 where there is none."""
+    for number in _MULTIPLES:
+        if all(condition.holds({symbol: number * n}) for n in range(1, 20)):
+            return number
+    return 0
+
+
+def _source(environment: Any, symbol: Any) -> tuple[str, int]:
+    """The input and the axis whose length a symbol stands for."""
+    for source in getattr(environment, "var_to_sources", {}).get(symbol, ()):
+        name = source.name() if callable(source.name) else source.name
+        match = re.search(r"\['(\w+)'\]\.size\(\)\[(\d+)\]", str(name))
+        if match:
+            return match.group(1), int(match.group(2))
+    return "", 0
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in plain(str(error)).splitlines() if line.strip()]
+    line = lines[0] if lines else type(error).__name__
+    return (line if len(line) < 300 else line[:300] + " ...").rstrip(".")
+
+
+def _written(error: Exception, recorded: Recorded) -> str:
+    """Writes what torch said into a file of its own."""
+    parts = [*traceback.format_exception(error)]
+    if recorded.first_error is not None:
+        parts += ["\ntorch.export said first:\n", *traceback.format_exception(recorded.first_error)]
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="myops-export-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(plain("".join(parts)))
+    return file.name

@@ -1,0 +1,127 @@
+"""Types and shapes of values, and whether a model is valid, for models of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from myops.onnx.graph.structure import graphs_of
+from myops.onnx.graph.weights import without_weights
+from myops.onnx.schema import register_schemas
+
+_INVENTED = "unk__"  # names that onnx gives to lengths that it does not know
+
+
+def infer(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without weights, with inferred shapes, our nodes included."""
+    register_schemas(model)
+    small = without_weights(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(small, data_prop=True)
+    except Exception:  # onnx's errors share no base class but this
+        return small
+    for item in [*inferred.graph.value_info, *inferred.graph.output]:
+        for dim in item.type.tensor_type.shape.dim if item.type.HasField("tensor_type") else ():
+            if dim.dim_param.startswith(_INVENTED):
+                dim.Clear()
+    return inferred
+
+
+def types(model: onnx.ModelProto, wanted: Sequence[str] = ()) -> dict[str, onnx.ValueInfoProto]:
+    """What is known of the type of each value of the main graph.
+
+    Args:
+        model: The model.
+        wanted: Values for which ONNX Runtime is asked where shape inference gives up, as it does
+            behind ops whose schema only ONNX Runtime or one of its libraries has.
+    """
+    inferred = infer(model).graph
+    found: dict[str, onnx.ValueInfoProto] = {}
+    for item in [*inferred.value_info, *inferred.output, *inferred.input]:
+        if item.type.WhichOneof("value"):
+            found[item.name] = item
+    for tensor in model.graph.initializer:
+        if tensor.name not in found:
+            found[tensor.name] = onnx.helper.make_tensor_value_info(
+                tensor.name, tensor.data_type, tensor.dims
+            )
+    unknown = [name for name in wanted if name not in found]
+    if unknown:
+        found.update(_types_in_runtime(model, unknown))
+    return found
+
+
+def _types_in_runtime(
+    model: onnx.ModelProto, names: Sequence[str]
+) -> dict[str, onnx.ValueInfoProto]:
+    """The types of values as ONNX Runtime sees them; nothing where it cannot load the model."""
+    import onnxruntime
+
+    small = without_weights(model)
+    del small.graph.output[:]
+    small.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    try:
+        outputs = session(small, options).get_outputs()
+    except Exception:  # ONNX Runtime's errors share no base class but this
+        return {}
+    found = {}
+    for item in outputs:
+        name = {"float": "float32", "double": "float64"}.get(item.type[7:-1], item.type[7:-1])
+        number = _ELEMENTS.get(name)
+        if item.type.startswith("tensor(") and number:
+            shape = item.shape or None  # it says [] of a number and of an unknown rank
+            found[item.name] = onnx.helper.make_tensor_value_info(item.name, number, shape)
+    return found
+
+
+_ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()} | {
+    "float32": onnx.TensorProto.FLOAT,
+    "float64": onnx.TensorProto.DOUBLE,
+}
+
+
+def session(model: onnx.ModelProto, options: Any) -> Any:
+    """A session that knows our ops and, when the model has them, onnxruntime-extensions'."""
+    from myops.ort import _session
+
+    domains = {node.domain for graph in graphs_of(model.graph) for node in graph.node}
+    libraries = []
+    if domains & {"ai.onnx.contrib", "com.microsoft.extensions"}:
+        try:
+            import onnxruntime_extensions
+        except ImportError as error:
+            raise ImportError(
+                "the model has nodes of onnxruntime-extensions; get it with "
+                "`pip install onnxruntime-extensions`"
+            ) from error
+        libraries.append(onnxruntime_extensions.get_library_path())
+    return _session.session(model, session_options=options, libraries=libraries)
+
+
+def problem(model: onnx.ModelProto) -> str:
+    """Why the checker or strict shape inference refuse a model; "" when they accept it.
+
+    Inputs of unknown rank and outputs of unknown type, which ONNX Runtime takes and the checker
+    does not, are let pass.
+    """
+    register_schemas(model)
+    small = without_weights(model)
+    stated = onnx.ModelProto()
+    stated.CopyFrom(small)
+    for item in stated.graph.output:
+        if not item.type.WhichOneof("value"):
+            item.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    for item in [*stated.graph.input, *stated.graph.output]:
+        if item.type.WhichOneof("value") == "tensor_type":
+            item.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(stated)
+        onnx.shape_inference.infer_shapes(small, check_type=True, strict_mode=True, data_prop=True)
+    except Exception as error:  # as there
+        return " ".join(str(error).split())
+    return ""

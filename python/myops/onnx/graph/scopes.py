@@ -1,0 +1,244 @@
+"""Visits all of a model: its node lists, and what is known of the names in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+from onnx import numpy_helper
+
+from myops import _libraries
+from myops._description import Dim, OpInfo
+from myops._text import printable
+from myops.onnx.graph.weights import SMALL, without_weights
+from myops.onnx.schema import DTYPES, dims_of, register_schemas
+
+# What exporters put between a constant and the node that wants it.
+_FOLDABLE = ("Identity", "Cast", "Concat", "Reshape", "Squeeze", "Unsqueeze")
+
+
+class Scope:
+    """One list of nodes: the graph, or a branch or loop body inside it."""
+
+    def __init__(self, graph: Any, inferred: Any, opset: int, outer: Scope | None) -> None:
+        self.graph = graph
+        self.inferred = inferred  # the same graph after shape inference
+        self.opset = opset
+        self._outer = outer
+        values = [*inferred.input, *inferred.output, *inferred.value_info]
+        self._types = {item.name: item.type.tensor_type for item in values}
+        inputs = {item.name for item in graph.input}
+        self._initializers = {t.name: t for t in graph.initializer if t.name not in inputs}
+        for tensor in graph.initializer:
+            stated = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+            self._types[tensor.name] = stated.tensor_type
+        self._producers = {name: node for node in graph.node for name in node.output}
+        self._local = inputs | set(self._producers)
+
+    def owns(self, name: str) -> bool:
+        """Whether the value comes from a node or an input of this very graph."""
+        return name in self._local
+
+    def dtype(self, name: str) -> str | None:
+        """The dtype of a value, e.g. "float32"; None when unknown."""
+        found = self._type(name)
+        return None if found is None else DTYPES.get(found.elem_type)
+
+    def shape(self, name: str) -> list[Dim] | None:
+        """Lengths, names and None; None when not even the rank is known."""
+        found = self._type(name)
+        return None if found is None else dims_of(found)
+
+    def value(self, name: str) -> np.ndarray | None:
+        """The content of a small constant; None for anything else."""
+        if name in self._initializers:
+            tensor = self._initializers[name]
+            if tensor.data_location == onnx.TensorProto.EXTERNAL or np.prod(tensor.dims) > SMALL:
+                return None
+            return numpy_helper.to_array(tensor)
+        if name in self._producers:
+            return self._folded(self._producers[name])
+        return self._outer.value(name) if self._outer and name not in self._local else None
+
+    def _type(self, name: str) -> Any:
+        if name in self._types:
+            return self._types[name]
+        return self._outer._type(name) if self._outer and name not in self._local else None
+
+    def _folded(self, node: onnx.NodeProto) -> np.ndarray | None:
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        if node.op_type == "Constant":
+            return _constant_value(node)
+        if node.op_type not in _FOLDABLE:
+            return None
+        known = {name: self.value(name) for name in node.input if name}
+        if any(value is None for value in known.values()):
+            return None
+        return _evaluate(node, known, self.opset)
+
+
+def _constant_value(node: onnx.NodeProto) -> np.ndarray | None:
+    kinds = {"value_float": np.float32, "value_floats": np.float32,
+             "value_int": np.int64, "value_ints": np.int64}  # fmt: skip
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        small = np.prod(attribute.t.dims) <= SMALL
+        return numpy_helper.to_array(attribute.t) if small else None
+    if attribute.name not in kinds or attribute.ref_attr_name:
+        return None
+    return np.array(onnx.helper.get_attribute_value(attribute), kinds[attribute.name])
+
+
+def _evaluate(node: onnx.NodeProto, known: dict[str, Any], opset: int) -> np.ndarray:
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in known]
+    outputs = [onnx.helper.make_tensor_value_info(node.output[0], 0, None)]
+    graph = onnx.helper.make_graph([node], "fold", inputs, outputs)
+    imports = [onnx.helper.make_opsetid("", opset)]
+    model = onnx.helper.make_model(graph, opset_imports=imports)
+    return next(iter(ReferenceEvaluator(model).run(None, known)))
+
+
+def onnx_opset(model: onnx.ModelProto) -> int:
+    """The model's version of the standard operators."""
+    for item in model.opset_import:
+        if item.domain in ("", "ai.onnx"):
+            return item.version
+    raise ValueError("myops.onnx: the model imports no version of the domain ai.onnx, expected one")
+
+
+def is_ours(node: onnx.NodeProto) -> bool:
+    """Whether a node is an op of ours, or of another op library that describes its ops to us."""
+    return op_of(node) is not None
+
+
+def op_of(node: onnx.NodeProto) -> OpInfo | None:
+    """The op that a node calls; None when no op library has it."""
+    return _libraries.find_node(node.domain, node.op_type)
+
+
+def needs_pyops(model: onnx.ModelProto) -> bool:
+    """Whether a node is a prototype without a function body, which no library can run."""
+    bodies = {(f.domain, f.name) for f in model.functions}
+    lists = [model.graph.node, *(f.node for f in model.functions)]
+    infos = [op_of(node) for nodes in lists for node in all_nodes(nodes)]
+    return any(
+        info is not None and info.is_prototype and (info.domain, info.onnx_type) not in bodies
+        for info in infos
+    )
+
+
+def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
+    """The graph of a model and every graph inside it, outer ones first.
+
+    Raises:
+        ValueError: Types and shapes make no sense, such as a domain that is not imported.
+    """
+    register_schemas(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(small(model), data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ValueError(f"myops.onnx: the model is not valid: {printable(error)}") from error
+    yield from _nested(model.graph, inferred.graph, onnx_opset(model), None)
+
+
+def _nested(graph: Any, inferred: Any, opset: int, outer: Scope | None) -> Iterator[Scope]:
+    scope = Scope(graph, inferred, opset, outer)
+    pairs = [
+        (ours.g, theirs.g)
+        for node, twin in zip(graph.node, inferred.node, strict=True)
+        for ours, theirs in zip(node.attribute, twin.attribute, strict=True)
+        if ours.type == onnx.AttributeProto.GRAPH
+    ]
+    yield scope
+    for inner, twin in pairs:
+        yield from _nested(inner, twin, opset, scope)
+
+
+def small(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model as shape inference needs it; our nodes have schemas and need no bodies."""
+    return without_weights(model, [f for f in model.functions if not is_body(f)])
+
+
+def all_nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
+    """The nodes of a list and of every graph inside them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from all_nodes(attribute.g.node)
+
+
+def drop_unused(model: onnx.ModelProto, suspects: set[str]) -> None:
+    """Removes the constants and nodes among `suspects` that nothing reads any more, and what only
+    they read."""
+    graph = model.graph
+    while suspects:
+        inner = [a.g for n in all_nodes(graph.node) for a in n.attribute if a.HasField("g")]
+        used = {name for node in all_nodes(graph.node) for name in node.input}
+        used.update(item.name for g in (graph, *inner) for item in g.output)
+        freed: set[str] = set()
+        for g in (graph, *inner):
+            for tensor in [t for t in g.initializer if t.name in suspects - used]:
+                g.initializer.remove(tensor)
+            for node in [n for n in g.node if suspects.intersection(n.output)]:
+                if not used.intersection(node.output):
+                    freed.update(node.input)
+                    g.node.remove(node)
+        suspects = freed
+
+
+def inline_callers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without our function bodies, and with every function inlined that calls our nodes.
+
+    Inside a function neither types nor shapes are known; in the graph they are.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.functions[:]
+    copy.functions.extend(f for f in model.functions if not is_body(f))
+    callers: set[tuple[str, str]] = set()
+    while True:
+        found = {
+            (f.domain, f.name)
+            for f in copy.functions
+            if any(is_ours(n) or (n.domain, n.op_type) in callers for n in all_nodes(f.node))
+        }
+        if found == callers:
+            break
+        callers = found
+    if not callers:
+        return copy
+    return onnx.inliner.inline_selected_functions(copy, sorted(callers))
+
+
+def is_body(function: onnx.FunctionProto) -> bool:
+    """Whether a function is the body of one of our nodes."""
+    return is_ours(onnx.NodeProto(domain=function.domain, op_type=function.name))
+
+
+class Names:
+    """Hands out value names that the model does not use yet."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graphs = [model.graph]
+        self._used: set[str] = set()
+        while graphs:
+            graph = graphs.pop()
+            for item in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+                self._used.add(item.name)
+            for node in graph.node:
+                self._used.update(node.input, node.output)
+                graphs.extend(a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+
+    def fresh(self, hint: str) -> str:
+        name, number = hint, 1
+        while name in self._used:
+            name, number = f"{hint}_{number}", number + 1
+        self._used.add(name)
+        return name

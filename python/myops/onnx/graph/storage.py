@@ -1,0 +1,196 @@
+"""Models from files and into files, of any size: weights in other files stay there until they are
+needed, and then go over one at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import external_data_helper
+
+from myops.onnx.graph import files, writing
+from myops.onnx.graph.structure import graphs_of, subgraphs
+from myops.onnx.graph.weights import SMALL
+
+
+def folder_of(model: files.Model) -> Path | None:
+    """Where a model's external weights are; None for a model that is not in a file."""
+    if isinstance(model, (onnx.ModelProto, bytes, bytearray, memoryview)):
+        return None
+    return Path(os.fspath(model)).parent
+
+
+def load(model: files.Model) -> onnx.ModelProto:
+    """A copy of the model; of weights in other files only small constants are read.
+
+    Raises:
+        FileNotFoundError: No such file, or the file of a small constant is missing.
+        ValueError: It is no ONNX model.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(files.load(model, weights=False))
+    attach(copy, folder_of(model), SMALL)
+    return copy
+
+
+def opened(model: files.Model) -> onnx.ModelProto:
+    """The same for a function that makes a copy of its own: a ModelProto stays what it is."""
+    return model if isinstance(model, onnx.ModelProto) else load(model)
+
+
+def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf")) -> None:
+    """Reads the weights of at most `most` elements that a model refers to.
+
+    Raises:
+        FileNotFoundError: Their file is missing, too short, or outside of the folder.
+    """
+    for tensor in _external(model):
+        if folder is not None and np.prod(tensor.dims) <= most:
+            _read(tensor, folder)
+
+
+def size(model: onnx.ModelProto) -> int:
+    """Bytes of all weights, those in other files included."""
+    return sum(map(tensor_bytes, tensors(model)))
+
+
+def light_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of all but the weights."""
+    bare = onnx.ModelProto()
+    bare.graph.node.extend(
+        node for node in model.graph.node if node.op_type != "Constant" or node.domain
+    )
+    bare.graph.value_info.extend(model.graph.value_info)
+    bare.functions.extend(model.functions)
+    return bare.ByteSize()
+
+
+def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None:
+    """Completes a model that came from `source`, and writes it where `f` is given.
+
+    It gets its weights; from 2 GB on, and written, they go into F.data beside the file instead,
+    and the model refers to that.
+    """
+    folder = folder_of(source)
+    written = isinstance(f, (str, os.PathLike))
+    if not written or size(model) < files.LIMIT - 2**24:  # space for the graph itself
+        attach(model, folder)
+        writing.write(model, f, external_data=False)
+        return
+    assert isinstance(f, (str, os.PathLike))
+    data = Path(f"{os.fspath(f)}.data")
+    partial = Path(f"{data}.part")  # the source may be the file that is written
+    try:
+        with partial.open("wb") as stream:
+            for graph in graphs_of(model.graph):
+                for tensor in graph.initializer:
+                    if np.prod(tensor.dims) > SMALL:
+                        _move(tensor, folder, stream, data.name)
+        attach(model, folder, SMALL)
+        text = model.SerializeToString()
+        os.replace(partial, data)
+    finally:
+        partial.unlink(missing_ok=True)
+    Path(f).write_bytes(text)
+
+
+def _move(tensor: onnx.TensorProto, folder: Path | None, stream, name: str) -> None:  # type: ignore[no-untyped-def]
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if folder is None:
+            return  # a ModelProto whose weights are elsewhere: the user's own affair
+        _read(tensor, folder)
+    if not tensor.HasField("raw_data"):
+        if tensor.data_type == onnx.TensorProto.STRING:
+            return
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)
+        )
+    offset = stream.tell()
+    stream.write(tensor.raw_data)
+    external_data_helper.set_external_data(tensor, name, offset, len(tensor.raw_data))
+    tensor.ClearField("raw_data")
+
+
+def _read(tensor: onnx.TensorProto, folder: Path) -> None:
+    try:
+        external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:
+        raise FileNotFoundError(f"weights of {tensor.name!r} are missing: {error}") from error
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def is_elsewhere(model: onnx.ModelProto) -> bool:
+    """Whether the model refers to weights in other files."""
+    return any(True for _ in _external(model))
+
+
+def _external(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    return (t for t in tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """All numbers that a model holds, or refers to: weights, and tensors in attributes."""
+    yield from initializers(model)
+    for node in nodes(model):
+        for item in node.attribute:
+            yield from _of_attribute(item)
+
+
+def initializers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Those of all graphs; of a sparse one its values."""
+    for graph in graphs_of(model.graph):
+        yield from graph.initializer
+        yield from (item.values for item in graph.sparse_initializer)
+
+
+def constants(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """What Constant nodes hold, those in functions included, in whichever attribute."""
+    lists = {"value_floats": np.float32, "value_ints": np.int64,
+             "value_float": np.float32, "value_int": np.int64}  # fmt: skip
+    for node in nodes(model):
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+            continue
+        for item in node.attribute:
+            yield from _of_attribute(item)
+            if item.name in lists and not item.ref_attr_name:
+                value = np.array(onnx.helper.get_attribute_value(item), lists[item.name])
+                yield onnx.numpy_helper.from_array(value)
+
+
+def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for graph in graphs_of(model.graph):
+        yield from graph.node
+    for function in model.functions:
+        for node in function.node:
+            yield node
+            for inner in subgraphs(node):
+                for graph in graphs_of(inner):
+                    yield from graph.node
+
+
+def _of_attribute(item: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
+    if item.HasField("t"):
+        yield item.t
+    yield from item.tensors
+    if item.HasField("sparse_tensor"):
+        yield item.sparse_tensor.values
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """How many bytes the numbers of a tensor take."""
+    if tensor.HasField("raw_data"):
+        return len(tensor.raw_data)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    for item in tensor.external_data:
+        if item.key == "length" and item.value.isdigit():
+            return int(item.value)
+    try:
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    except (KeyError, ValueError, TypeError):
+        return 0
+    return int(np.prod(tensor.dims)) * kind.itemsize

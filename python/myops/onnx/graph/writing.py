@@ -1,0 +1,59 @@
+"""Writes an exported model: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import external_data_helper
+
+from myops.onnx.graph import files
+
+
+def refuse(f: Any, external_data: bool) -> None:
+    """Finds out before the work what could not be written after it."""
+    if f is None or isinstance(f, (str, os.PathLike)):
+        if f is not None and not Path(f).resolve().parent.is_dir():
+            raise FileNotFoundError(f"export: f: no such folder: {Path(f).resolve().parent}")
+        return
+    if not hasattr(f, "write"):
+        raise TypeError(f"export: f: got {type(f).__name__}, expected a path or a file object")
+    if external_data:
+        raise ValueError("export: f: got a file object, expected a path: external_data needs one")
+
+
+def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
+    """Writes a model to a path or a stream; a file that was there is replaced at the end."""
+    large = files.is_large(model)
+    if isinstance(f, (str, os.PathLike)):
+        _write_file(model, Path(f).resolve(), external_data, large)
+    elif f is not None:
+        if large:
+            raise ValueError("export: f: got a file object, expected a path: over 2 GB do not fit")
+        f.write(model.SerializeToString())
+
+
+def _write_file(model: onnx.ModelProto, path: Path, external_data: bool, large: bool) -> None:
+    if path.exists() and not path.is_file():  # /dev/null
+        files.save(model, path)
+        return
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        files.save(_outside(model, path.name) if external_data and not large else model, new)
+        if large:
+            onnx.checker.check_model(os.fspath(new), full_check=True)
+        for item in sorted(Path(folder).iterdir(), reverse=True):  # the weights before the model
+            os.replace(item, path.parent / item.name)
+
+
+def _outside(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """A copy whose weights are written beside it; small ones, such as shapes, stay inside."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    external_data_helper.convert_model_to_external_data(
+        copy, all_tensors_to_one_file=True, location=f"{name}.data", size_threshold=1024
+    )
+    return copy

@@ -1,0 +1,1 @@
+"""How torch's two exporters write our nodes, and operators that a user registers."""

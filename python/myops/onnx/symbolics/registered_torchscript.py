@@ -1,0 +1,164 @@
+"""`register_symbolic` for the TorchScript exporter."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from torch.onnx import symbolic_helper
+
+from myops.onnx.symbolics import registry
+from myops.onnx.symbolics.registry import overloads_of
+
+_OPSETS = range(7, 21)
+# How symbolic_helper reads a constant of each type of a dispatcher schema.
+_PARSE: dict[str, Any] = {
+    "int": "i", "SymInt": "i", "float": "f", "bool": "b", "str": "s", "number": "t",
+    "ScalarType": "i", "Layout": "i", "MemoryFormat": "i", "Device": "s",
+    "List[int]": "is", "List[SymInt]": "is", "List[float]": "fs", "List[bool]": "is",
+}  # fmt: skip
+
+
+class Builder(registry.Builder):
+    """The `g` of a registered function."""
+
+    def __init__(self, name: str, graph: Any, opset: int) -> None:
+        self.name, self._graph, self.opset = name, graph, opset
+
+    def op(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        given = self.inputs_of(op_type, inputs, torch._C.Value)
+        registry.refuse_values(self, op_type, attributes, torch._C.Value)
+        absent = symbolic_helper._optional_input_placeholder_tensor
+        values = [absent(self._graph) if item is None else item for item in given]
+        keywords = {
+            f"{key}_{_suffix(value)}": _attribute(value)
+            for key, value in registry.written(attributes).items()
+        }
+        result = self._graph.op(op_type, *values, outputs=outputs, **keywords)
+        return tuple(result) if outputs > 1 else result
+
+    def dtype(self, value: Any) -> np.dtype | None:
+        known = symbolic_helper._type_utils.JitScalarType.from_value(
+            value, symbolic_helper._type_utils.JitScalarType.UNDEFINED
+        )
+        if known == symbolic_helper._type_utils.JitScalarType.UNDEFINED:
+            return None
+        if known.dtype() == torch.bfloat16:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(str(known.dtype()).removeprefix("torch."))
+
+    def shape(self, value: Any) -> list[int | None] | None:
+        return symbolic_helper._get_tensor_sizes(value)
+
+
+def _suffix(value: Any) -> str:
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        return "t"
+    first = value[0] if isinstance(value, (list, tuple)) else value
+    floats = isinstance(value, (list, tuple)) and any(isinstance(item, float) for item in value)
+    return "s" if isinstance(first, str) else "f" if floats or isinstance(first, float) else "i"
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return torch.from_numpy(np.array(value))
+    if isinstance(value, (list, tuple)):
+        floats = any(isinstance(item, float) for item in value)
+        return [float(item) if floats else item for item in value]
+    return int(value) if isinstance(value, bool) else value
+
+
+def install(name: str) -> None:
+    """Registers, for every opset of the exporter, a function that looks up the right one."""
+    if name in _originals:
+        return
+    title = name.partition(".")[0]
+    group = _registry().get_function_group(title)
+    _originals[name] = {opset: group.get(opset) for opset in _OPSETS} if group else {}
+    for opset in _OPSETS:
+        torch.onnx.register_custom_op_symbolic(title, functools.partial(_symbolic, name), opset)
+
+
+_originals: dict[str, dict[int, Any]] = {}  # torch's own functions, by name and opset
+
+
+def _registry() -> Any:
+    from torch.onnx._internal.torchscript_exporter import registration
+
+    return registration.registry
+
+
+def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
+
+    built = GLOBALS.export_onnx_opset_version
+    wanted = registry.wanted_opset(built)
+    schema = _schema(name, graph)
+    registration = None if schema is None else registry.select(name, wanted)
+    original = _originals[name].get(built)
+    if registration is None and original is not None:
+        return original(graph, *args, **kwargs)
+    registration = registration or registry.required(name, wanted)
+    arguments = (schema or overloads_of(name)[0]._schema).arguments
+    values = [_read(value, item.real_type) for value, item in zip(args, arguments, strict=False)]
+    plain = [v for v, item in zip(values, arguments, strict=False) if not item.kwarg_only]
+    named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
+    g = Builder(name, graph, built)
+    result = registry.apply(name, registration, g, schema, plain, named)
+    _set_types(graph, result)
+    return result
+
+
+def _schema(name: str, graph: Any) -> Any:
+    """The schema of the overload that was called; None when the name is another overload's."""
+    node = getattr(graph, "original_node", None)
+    text = node.schema() if node is not None else ""
+    overloads = overloads_of(name)
+    if not text or text == "(no schema)":
+        return overloads[0]._schema
+    called = torch._C.parse_schema(text)
+    for overload in overloads:
+        if overload._schema.overload_name == called.overload_name:
+            return called
+    return None if "." in name else called
+
+
+def _read(value: Any, declared: Any) -> Any:
+    """A graph value as a Python value, where the schema says that it is one and it is known."""
+    if not isinstance(value, torch._C.Value):
+        return value
+    if symbolic_helper._is_none(value):
+        return None
+    kind = str(declared)
+    while kind.startswith("Optional["):
+        kind = kind[len("Optional[") : -1]
+    if kind in ("List[Tensor]", "List[Optional[Tensor]]"):
+        items = symbolic_helper._unpack_list(value)
+        return [None if symbolic_helper._is_none(item) else item for item in items]
+    if kind not in _PARSE:
+        return value
+    known = symbolic_helper._maybe_get_const(value, _PARSE[kind])
+    if isinstance(known, torch._C.Value) and value.node().kind() == "prim::ListConstruct":
+        inner = kind[len("List[") : -1]
+        known = [symbolic_helper._maybe_get_const(v, _PARSE[inner]) for v in value.node().inputs()]
+    if isinstance(known, torch.Tensor):
+        known = known.item()
+    if kind == "ScalarType" and isinstance(known, int):
+        return int(symbolic_helper._type_utils.JitScalarType(known).onnx_type().value)
+    return known
+
+
+def _set_types(graph: Any, result: Any) -> None:
+    """Tells the exporter what it knew of the outputs before, where the new nodes say nothing."""
+    node = getattr(graph, "original_node", None)
+    if node is None:
+        return
+    outputs = result if isinstance(result, tuple) else (result,)
+    for new, old in zip(outputs, node.outputs(), strict=False):
+        custom = "::" in new.node().kind() and not new.node().kind().startswith("onnx::")
+        if custom and new.type().isSubtypeOf(torch._C.TensorType.get()):
+            new.setType(old.type())

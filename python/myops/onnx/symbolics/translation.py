@@ -1,0 +1,178 @@
+"""The torch.export-based exporter's face of every op: one node, derived from the description."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from myops import _description, _libraries
+from myops._description import OpInfo
+
+# With it comes the exporter's list of known ops. Importing it takes more than a second, so
+# `register` waits until somebody exports.
+# Two modules that import each other; which one is finished last depends on who was asked for first.
+_REGISTRATION = "torch.onnx._internal.exporter._registration"
+_REGISTRY = "torch.onnx._internal.exporter._torchlib._torchlib_registry"
+
+_foreign: dict[Any, Callable[..., Any]] = {}  # what `register_translation` was given
+
+
+def translation_table() -> dict[Any, Callable[..., Any]]:
+    """Translations of all ops, for `torch.onnx.export(..., custom_translation_table=...)`.
+
+    `import myops`, and the import of a package with ops of its own, already register them, so the
+    table is only needed where that is refused, for instance by a torch release whose exporter
+    keeps its registry elsewhere.
+
+    Returns:
+        Dispatcher overload -> function that emits the node.
+
+    Example:
+        >>> torch.ops.myops.my_add.default in myops.onnx.translation_table()
+        True
+    """
+    import torch
+
+    from myops._torch.loading import load
+
+    table = {}
+    for library in _libraries.known():
+        load(library)
+        for info in library.ops.values():
+            packet = getattr(getattr(torch.ops, info.namespace), info.name)
+            if info.onnx_type:
+                for overload in ["default"] + (["values"] if info.has_values else []):
+                    table[getattr(packet, overload)] = translation(info)
+    return {**table, **_foreign}
+
+
+def register_translation(target: Any, function: Callable[..., Any]) -> None:
+    """Lets the exporter write an op of another library with `function`.
+
+    Args:
+        target: A dispatcher overload, e.g. torch.ops.torchvision.deform_conv2d.default. The first
+            function for a target stays.
+        function: Called with the op's arguments, graph values where they are tensors; returns the
+            graph value of the result. `translation(info)` is such a function for our own nodes.
+    """
+    _foreign.setdefault(target, function)
+    register()
+
+
+def translation(info: OpInfo) -> Callable[..., Any]:
+    """The function that writes the op's node: inputs by position, attributes by name."""
+    count = len(info.inputs)
+
+    def translate(*inputs: Any, **attributes: Any) -> Any:
+        import onnxscript
+
+        from myops.onnx.schema import schema_for
+
+        domain = onnxscript.values.Opset(info.domain, _description.OPSET_VERSION)
+        node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
+        padded = [*inputs, *[None] * (count - len(inputs))]
+        values = [
+            _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
+            for item, declared in zip(padded, info.inputs, strict=True)
+        ]
+        while values and values[-1] is None:
+            values.pop()
+        keywords = {}
+        for item in info.attributes:
+            value = attributes.get(item.name, item.default)
+            if item.type in ("ints", "floats") and not value:
+                continue
+            keywords[item.name] = int(value) if item.type == "bool" else value
+        return node(*values, **keywords)
+
+    translate.__name__ = info.name
+    return translate
+
+
+def _constant(numbers: Sequence[Any], integer: bool) -> Any:
+    """A list of numbers as a graph value; symbolic integers are joined to it in the graph."""
+    import onnx_ir
+    import onnxscript
+
+    from myops.onnx.symbolics.symbolic import values_tensor
+
+    op: Any = onnxscript.opset18
+    if all(isinstance(number, (int, float)) for number in numbers):
+        tensor = values_tensor(numbers, integer).numpy()
+        return op.Constant(value=onnx_ir.serde.serialize_tensor(onnx_ir.tensor(tensor)))
+    one = op.Constant(value_ints=[1])
+    pieces = [
+        op.Constant(value_ints=[number]) if isinstance(number, int) else op.Reshape(number, one)
+        for number in numbers
+    ]
+    return op.Concat(*pieces, axis=0) if len(pieces) > 1 else pieces[0]
+
+
+def register() -> None:
+    """Lets a plain `torch.onnx.export(model, ...)` find the translations.
+
+    Before torch's exporter is imported there is no place for them, and importing it takes more than
+    a second. So a finder on sys.meta_path waits for that import, adds them, and removes itself.
+    MYOPS_IMPORT_HOOK=0 in the environment leaves it out.
+    """
+    if _fill() or os.environ.get("MYOPS_IMPORT_HOOK") == "0":
+        return
+    if not any(isinstance(finder, _FillOnImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _FillOnImport())
+
+
+def register_now() -> None:
+    """The same for an export that begins: imports torch's exporter."""
+    for name in (_REGISTRATION, _REGISTRY):
+        try:
+            importlib.import_module(name)
+        except ImportError:  # a torch release that keeps its registry elsewhere
+            return
+    _fill()
+
+
+def _fill() -> bool:
+    """Adds the translations to those of torch's exporter; whether it was there."""
+    entry = getattr(sys.modules.get(_REGISTRATION), "OnnxDecompMeta", None)
+    registry = getattr(sys.modules.get(_REGISTRY), "_registry", None)
+    if entry is None or registry is None:
+        return False
+    known = {meta.fx_target for meta in registry}
+    for target, function in translation_table().items():
+        if target in known:
+            continue
+        registry.append(
+            entry(
+                onnx_function=function,
+                fx_target=target,
+                signature=None,
+                is_custom=True,
+                skip_signature_inference=True,
+            )
+        )
+    return True
+
+
+class _FillOnImport(importlib.abc.MetaPathFinder):
+    """Adds the translations in the moment the exporter is imported."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in (_REGISTRATION, _REGISTRY):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            if self in sys.meta_path and _fill():
+                sys.meta_path.remove(self)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,27 @@
+"""csrc/core/README.md names files and functions that exist, and every source file of core."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CSRC = Path(__file__).parents[1] / "csrc"
+README = (CSRC / "core" / "README.md").read_text()
+STEPS = re.findall(r"`([\w/]+\.(?:cpp|h)):(\w+)`", README)
+
+
+@pytest.mark.parametrize(("file", "function"), STEPS, ids=":".join)
+def test_step_exists(file: str, function: str) -> None:
+    # A definition: the name and its parameters, and a body or the macro that declares it.
+    code = (CSRC / file).read_text()
+    assert re.search(rf"\b{function}\([^;]*\{{", code), f"{file} defines no {function}"
+
+
+def test_the_table_has_every_file() -> None:
+    named = set(re.findall(r"`(\w+\.(?:cpp|h))`", README))
+    sources = {path.name for path in (CSRC / "core").glob("*.cpp")}
+    assert sources <= named
+    assert named <= {path.name for path in (CSRC / "core").iterdir()}
+    assert len(STEPS) > 10
