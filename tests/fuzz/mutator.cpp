@@ -1,5 +1,6 @@
-// Every other input of libFuzzer is a few random bytes, which are a call of their own (bytes.h): all
-// kinds of calls stay as frequent as they were planned, whatever libFuzzer learns from coverage.
+// Every other input of libFuzzer is a few random bytes, which are a call of their own (bytes.h):
+// all kinds of calls stay as frequent as they were planned, whatever libFuzzer learns from
+// coverage.
 #include <cstddef>
 #include <cstdint>
 #include <random>
