@@ -19,7 +19,9 @@
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
-#   make docs          make the pictures of terminals in docs/ from the commands, and the type stub
+#   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
+#   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
+#   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (an hour)
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -37,18 +39,22 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs wheel clean
+.PHONY: demo test test-all lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
 LOAD_SECONDS ?= 60
 
+# The versions that are installed; `make test PINS= TORCH=torch==2.10.*` takes the newest with that torch.
+PINS ?= --constraint constraints.txt
+TORCH ?= torch
+
 $(READY): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	@$(STEP) "get torch and what compiles our libraries (a minute; more where torch comes with CUDA)" \
-	  $(BIN)/pip install --constraint constraints.txt torch setuptools wheel ninja pybind11 numpy
+	  $(BIN)/pip install $(PINS) "$(TORCH)" setuptools wheel ninja pybind11 numpy
 	@$(STEP) "get the packages of tests and tools, compile the libraries (5 minutes on 2 cores)" \
-	  $(BIN)/pip install --verbose --constraint constraints.txt --no-build-isolation --editable ".[test,lint]"
+	  $(BIN)/pip install --verbose $(PINS) --no-build-isolation --editable ".[test,lint]"
 	touch $@
 	touch $(LIBRARY)
 
@@ -139,6 +145,14 @@ compat: build
 docs: build
 	$(BIN)/python scripts/record_casts.py
 	$(BIN)/python scripts/make_stubs.py
+	@$(MAKE) --silent site
+
+# NO_MKDOCS_2_WARNING: MkDocs 2 is another program; pyproject.toml says which one this is for.
+site: build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+coverage: build
+	$(BIN)/python scripts/coverage_report.py
 
 test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from installed import python, wheel  # noqa: F401  (fixtures)
+from docs_site import site  # noqa: F401  (fixtures)
+from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
 SEED = 20240229

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +24,43 @@ from myops import _description
 ROOT = Path(__file__).parents[1]
 
 
+def blocks(page: str) -> list[str]:
+    """The Python of a page. (A title after "python" leaves a block to another test.)"""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert found, page
+    return found
+
+
 @pytest.mark.parametrize(
-    ("page", "written"),
+    ("pages", "written"),
     [
-        ("README.md", "model.onnx"),
-        ("docs/your_own_op.md", "clip.onnx"),
-        ("docs/reports.md", "report.html"),
+        (["README.md", "docs/onnxruntime.md", "docs/doctor.md"], "model.onnx"),
+        (["docs/your_own_op.md"], "clip.onnx"),
+        (["docs/reports.md"], "report.html"),
+        (["docs/compare.md"], "model.onnx"),
     ],
 )
 def test_blocks_run(
-    page: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pages: list[str], written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(Those of your_own_op.md that need a package are run by test_your_own_op.py.)"""
+    """One page after the other. (Those of your_own_op.md that need a package are run by
+    test_your_own_op.py.)"""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert blocks
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
+    for page in pages:
+        for block in blocks(page):
+            exec(compile(block, page, "exec"), names)
     assert (tmp_path / written).exists()
+
+
+def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
+    """In a process of their own: they change how torch's exporters write an operator of torch."""
+    (tmp_path / "page.py").write_text("\n".join(blocks("docs/export.md")))
+    command = [sys.executable, "-W", "ignore", "page.py"]
+    tree = {**os.environ, "PYTHONPATH": str(Path(myops.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=tree)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "enlarge.onnx").exists()
 
 
 def test_testing_page_blocks_run() -> None:
@@ -70,8 +91,25 @@ def test_docstring_examples(module: Any) -> None:
     assert results.failed == 0
 
 
-def test_relative_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#:]+)\)", prose):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """What links may name after "#": the headings, as code hosts write them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", item.lower()).replace(" ", "-") for item in headings}
+
+
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "examples").glob("*/*.md"),
+    ROOT / "benchmarks" / "README.md",
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", prose):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"

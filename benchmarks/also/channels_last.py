@@ -21,8 +21,8 @@ from benchmarks.verify import largest_error
 
 TITLE = "channels_last"
 EXPLANATION = (
-    "Time with all 4-D inputs in channels_last / time with contiguous ones. More than 1.1 would be "
-    "a hidden transposition."
+    "Time with all 4-D inputs in channels_last / time with contiguous inputs. More than 1.1 would "
+    "suggest a hidden transposition."
 )
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 

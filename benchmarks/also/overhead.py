@@ -24,8 +24,8 @@ from benchmarks.report.text import duration
 
 TITLE = "Overhead of a call"
 EXPLANATION = (
-    "Ours minus theirs on tiny inputs, without gradients. In ONNX Runtime a node of ours stands "
-    "against a built-in one in a model of one node, with bound inputs and outputs."
+    "Our time minus theirs on tiny inputs, without gradients. In ONNX Runtime our node is compared "
+    "with a built-in one, each in a model of one node, with bound inputs and outputs."
 )
 
 

@@ -16,9 +16,9 @@ from benchmarks.result import Result
 
 TITLE = "Page faults of a large result"
 EXPLANATION = (
-    "`my_add` of 10^7 elements with a result that torch allocates (40 MB), in processes of their "
-    "own: as it is (our ops ask for huge pages), without that, with torch's huge pages, and with a "
-    "malloc that keeps what it has. A result that is given (`out=`) needs no pages at all."
+    "`my_add` of 10^7 elements with a result that torch allocates (40 MB), each setting in a "
+    "process of its own: as it is (our ops ask for huge pages), without huge pages, with torch's "
+    "huge pages, and with a malloc that keeps freed memory. With `out=` no new pages are needed."
 )
 SHOWN = ("myops.my_add", "myops.my_add, out=", "torch.add(alpha=2)", "torch.add(alpha=2, out=)")
 SETTINGS = {

@@ -25,13 +25,17 @@ import importlib.util
 from typing import Any
 
 from myops import _libraries
-from myops.onnx.symbolics import translation as _translation
+from myops._version import __version__ as __version__
 
-__version__ = "0.1.0"
+# The distribution myops-runtime has these sources too, without what needs PyTorch or onnx.
+RUNTIME_ONLY = importlib.util.find_spec("myops.ops") is None
 
-# Must happen before the first export, and an export may be the first that touches an op. It adds a
-# finder to sys.meta_path; see `register` there, and MYOPS_IMPORT_HOOK in docs/export.md.
-_translation.register()
+if not RUNTIME_ONLY:
+    from myops.onnx.symbolics import translation as _translation
+
+    # Must happen before the first export, and an export may be the first that touches an op. It
+    # adds a finder to sys.meta_path; see `register` there, and MYOPS_IMPORT_HOOK in docs/export.md.
+    _translation.register()
 
 
 def _define(*arguments: Any) -> Any:
@@ -75,6 +79,11 @@ def _public() -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     if importlib.util.find_spec(f"myops.{name}") is not None:
         return importlib.import_module(f"myops.{name}")
+    if RUNTIME_ONLY:
+        raise AttributeError(
+            f"myops.{name}: got myops-runtime, which has `myops.ort` only, expected all of myops: "
+            "pip uninstall myops-runtime, then pip install myops"
+        )
     if name in _TORCH_FREE:
         module, member = _TORCH_FREE[name]
         return getattr(importlib.import_module(module), member)
@@ -86,4 +95,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    if RUNTIME_ONLY:
+        return ["__doc__", "__version__", "ort"]
     return sorted({*_MODULES, *_TORCH_FREE, *_public(), "__version__", "__doc__"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from myops.onnx.comparison.metrics import difference
-from myops.onnx.comparison.result import Blame, Report, Value
+from myops.onnx.comparison.result import FirstMismatch, Report, Value
 from myops.onnx.matrix import Cell, Matrix
 from myops.onnx.matrix.cells import (
     CHANGED,
@@ -69,10 +69,10 @@ def failing() -> Report:
     values = [value(place, f"layers.{place}.conv", 1e-6 * (1 + place), "ok") for place in range(40)]
     values += [value(40, "layers.40.conv", 0.3, "order"), value(41, "a.b", 0.2, "absorbed")]
     values += [value(place, f"layers.{place}.conv", 0.5, "fail") for place in range(42, 60)]
-    blame = Blame("node", "layers.42.conv", 0, "Conv2d", values[42].name, ["Conv '/layers.42'"],
-                  ["Conv '/layers.42'"], ["attribute pads is [2, 1, 0, 1]"],
-                  inputs=[values[39].name])  # fmt: skip
-    return Report(False, values, values[-1:], blame, [], ["A note."], {"torch": "2", "onnx": "1"},
+    first = FirstMismatch("node", "layers.42.conv", 0, "Conv2d", values[42].name,
+                  ["Conv '/layers.42'"], ["Conv '/layers.42'"],
+                  ["attribute pads is [2, 1, 0, 1]"], inputs=[values[39].name])  # fmt: skip
+    return Report(False, values, values[-1:], first, [], ["A note."], {"torch": "2", "onnx": "1"},
                   "myops compare net.py:example net.onnx --html report.html")  # fmt: skip
 
 
@@ -81,12 +81,12 @@ def hostile_report() -> Report:
     for item in found.values:
         item.path, item.name, item.kind = EVIL + LONG, EVIL + LONG[:400], EVIL
         item.detail, item.onnx_dtype = EVIL + LONG, EVIL
-    assert found.blame is not None
-    found.blame.path = found.blame.kind = found.blame.fused = EVIL + LONG
-    found.blame.value = found.values[42].name
-    found.blame.nodes = [EVIL + LONG] * 3
-    found.blame.evidence = [EVIL, LONG]
-    found.blame.reproduction = EVIL + LONG
+    assert found.first_mismatch is not None
+    found.first_mismatch.path = found.first_mismatch.kind = found.first_mismatch.fused = EVIL + LONG
+    found.first_mismatch.value = found.values[42].name
+    found.first_mismatch.nodes = [EVIL + LONG] * 3
+    found.first_mismatch.evidence = [EVIL, LONG]
+    found.first_mismatch.reproduction = EVIL + LONG
     found.notes = [EVIL + LONG]
     found.unmatched = [Unmatched(EVIL + LONG, 0, EVIL, LONG)]
     found.versions = {EVIL: EVIL}

@@ -22,7 +22,7 @@ COMMANDS = sorted(
     for item in pkgutil.iter_modules(myops.cli.__path__)
     if not item.name.startswith("_")
 )
-WRITERS = ["extract", "outputs", "edit", "raise", "lower", "simplify"]
+WRITERS = ["extract", "outputs", "edit", "upgrade", "lower", "simplify"]
 FURTHER = {"extract": ["--outputs", "c"], "outputs": ["c"], "edit": ["--op-type", "output=Sub"]}
 
 
@@ -129,7 +129,7 @@ def test_graph_commands_as_typed(model: Path, tmp_path: Path) -> None:
     steps: list[tuple[Any, ...]] = [
         ("inspect", "linear.onnx", "--nodes"),
         ("edit", "linear.onnx", "1.onnx", "--op-type", "output=Sub", "--rename", "x=image"),
-        ("raise", "1.onnx", "2.onnx"),
+        ("upgrade", "1.onnx", "2.onnx"),
         ("simplify", "2.onnx", "3.onnx"),
         ("outputs", "3.onnx", "4.onnx", "output"),
         ("extract", "4.onnx", "5.onnx", "--inputs", "c,b", "--outputs", "large"),
@@ -143,6 +143,16 @@ def test_graph_commands_as_typed(model: Path, tmp_path: Path) -> None:
     assert [node.op_type for node in raised.graph.node] == ["Sub", "Resize"]
     assert raised.graph.node[1].domain == "myops"
     assert {node.domain for node in lowered.graph.node} == {""}
+
+
+def test_earlier_names(model: Path, tmp_path: Path) -> None:
+    old = typed("raise", "linear.onnx", "old.onnx", "--json", cwd=tmp_path)
+    new = typed("upgrade", "linear.onnx", "new.onnx", "--json", cwd=tmp_path)
+    assert (old.returncode, new.returncode) == (0, 0), old.stderr + new.stderr
+    assert json.loads(old.stdout) == json.loads(new.stdout) | {"output": "old.onnx"}
+    assert json.loads(new.stdout)["raised"] == json.loads(new.stdout)["upgraded"]
+    assert (tmp_path / "old.onnx").read_bytes() == (tmp_path / "new.onnx").read_bytes()
+    assert "raise" not in typed("--help", cwd=tmp_path).stdout.split()
 
 
 @pytest.mark.parametrize("command", ["inspect", *WRITERS])

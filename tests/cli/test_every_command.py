@@ -57,7 +57,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "matrix": None,
     "new": None,
     "outputs": lambda model, out: [model, out, "--all"],
-    "raise": lambda model, out: [model, out],
+    "upgrade": lambda model, out: [model, out],
     "simplify": lambda model, out: [model, out],
     "stubs": None,
     "view": lambda model, out: [model, "--no-browser"],
@@ -298,7 +298,7 @@ def test_wrong_usage(command: str) -> None:
             assert json.loads(out)["error"].startswith("No such option")
 
 
-WRITERS = ("edit", "extract", "lower", "outputs", "raise", "simplify")
+WRITERS = ("edit", "extract", "lower", "outputs", "simplify", "upgrade")
 
 
 @pytest.mark.parametrize("command", WRITERS)

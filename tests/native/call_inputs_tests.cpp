@@ -1,5 +1,5 @@
-// Numbers that decide a shape, written by somebody else while a call runs: the rule, the kernel and
-// what is remembered for the next call see the same ones, those of the beginning of the call.
+// Numbers that decide a shape, overwritten by another thread during a call: the rule, the kernel
+// and the shape cache all see the numbers at the beginning of the call.
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -13,12 +13,12 @@ namespace {
 using namespace myops;
 using Numbers = std::vector<double>;
 
-// Where somebody writes in between.
+// When the numbers are overwritten.
 enum class Moment { Never, Rule, Allocate, Kernel };
 
 Moment moment = Moment::Never;
 std::function<void()> write_now;
-std::vector<Numbers> of_rule, of_kernel;  // what each saw in the lists
+std::vector<Numbers> of_rule, of_kernel;  // the numbers that each read
 bool rule_ran = false;
 
 void come_by(Moment now) {
@@ -73,7 +73,7 @@ class TestRuntime final : public Runtime {
   Shape output;
 };
 
-// A list in memory of its own, with gaps and from behind where it is asked.
+// A list in memory of its own, optionally with gaps and in reverse order.
 class List {
  public:
   List(DType dtype, const Numbers& numbers, int64_t step) : dtype_(dtype) {
@@ -141,7 +141,7 @@ void test_numbers_are_read_once() {
     };
     ShapeCache last;
     const std::string which = str("round ", round, ": ");
-    // Remembered, then written while the remembered answer is used, then asked again.
+    // Cached, then overwritten while the cached shapes are used, then called again.
     for (const Moment now : {Moment::Never, static_cast<Moment>(draw(4)), Moment::Never}) {
       first.write(before[0]);
       second.write(before[1]);
@@ -155,7 +155,7 @@ void test_numbers_are_read_once() {
         expect(of_rule[0] == before[0] && of_rule[1] == expected, which + "the rule's numbers");
       }
     }
-    // What somebody has written is another call.
+    // The overwritten numbers are a different call.
     moment = Moment::Never;
     first.write(counting(before[0].size(), 3));
     TestRuntime runtime;
@@ -165,7 +165,8 @@ void test_numbers_are_read_once() {
   }
 }
 
-// The rule is asked with numbers that are then written: the answer belongs to the earlier ones.
+// The rule runs with numbers that are then overwritten: the cached shapes belong to the earlier
+// ones.
 void test_the_answer_belongs_to_the_numbers_of_the_rule() {
   const Op op = probe();
   const Attributes attributes(op.attributes);
@@ -187,7 +188,8 @@ void test_the_answer_belongs_to_the_numbers_of_the_rule() {
   list.write({2, 3});
   expect(call(Moment::Rule) == 5, "the old ones again");
   list.write({2, 3});
-  expect(call(Moment::Never) == 5 && !rule_ran, "an answer is kept under what it answers");
+  expect(call(Moment::Never) == 5 && !rule_ran,
+         "shapes are cached under the numbers that they belong to");
 }
 
 void test_what_is_no_list_is_refused() {
@@ -210,7 +212,7 @@ void test_what_is_no_list_is_refused() {
   expect(refusal(list({2}), list({5000})) == "probe: second: got 5000 numbers" + most, "the other");
   expect(refusal(list({2, 2}), Tensor()) == "probe: first: got rank 2, expected a list (rank 1)",
          "no list");
-  // Nobody reads 2^62 numbers.
+  // 2^62 numbers are refused, not read.
   expect(refusal(list({int64_t{1} << 62}), Tensor()).find(most) != std::string::npos, "absurd");
   TestRuntime runtime;
   invoke(op, {Tensor(&x, DType::Float32, {}), list({}), list({0})}, attributes, runtime);

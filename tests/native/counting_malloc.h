@@ -1,4 +1,4 @@
-// malloc() of this program, which counts what is alive and can fail. Include it in one file, of a
+// malloc() of this program, which counts live blocks and can fail. Include it in one file, of a
 // program without sanitizers (they have a malloc() of their own).
 #pragma once
 

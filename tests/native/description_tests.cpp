@@ -159,7 +159,7 @@ void test_code() {
        "scale: factor: got code that reads a bool, expected a float, as the op declares it");
 }
 
-// This library. All of it is refused, as nobody can know what else is wrong.
+// This library. It is refused as a whole if one description is wrong.
 MYOPS_OP(scale) { return sound(); }
 MYOPS_OP(scale_again) { return sound("scale"); }
 MYOPS_OP(scale_too) { return sound("scale_too"); }

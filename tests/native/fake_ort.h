@@ -1,6 +1,7 @@
-// A stand-in for ONNX Runtime: it loads the custom-op library through RegisterCustomOps and drives
-// its callbacks as ONNX Runtime does, with models and tensors that no real one would let through.
-// Every tensor has memory of exactly its size, so that AddressSanitizer sees a step outside.
+// A stand-in for ONNX Runtime: it loads the custom-op library through RegisterCustomOps and calls
+// its callbacks as ONNX Runtime does, with models and tensors that ONNX Runtime itself would
+// refuse. Every tensor has memory of exactly its size, so that AddressSanitizer detects any access
+// outside.
 #pragma once
 
 #include <functional>
@@ -56,7 +57,7 @@ size_t element_size(ElementType type);
 
 struct Input {
   Value value;
-  TypeAndShape declared;     // what the model says about it; the value need not obey
+  TypeAndShape declared;     // what the model declares; the value may differ
   bool is_constant = false;  // an initializer
 };
 
@@ -66,7 +67,7 @@ struct Node {
   std::vector<std::optional<Input>> inputs;  // nothing: left out
 };
 
-// How the session spreads the pieces of a kernel's work.
+// How the session runs the pieces of a kernel's work.
 enum class Order { Forward, Backward, Threads };
 
 // 1.32, or 1.23 with a shorter table.
@@ -86,7 +87,7 @@ class Session {
 
   // Why the library refused the node; empty: it did not.
   const std::string& refusal() const { return refusal_; }
-  // What the library inferred for the outputs; nothing where it said nothing.
+  // The inferred shapes of the outputs; nullopt if the library inferred none.
   const std::vector<std::optional<TypeAndShape>>& inferred() const { return inferred_; }
   // The inputs that the first output may overwrite.
   std::vector<int> overwritten() const;

@@ -78,12 +78,12 @@ Status* get_text(const KernelInfo* info, const char* name, char* out, size_t* si
 }
 
 // A list of another kind reads as an empty one here too.
-Status* read_attribute(const NodeAttribute* attribute, AttributeKind kind, void* data, size_t room,
-                       size_t* bytes) {
+Status* read_attribute(const NodeAttribute* attribute, AttributeKind kind, void* data,
+                       size_t capacity, size_t* bytes) {
   const auto& value = attribute->value;
   const auto copy = [&](const void* from, size_t needed) -> Status* {
     *bytes = needed;
-    if (room < needed) return refuse("too small");
+    if (capacity < needed) return refuse("too small");
     if (needed > 0) std::memcpy(data, from, needed);
     return nullptr;
   };

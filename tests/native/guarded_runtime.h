@@ -1,4 +1,5 @@
-// A runtime for tests of kernels: pieces of work in several orders, outputs between guard bytes.
+// A runtime for tests of kernels: runs pieces of work in several orders; outputs lie between guard
+// bytes.
 #pragma once
 
 #include <thread>

@@ -1,5 +1,5 @@
-// For tests of axes of more than 2^31 elements, and of tensors of more bytes than the machine has:
-// memory that the system maps when it is touched.
+// For tests of axes of more than 2^31 elements, and of tensors larger than the machine's memory:
+// pages that the system maps at the first access.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ using namespace myops;
 
 constexpr int64_t kWraps = int64_t{1} << 31;
 
-// Zeros until somebody writes.
+// Zeros until the first write.
 class Lazy {
  public:
   explicit Lazy(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
@@ -42,7 +42,8 @@ class Lazy {
   void* data_;
 };
 
-// Does some of the pieces of work: the first, the last, and those around numbers that would wrap.
+// Runs some of the pieces of work: the first, the last, and those around indices that could
+// overflow.
 class TestRuntime final : public Runtime {
  public:
   Tensor allocate(size_t index, DType dtype, const Shape& shape, Layout layout) override {
@@ -83,7 +84,7 @@ inline double read(const Tensor& tensor, int64_t offset) {
   return number;
 }
 
-// A whole number that depends on the place.
+// An integer that depends on the index.
 inline double mark(const Tensor& tensor, int64_t offset) {
   const auto hash = static_cast<uint64_t>(offset) * 0x9e3779b97f4a7c15u >> 32;
   const auto value = static_cast<double>(hash % 200 + 1);
@@ -103,7 +104,7 @@ inline std::string refusal_of(const std::function<void()>& body) {
   return "";
 }
 
-// For a call: outputs are lazy, too, and what is refused must be refused before it is touched.
+// A runtime whose outputs are lazy, too; a call that is refused must not touch them.
 inline void limit_calls() { setenv("MYOPS_MAX_BYTES", "120000000000", 1); }
 
 inline void expect_little_memory() {

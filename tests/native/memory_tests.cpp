@@ -1,5 +1,5 @@
-// Scratch memory: aligned, found again by equal calls, never by two at a time. The limit of a
-// container, from trees of files as systems have them.
+// Scratch memory: aligned, reused by equal calls, never by two at a time. The limit of a container,
+// from copies of cgroup file trees.
 #include <unistd.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ void test_threads() {
         std::fill_n(memory.as<char>(), bytes, name);
         bool own = true;
         for (size_t i = 0; i < bytes; i += 512) own = own && memory.as<char>()[i] == name;
-        expect(own, "nobody else writes into it");
+        expect(own, "no other thread writes to it");
       }
     });
   }
@@ -59,7 +59,7 @@ void test_threads() {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// The limit that a process sees whose system has these files.
+// The limit of a process on a system with these files.
 int64_t limit_of(const std::vector<std::pair<std::string, std::string>>& files) {
   namespace fs = std::filesystem;
   const fs::path root = fs::temp_directory_path() / myops::str("myops_memory_tests_", getpid());
@@ -117,7 +117,7 @@ void test_limits_of_containers() {
      500, "both");
   is(limit_of({{groups, "4:memory_recursiveprot:/job\n"}, {v1 + "/job" + old_file, "600\n"}}),
      kNone, "another controller");
-  // What is no limit.
+  // Contents that are not a limit.
   for (const char* text : {"max", "0", "-1", "", "12G", "18446744073709551616", "\n", "x"}) {
     is(limit_of({{groups, "0::/a\n"}, {v2 + "/a" + file, text}, {v2 + file, "800\n"}}), 800, text);
   }

@@ -1,6 +1,6 @@
-// No memory: each request of each call fails in turn, once or for good. The call is refused with
-// std::bad_alloc or an Error, nothing is lost, and the next call is right. And what a call takes:
-// no more than MYOPS_MAX_BYTES allows, whether it is refused or not.
+// Out of memory: each allocation of each call fails in turn, once or permanently. The call is
+// refused with std::bad_alloc or an Error, nothing leaks, and the next call is correct. Also the
+// peak memory of a call: at most what MYOPS_MAX_BYTES allows, whether it is refused or not.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace myops;
 
-// Outputs in memory of the test; a task each for the pieces of work.
+// Outputs in memory of the test; each piece of work is a task.
 class TestRuntime final : public Runtime {
  public:
   Tensor allocate(size_t index, DType dtype, const Shape& shape, Layout layout) override {
@@ -147,7 +147,7 @@ std::vector<Call> calls() {
   return all;
 }
 
-// Makes each request of body() fail in turn, until there are no more. Returns how many there were.
+// Makes each allocation of body() fail in turn, until none is left. Returns their number.
 int64_t fail_each(const std::function<void()>& body, bool for_good, const std::string& text) {
   for (int64_t at = 1;; ++at) {
     bool refused = false;
@@ -164,7 +164,8 @@ int64_t fail_each(const std::function<void()>& body, bool for_good, const std::s
     }
     counting::fails_at = 0;
     const bool reached = counting::requests >= at;
-    // What a failure only makes slower (a table that is not kept, say) is done all the same.
+    // An allocation whose failure only makes the call slower (a table that is not cached, for
+    // example) does not refuse it.
     if (!reached) {
       expect(!refused, text + ": refused without a reason");
       return at - 1;
@@ -183,7 +184,7 @@ void test_calls_without_memory() {
     };
     const std::vector<std::string> expected = run(nullptr);
     int64_t live[3] = {0, 0, 0};
-    for (int64_t& after : live) {  // what is kept for later calls is kept after the first round
+    for (int64_t& after : live) {  // caches are filled in the first round
       for (const bool for_good : {false, true}) {
         for (const bool remembers : {false, true}) {
           ShapeCache last;
@@ -199,8 +200,8 @@ void test_calls_without_memory() {
   std::printf("%lld requests failed\n", static_cast<long long>(requests));
 }
 
-// The same through the library for ONNX Runtime, whose own requests fail, too: each becomes a
-// status, and every status is released.
+// The same through the library for ONNX Runtime, whose own allocations fail too: each failure
+// becomes a status, and every status is released.
 void test_nodes_without_memory() {
   using fake_ort::ElementType;
   using Dims = std::vector<int64_t>;
@@ -237,8 +238,8 @@ void test_nodes_without_memory() {
   expect(fake_ort::live_statuses() == 0, "every status is released");
 }
 
-// What a call has allocated at any moment, refused or not, is no more than the limit and the few
-// kilobytes that every call needs.
+// The peak memory of a call, refused or not, is at most the limit and the few kilobytes that every
+// call needs.
 void test_calls_stay_below_the_limit() {
   using Ints = std::vector<int64_t>;
   constexpr int64_t kBeside = 16 << 10;

@@ -135,8 +135,8 @@ void test_a_failing_call_between_good_ones() {
   }
 }
 
-// Somebody writes other sizes into the tensor when the shape of Y is decided: the result is that of
-// the sizes at the beginning, in the first call and in one that is remembered.
+// Other sizes are written into the tensor when the shape of Y has been decided: the result has the
+// sizes at the beginning of the call, in the first call and in one that uses the shape cache.
 void test_sizes_that_change_meanwhile() {
   const auto sizes = [](int64_t height, int64_t width) {
     return input<int64_t>(ElementType::Int64, {2}, {height, width}).value.bytes;
@@ -239,7 +239,7 @@ std::string load_refusal(const Node& node, Release release) {
   return Session(node, release).refusal();
 }
 
-// The whole product: every attribute of every op, every kind, a host that tells kinds and one that
+// All combinations: every attribute of every op, every kind, a host that reports kinds and one that
 // does not.
 void test_attributes_of_every_wrong_kind() {
   int refused = 0, not_told = 0;
@@ -274,8 +274,8 @@ void test_attributes_of_every_wrong_kind() {
   expect(refused > 200 && not_told > 40, str(refused, " refused, ", not_told, " not told"));
 }
 
-// What shape inference has noted of one node is not held against another model, but against each
-// node of the same one.
+// A wrong kind that shape inference has recorded for one node does not affect another model, but
+// every node of the same model.
 void test_wrong_kinds_are_those_of_one_model() {
   const Node good = deform_node();
   Node empty = good, bad = good;
@@ -331,7 +331,7 @@ void test_lengths_that_lie() {
   empty.inputs[1]->declared.dims = {1, large, 0};
   empty.inputs[1]->value.bytes.clear();
   expect_refusal(empty, "my_add: c: got shape [8589934592, 8589934592, 0], expected at most 2^40");
-  // An absurd length that is not resized, of a tensor that holds nothing: any answer will do.
+  // A huge length that is not resized, of an empty tensor: any result is accepted.
   Node absurd = resize_node({0});
   absurd.attributes["axes"] = {Ints{1}};
   for (Dims* dims : {&absurd.inputs[0]->value.dims, &absurd.inputs[0]->declared.dims}) {

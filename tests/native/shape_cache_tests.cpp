@@ -1,6 +1,6 @@
-// invoke() with a ShapeCache: the shape rule is asked when anything that it sees has changed, and
-// only then; what a kernel keeps it finds in the next call that is alike, and in no other; from
-// several threads at once the answer is still that of the rule.
+// invoke() with a ShapeCache: the shape rule runs if anything that it depends on has changed, and
+// only then; what a kernel stores is found by the next call if that is equal, and by no other; with
+// several threads at once the shapes are still those of the rule.
 #include <thread>
 
 #include "../../csrc/core/shape_cache.h"
@@ -11,16 +11,17 @@ namespace {
 using namespace myops;
 
 std::atomic<int> asked{0};
-std::atomic<bool> mismatch{false};  // a kernel found what another question had left
-thread_local bool found = false;    // whether the last call did find something
+std::atomic<bool> mismatch{false};  // a kernel found what a different call had stored
+thread_local bool found = false;    // whether the last call found a cached object
 
-// Keeps what it was asked, and looks whether what it finds is the same.
-void keep(KernelContext& context) {
+// Stores its arguments, and compares them with those that it finds stored.
+void store_question(KernelContext& context) {
   using Question = std::pair<Shape, int64_t>;
   const Question question{context.output(0).shape, context.attributes().integer("more")};
-  const auto work = context.call_cache<Question>();
-  found = work != nullptr;
-  if (found && *work != question) mismatch = true;
+  const auto stored = context.call_cache<Question>();
+  found = stored != nullptr;
+  if (context.work<Question>() != stored) mismatch = true;  // the earlier name
+  if (found && *stored != question) mismatch = true;
   if (!found) context.set_call_cache(std::make_shared<const Question>(question));
 }
 
@@ -50,7 +51,7 @@ Op probe() {
       .attribute({"real", 0.0, "."})
       .attribute({"reals", std::vector<double>{}, "."})
       .shape(shape)
-      .kernel(keep);
+      .kernel(store_question);
 }
 
 class Recording final : public Runtime {
@@ -64,7 +65,7 @@ class Recording final : public Runtime {
 
 class Caller {
  public:
-  // How often the rule was asked.
+  // How often the rule ran.
   int call(const Tensor& x, const Tensor& times = {}) {
     const int before = asked;
     invoke(op, {x, times}, attributes, runtime, nullptr, &last);
@@ -87,13 +88,13 @@ void test_what_makes_another_call() {
 
   Caller caller;
   expect(caller.call(x) == 1, "asked at the first call");
-  expect(!found, "nothing was kept before");
+  expect(!found, "nothing was stored before");
   expect(caller.call(x) == 0, "not asked again");
-  expect(found, "what the kernel kept");
+  expect(found, "what the kernel stored");
   expect(caller.runtime.output.shape == Shape{4, 5}, "the first shape");
   expect(caller.call(wide) == 1 && !found, "asked for another dtype");
   expect(caller.runtime.output.dtype == DType::Float64, "the other dtype");
-  expect(caller.call(wide) == 0 && caller.runtime.output.dtype == DType::Float64, "kept");
+  expect(caller.call(wide) == 0 && caller.runtime.output.dtype == DType::Float64, "cached");
   expect(caller.call(longer) == 1, "asked for another length");
   expect(caller.call(deeper) == 1, "asked for another rank");
   expect(caller.call(x, times) == 1, "asked when an input was left out before");
@@ -106,7 +107,7 @@ void test_what_makes_another_call() {
   caller.attributes.set(0, int64_t{7});
   expect(caller.call(x) == 1, "asked for another attribute");
   expect(caller.runtime.output.shape == Shape{4, 12}, "the shape that the attribute makes");
-  expect(!found && caller.call(x) == 0 && found, "kept for the other attribute");
+  expect(!found && caller.call(x) == 0 && found, "stored for the other attribute");
 
   // Every other number of `reals`: the same numbers are the same call, whatever lies between them.
   const Tensor apart(reals, DType::Float64, {2}, Shape{2});
@@ -138,7 +139,7 @@ void test_signs_of_zeros() {
   expect(caller.call(x) == 1 && caller.call(x) == 0, "the list alone");
 }
 
-void test_refusals_are_not_kept() {
+void test_refusals_are_not_cached() {
   float memory[1] = {};
   int64_t integers[1] = {2};
   Caller caller;
@@ -180,7 +181,7 @@ void test_threads() {
 int main() {
   test_what_makes_another_call();
   test_signs_of_zeros();
-  test_refusals_are_not_kept();
+  test_refusals_are_not_cached();
   test_threads();
   return finish("last answer tests");
 }

@@ -1,5 +1,5 @@
-// SmallVector against std::vector: the same random steps on both, over and under the size from
-// which the elements lie elsewhere.
+// SmallVector against std::vector: the same random operations on both, below and above the inline
+// capacity.
 #include <random>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace myops;
 
-// Long enough that a string that is moved, copied or freed once too often is noticed.
+// Long strings, so that one that is moved, copied or freed once too often is detected.
 std::string word(int64_t number) { return "a string that needs memory " + std::to_string(number); }
 
 template <class T, class Make>

@@ -49,7 +49,7 @@ void test_many_callers() {
   for (std::thread& caller : callers) caller.join();
 }
 
-// A task that asks the pool again works alone; it must not wait for itself.
+// A task that calls run() again does the job on its own thread; it must not wait for itself.
 void test_a_task_may_ask_again() {
   std::atomic<int> good{0};
   ThreadPool::instance().run(

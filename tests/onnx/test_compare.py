@@ -56,11 +56,14 @@ def test_one_wrong_pad_in_fifty_layers_is_found_and_named(deep):
     set_attribute(node, "pads", [2, 1, 0, 1])  # the shapes stay
     report = compare(model, args, proto)
     assert not report.passed
-    assert report.blame.cause == "node"
-    assert {report.blame.path, report.blame.fused} == {"layers.26.0", "layers.26.1"}
-    assert report.blame.nodes == [f"Conv {node.name!r}"]
+    assert report.first_mismatch.cause == "node"
+    assert {report.first_mismatch.path, report.first_mismatch.fused} == {
+        "layers.26.0",
+        "layers.26.1",
+    }
+    assert report.first_mismatch.nodes == [f"Conv {node.name!r}"]
     assert any("pads is [2, 1, 0, 1]" in text and "[1, 1, 1, 1]" in text
-               for text in report.blame.evidence)  # fmt: skip
+               for text in report.first_mismatch.evidence)  # fmt: skip
     before = [v for v in report.values if v.depth < list(proto.graph.node).index(node)]
     assert len(before) > 50
     assert {value.status for value in before} == {"ok"}
@@ -72,8 +75,8 @@ def test_a_pad_that_changes_the_shape_is_found():
     args = (torch.rand(1, 1, 8, 8),)
     proto = export(model, args, "torchscript")
     set_attribute(node_of(proto, "Conv"), "pads", [0, 0, 0, 0])
-    blame = compare(model, args, proto).blame
-    assert (blame.path, blame.nodes) == ("0", [f"Conv {node_of(proto, 'Conv').name!r}"])
+    mismatch = compare(model, args, proto).first_mismatch
+    assert (mismatch.path, mismatch.nodes) == ("0", [f"Conv {node_of(proto, 'Conv').name!r}"])
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
@@ -93,8 +96,12 @@ def test_containers_and_shared_modules(exporter):
     node = [n for n in proto.graph.node if n.op_type == "Conv" and "conv.weight" in n.input[1]][4]
     assert node.input[1] == "block.conv.weight"
     set_attribute(node, "pads", [0, 2, 2, 0])
-    blame = compare(model, x, proto).blame
-    assert (blame.path, blame.call, blame.nodes) == ("block.conv", 1, [f"Conv {node.name!r}"])
+    mismatch = compare(model, x, proto).first_mismatch
+    assert (mismatch.path, mismatch.call, mismatch.nodes) == (
+        "block.conv",
+        1,
+        [f"Conv {node.name!r}"],
+    )
 
 
 def test_a_swapped_weight():
@@ -102,9 +109,9 @@ def test_a_swapped_weight():
     model, x = Containers().eval(), torch.randn(1, 4, 8, 8)
     proto = export(model, (x,), "torchscript")
     flip_weight(proto, "two.b.0.weight")
-    blame = compare(model, x, proto).blame
-    assert (blame.path, len(blame.nodes)) == ("two.b.0", 1)
-    assert any("elements of the constant 'two.b.0.weight'" in text for text in blame.evidence)
+    mismatch = compare(model, x, proto).first_mismatch
+    assert (mismatch.path, len(mismatch.nodes)) == ("two.b.0", 1)
+    assert any("elements of the constant 'two.b.0.weight'" in text for text in mismatch.evidence)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +136,9 @@ def test_a_changed_attribute_of_our_nodes(op_type, attribute, value, exporter):
     set_attribute(node, attribute, value)
     report = compare(model, args, proto)
     assert not report.passed
-    assert report.blame.nodes == [f"myops::{op_type} {node.name!r}"]
-    assert report.blame.path == ("deform" if op_type == "DeformConv" else "")
-    assert any(f"attribute {attribute} is" in text for text in report.blame.evidence)
+    assert report.first_mismatch.nodes == [f"myops::{op_type} {node.name!r}"]
+    assert report.first_mismatch.path == ("deform" if op_type == "DeformConv" else "")
+    assert any(f"attribute {attribute} is" in text for text in report.first_mismatch.evidence)
 
 
 @pytest.mark.parametrize(("exporter", "depth"), [("dynamo", 1), ("torchscript", 2)])
@@ -146,9 +153,9 @@ def test_transformer_encoder(exporter, depth):
     assert {(f"{last}.{name}", 0) for name in ("self_attn", "linear2", "norm2")} <= paths(report)
     node = node_of(proto, "Softmax", depth - 1)
     set_attribute(node, "axis", 1)
-    blame = compare(model, x, proto).blame
-    assert blame.path.startswith(last)
-    assert blame.nodes == [f"Softmax {node.name!r}"]
+    mismatch = compare(model, x, proto).first_mismatch
+    assert mismatch.path.startswith(last)
+    assert mismatch.nodes == [f"Softmax {node.name!r}"]
 
 
 def test_float16():
@@ -160,7 +167,7 @@ def test_float16():
     assert report.passed
     assert {value.dtype for value in report.values} == {"float16"}
     node_of(proto, "Sigmoid").op_type = "Tanh"
-    assert compare(model, args, proto).blame.path == "1"
+    assert compare(model, args, proto).first_mismatch.path == "1"
 
 
 def test_bfloat16_through_our_op():
@@ -272,7 +279,7 @@ def test_a_reproduction_with_our_node_names_the_library(tmp_path):
     assert run.returncode == 1, run.stderr
     got = [line for line in run.stdout.splitlines() if "largest difference" in line]
     found = float(got[0].split(":")[1].split("at")[0])
-    assert found == pytest.approx(report.blame.alone.max_abs)
+    assert found == pytest.approx(report.first_mismatch.alone.max_abs)
 
 
 def test_onnxruntime_stops_at_a_node():
@@ -290,9 +297,9 @@ def test_onnxruntime_stops_at_a_node():
     assert not report.passed
     assert [value.path for value in report.values] == ["0", "1"]
     assert any(f"stops at Gather {gather.name!r}" in note for note in report.notes)
-    assert (report.blame.cause, report.blame.path) == ("stops", "2")
-    assert report.blame.nodes == [f"Gather {gather.name!r}"]
-    assert any("constant" in text for text in report.blame.evidence)
+    assert (report.first_mismatch.cause, report.first_mismatch.path) == ("stops", "2")
+    assert report.first_mismatch.nodes == [f"Gather {gather.name!r}"]
+    assert any("constant" in text for text in report.first_mismatch.evidence)
     json.dumps(report.to_dict())
 
 
@@ -311,8 +318,8 @@ def test_only_the_optimised_model_differs(monkeypatch):
 
     monkeypatch.setattr(ort_side.Runner, "run", wrong)
     report = compare(model, args, proto)
-    assert (report.passed, report.blame.cause) == (False, "optimiser")
-    assert "'extended'" in report.blame.evidence[0]
+    assert (report.passed, report.first_mismatch.cause) == (False, "optimiser")
+    assert "'extended'" in report.first_mismatch.evidence[0]
 
 
 def test_rounding_that_grows_is_no_fault_of_a_module():
@@ -329,8 +336,8 @@ def test_rounding_that_grows_is_no_fault_of_a_module():
     # More than the error of one layer and less than that of all together.
     report = compare(model, args, proto, rtol=0.0, atol=last.difference.max_abs * 0.9)
     assert not report.passed
-    assert report.blame.cause == "rounding"
-    assert report.blame.nodes == []
+    assert report.first_mismatch.cause == "rounding"
+    assert report.first_mismatch.nodes == []
 
 
 def test_difference_against_plain_numpy(rng):

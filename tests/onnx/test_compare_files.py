@@ -29,7 +29,7 @@ def rows(report):
 def test_a_file_and_itself():
     report = compare_files(chain(), chain())
     assert report.passed
-    assert report.blame is None
+    assert report.first_mismatch is None
     assert report.begins is None
     assert len(report.values) == 12 * 3 + 1
     assert {value.paired for value in report.values} == {"same"}
@@ -63,13 +63,13 @@ def test_one_wrong_number_in_twelve_layers_is_named():
     set_weight(wrong, "v_b7", bias)
     report = compare_files(chain(), wrong)
     assert not report.passed
-    for blame in (report.blame, report.begins):
-        assert (blame.value, blame.other, blame.cause) == ("add7", "v_add7", "nodes")
-        assert blame.nodes == ["Add 'node_add7'"]
-        assert blame.other_nodes == ["Add 'v_node_add7'"]
-        assert not blame.alone.agrees
+    for mismatch in (report.first_mismatch, report.begins):
+        assert (mismatch.value, mismatch.other, mismatch.cause) == ("add7", "v_add7", "nodes")
+        assert mismatch.nodes == ["Add 'node_add7'"]
+        assert mismatch.other_nodes == ["Add 'v_node_add7'"]
+        assert not mismatch.alone.agrees
         assert any("constant 'b7': values: 1 of 6 differ, by up to 0.5" in text
-                   for text in blame.evidence)  # fmt: skip
+                   for text in mismatch.evidence)  # fmt: skip
     status = {name: value.status for name, value in rows(report).items()}
     assert status["mul7"] == "ok"
     assert status["add7"] == status["tanh11"] == "fail"
@@ -82,7 +82,7 @@ def test_the_shape_may_differ():
     report = compare_files(chain(), wrong, inputs={"x": np.ones((1, 6), np.float32)})
     assert not report.passed
     assert rows(report)["add3"].detail == "shape [2, 1, 6], in the first [1, 6]"
-    assert report.blame.value == report.begins.value == "add3"
+    assert report.first_mismatch.value == report.begins.value == "add3"
 
 
 def test_the_bisection_skips_what_does_not_matter():
@@ -102,7 +102,7 @@ def test_the_bisection_skips_what_does_not_matter():
         return model_of(nodes, ends[:1], ends[1:], weights)
 
     report = compare_files(model(2, 3), model(5, 4))
-    assert (report.blame.value, report.begins.value) == ("d", "d")
+    assert (report.first_mismatch.value, report.begins.value) == ("d", "d")
     assert {"a", "b"} == {v.name for v in report.values if v.status == "absorbed"}
     assert rows(report)["e"].status == "fail"
     report = compare_files(model(2, 3), model(5, 3))
@@ -124,17 +124,17 @@ def test_what_is_inherited_is_told_from_what_arises():
 
     report = compare_files(model(1.0), model(1.00001))
     assert not report.passed
-    assert report.blame.cause == "rounding"
-    assert report.blame.alone.agrees
-    assert "inherited from the values before" in report.blame.evidence[-1]
+    assert report.first_mismatch.cause == "rounding"
+    assert report.first_mismatch.alone.agrees
+    assert "inherited from the values before" in report.first_mismatch.evidence[-1]
     assert rows(report)["v1"].status == "ok"
-    # One layer that is wrong by more, behind those: it is the one to blame.
+    # One layer that is wrong by more, behind those: it is the first mismatch.
     wrong = model(1.00001)
     wrong.graph.initializer.append(constant("g", 1.1))
     wrong.graph.node[40].input[1] = "g"
     report = compare_files(model(1.0), wrong)
-    assert report.blame.cause == "nodes"
-    assert report.blame.value == "v41"
+    assert report.first_mismatch.cause == "nodes"
+    assert report.first_mismatch.value == "v41"
     origins = {v.name: v.origin for v in report.values if v.status == "fail"}
     assert {name for name, origin in origins.items() if origin == "arises"} == {"v41"}
     assert origins["v39"] == origins["v42"] == origins["v60"] == "inherited"
@@ -221,12 +221,12 @@ def test_a_fault_inside_an_if_inside_a_loop(growing):
     x = np.float32([1.0, 2.0, 0.5])  # scaled: 2 4 1, 4 8 2, 8 16 4: the third passes the limit
     report = compare_files(loop(growing=growing), wrong, inputs={"x": x})
     assert not report.passed
-    assert report.blame.value == "state_out"
+    assert report.first_mismatch.value == "state_out"
     inside = next(v for v in report.values if v.name == "out_then")
     assert inside.status == "fail"
     assert "first in iteration 3" in inside.detail
     start = "Inside, the first value that differs is out_then in 'repeat' (Loop) body > 'turn' (If)"
-    assert any(text.startswith(start) for text in report.blame.evidence)
+    assert any(text.startswith(start) for text in report.first_mismatch.evidence)
     # Where the branch is not taken, nothing differs.
     report = compare_files(loop(), wrong, inputs={"x": x / 100}) if not growing else None
     assert report is None or report.passed
@@ -292,7 +292,7 @@ def test_scan():
     report = compare_files(model("Add"), model("Sub"))
     step = next(v for v in report.values if v.name == "next")
     assert step.status == "fail"
-    assert report.blame.value in ("last", "all")
+    assert report.first_mismatch.value in ("last", "all")
 
 
 def test_a_body_that_gives_something_else_alone_is_noticed(monkeypatch):

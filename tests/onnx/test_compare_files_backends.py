@@ -63,8 +63,8 @@ def test_two_backends_that_differ(monkeypatch):
     ends = [info("x", FLOAT, [3]), info("y", FLOAT, [3])]
     model = model_of(nodes, ends[:1], ends[1:], domains=["myops"])
     report = compare_files(model, against="reference")
-    assert report.blame.cause == "backends"
-    assert report.blame.nodes == ["myops::MyAdd 'ours'"]
+    assert report.first_mismatch.cause == "backends"
+    assert report.first_mismatch.nodes == ["myops::MyAdd 'ours'"]
     assert report.begins.value == "b"
 
 
@@ -75,7 +75,7 @@ def test_libraries_of_others_and_functions():
     assert compare_files(zoo(), zoo()).passed
     report = compare_files(zoo(), changed)
     assert not report.passed
-    assert any("attribute mode" in text for text in report.blame.evidence)
+    assert any("attribute mode" in text for text in report.first_mismatch.evidence)
     with pytest.raises(RuntimeError, match=r"onnx\.reference does not load the model"):
         compare_files(zoo(), backend="reference", against="ort")
 
@@ -104,8 +104,8 @@ def test_the_second_stops_at_a_node():
     x = np.ones(12, np.float32)
     report = compare_files(model([3, 4]), model([5, 4]), inputs={"x": x})
     assert not report.passed
-    assert report.blame.cause == "stops"
-    assert "'fold'" in report.blame.value
+    assert report.first_mismatch.cause == "stops"
+    assert "'fold'" in report.first_mismatch.value
     assert any(note.startswith("The second stops at Reshape 'fold'") for note in report.notes)
     assert rows(report)["a"].status == "ok"
 
@@ -123,7 +123,7 @@ def test_only_the_optimiser(monkeypatch):
     monkeypatch.setattr(backends.Backend, "opened", opened)
     report = compare_files(chain(2), backend="ort-no-optimization", against="ort")
     assert not report.passed
-    assert report.blame.cause == "optimiser"
+    assert report.first_mismatch.cause == "optimiser"
     assert [value.status for value in report.outputs] == ["fail"]
 
 
@@ -181,7 +181,7 @@ def test_narrow_types(kind):
     for backend in backends.BACKENDS:
         assert compare_files(model("Sin"), model("Sin"), backend=backend, inputs=given).passed
         report = compare_files(model("Sin"), model("Tan"), backend=backend, inputs=given)
-        assert report.blame.value == "a"
+        assert report.first_mismatch.value == "a"
 
 
 def test_integers_booleans_and_texts():

@@ -84,6 +84,7 @@ def test_a_user_sees_that_all_is_well(folder):
     assert run.exit_code == 0, run.output
     data = json.loads(run.stdout)
     assert data["passed"] is True
+    assert data["first_mismatch"] is None
     assert data["blame"] is None
     assert {value["path"] for value in data["values"]} == {"", "0", "1", "2"}
     (first,) = [value for value in data["values"] if value["path"] == "0"]
@@ -266,6 +267,6 @@ def test_a_model_with_pyops_of_onnxruntime_extensions():
     assert report.passed
     assert {value.path for value in report.values} == {"", "0", "1", "2"}
     wrong.append(1)
-    blame = compare(model, args, proto).blame
-    assert blame.path == "1"
-    assert blame.nodes == [f"ai.onnx.contrib::CompareCube {proto.graph.node[place].name!r}"]
+    mismatch = compare(model, args, proto).first_mismatch
+    assert mismatch.path == "1"
+    assert mismatch.nodes == [f"ai.onnx.contrib::CompareCube {proto.graph.node[place].name!r}"]

@@ -67,7 +67,7 @@ def test_argmax_that_is_wrong_is_a_fault():
     node.graph.node[0].op_type = "ArgMin"
     report = compare(Largest(lambda t: torch.argmax(t, -1)), x, node)
     assert (report.passed, report.values[0].status) == (False, "fail")
-    assert report.blame.nodes == ["ArgMin 'argmax'"]
+    assert report.first_mismatch.nodes == ["ArgMin 'argmax'"]
 
 
 @pytest.mark.parametrize("largest", [0, 1])
@@ -161,7 +161,7 @@ def test_a_wrong_box_among_equal_scores_is_a_fault():
             tensor.CopyFrom(numpy_helper.from_array(wrong, tensor.name))
     report = compare(model, x, proto)
     assert not report.passed
-    assert report.blame.path == "box"
+    assert report.first_mismatch.path == "box"
 
 
 def test_boxes_in_an_order_that_scores_forbid_are_a_fault():

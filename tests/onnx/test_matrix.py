@@ -13,7 +13,7 @@ from torch import nn
 
 from myops.onnx.matrix import Case, Cell, Outcome, cells, opset_matrix
 from myops.onnx.matrix import cases as built_in
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import captured_warnings
 from myops.onnx.matrix._reuse import reused_work
 from myops.onnx.matrix.cells import CHANGED, LOAD_ERROR, LOST, OK, REFUSED, WARNED, WRONG
 
@@ -227,7 +227,7 @@ def test_remembered_work_changes_no_file() -> None:
 
     def export(case: Case, opset: int) -> Any:
         shapes = {"x": {2: "h"}, **({"factor": None} if len(case.args) > 1 else {})}
-        with quiet():
+        with captured_warnings():
             program = torch.onnx.export(
                 case.model, case.args, dynamo=True, opset_version=opset, dynamic_shapes=shapes,
                 verbose=False,

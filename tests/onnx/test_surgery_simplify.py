@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from surgery_models import FLOAT, captured, exported, info, model_of, run, zoo
 
 from myops.onnx.graph import structure
-from myops.onnx.surgery import _aside, _trial, slimming
+from myops.onnx.surgery import _detached_weights, _trial, slimming
 from myops.onnx.surgery.slimming import SimplifyError, simplify
 
 
@@ -200,8 +200,8 @@ def test_weights_that_do_not_fit(
     onnx.save(copy, path, save_as_external_data=source == "external", location="large.data",
               size_threshold=0)  # fmt: skip
     forms = {"proto": model, "bytes": path.read_bytes()}
-    monkeypatch.setattr(_aside, "FROM", 60_000)
-    monkeypatch.setattr(_aside, "MOST", 40_000)
+    monkeypatch.setattr(_detached_weights, "FROM", 60_000)
+    monkeypatch.setattr(_detached_weights, "MOST", 40_000)
     result = simplify(forms.get(source, path), tmp_path / "small.onnx")
     assert result.difference == 0
     assert "The 2 largest weights were left as they are" in result.notes[0] or (
@@ -215,7 +215,7 @@ def test_weights_that_do_not_fit(
 
 
 def test_constants_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_aside, "FROM", 1000)
+    monkeypatch.setattr(_detached_weights, "FROM", 1000)
     ones = numpy_helper.from_array(np.ones(500, np.float32))
     constant = helper.make_node("Constant", [], ["w"], value=ones)
     nodes = [constant, helper.make_node("Add", ["x", "w"], ["y"])]

@@ -1,4 +1,4 @@
-"""What docs/ops.md says under "How close to whom", on random shapes and factors."""
+"""docs/ops.md, "How close to other implementations": on random shapes and factors."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import myops.ort
 from myops.ort import _doctor
 from myops.ort._doctor import environment, libraries
 from myops.ort._doctor.graph import Provided
-from myops.ort._doctor.rules import Context
+from myops.ort._doctor.rules import MessageContext
 
 FLOAT = TensorProto.FLOAT
 
@@ -105,7 +105,7 @@ class Workshop:
 _look = functools.cache(lambda: environment.examine(lambda text: None))
 _examine_library = libraries.examine
 _ours = functools.cache(
-    lambda path: _examine_library(path, Context(None, Provided("1.0")), lambda text: None)
+    lambda path: _examine_library(path, MessageContext(None, Provided("1.0")), lambda text: None)
 )
 
 

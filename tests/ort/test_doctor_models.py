@@ -16,7 +16,7 @@ from myops.ort import _doctor
 from myops.ort._doctor import Finding, Report, libraries
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import explain
-from myops.ort._doctor.rules import Context
+from myops.ort._doctor.rules import MessageContext
 
 UINT8, INT64, DOUBLE = TensorProto.UINT8, TensorProto.INT64, TensorProto.DOUBLE
 BFLOAT16 = TensorProto.BFLOAT16
@@ -324,7 +324,9 @@ def test_garbage_does_not_crash_the_doctor(rng: np.random.Generator) -> None:
 
 def test_an_unknown_message_is_shown_as_it_is() -> None:
     model = model_of([node("Rulu", "a")], TWO, {"c": (FLOAT, [2])})
-    finding = explain("  Something that nobody has seen yet: 0x17\n", Context(model, Provided("1")))
+    finding = explain(
+        "  Something that nobody has seen yet: 0x17\n", MessageContext(model, Provided("1"))
+    )
     assert finding.code == "runtime-error"
     assert finding.message == "Something that nobody has seen yet: 0x17"
     assert "onnx.checker says" in finding.why
@@ -347,7 +349,7 @@ def test_an_unknown_message_is_shown_as_it_is() -> None:
     ],
 )  # fmt: skip
 def test_a_message_without_its_model(message: str, code: str, text: str) -> None:
-    finding = explain(message, Context(None, Provided("1.31.1")))
+    finding = explain(message, MessageContext(None, Provided("1.31.1")))
     assert finding.code == code
     assert text in words(finding)
     assert finding.message == message

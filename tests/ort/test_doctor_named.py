@@ -15,7 +15,7 @@ from ort_models import add_model
 import myops.ort
 from myops.ort import _named_libraries
 from myops.ort._doctor import Finding, named
-from myops.ort._named_libraries import KEY, Library
+from myops.ort._named_libraries import KEY, NamedLibrary
 
 OWN = myops.ort.get_library_path()
 
@@ -29,7 +29,7 @@ def deploy(tmp_path: Path) -> Path:
     return myops.ort.bundle(add_model(), tmp_path / "deploy", libraries=given, check=False).folder
 
 
-def rewrite(folder: Path, change: Callable[[Library], Library] | str) -> None:
+def rewrite(folder: Path, change: Callable[[NamedLibrary], NamedLibrary] | str) -> None:
     """Changes what the model names."""
     model = onnx.load(folder / "model.onnx")
     (entry,) = [item for item in model.metadata_props if item.key == KEY]

@@ -21,7 +21,7 @@ from ort_models import FLOAT, add_model, model_of
 import myops.ort
 from myops.ort import _named_libraries
 from myops.ort._loaders import load as loader
-from myops.ort._named_libraries import KEY, Library
+from myops.ort._named_libraries import KEY, NamedLibrary
 
 FEEDS = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
 OTHERS = b"\0"  # behind a library it changes its hash and nothing else
@@ -37,16 +37,16 @@ def bundled(tmp_path: Path) -> Path:
     ).model
 
 
-def naming(model: onnx.ModelProto, *libraries: Library | str) -> onnx.ModelProto:
+def naming(model: onnx.ModelProto, *libraries: NamedLibrary | str) -> onnx.ModelProto:
     texts = [item for item in libraries if isinstance(item, str)]
     value = texts[0] if texts else _named_libraries.dumps(libraries)  # type: ignore[arg-type]
     model.metadata_props.add(key=KEY, value=value)
     return model
 
 
-def our_entry(**changes: Any) -> Library:
+def our_entry(**changes: Any) -> NamedLibrary:
     path = Path(myops.ort.get_library_path())
-    entry = Library(
+    entry = NamedLibrary(
         path.name, myops.__version__, loader.sha256(path), loader.this_platform(), ("myops",)
     )
     return dataclasses.replace(entry, **changes)

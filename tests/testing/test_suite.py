@@ -12,7 +12,7 @@ import torch
 
 import myops
 from myops.testing import FAMILIES, Case, CheckError, bits, check_op, checks, runtimes, variations
-from myops.testing.subject import subject_of
+from myops.testing.op_under_test import op_under_test
 
 A, B = torch.randn(3, 4), torch.randn(4)
 CASE = Case((A, B))
@@ -119,7 +119,7 @@ def test_refused_cases() -> None:
 def test_axes_that_change_together_are_found() -> None:
     def places(function: Any, *args: Any, **kwargs: Any) -> list[Any]:
         case = Case(args, kwargs)
-        return [axes.places for axes in variations.free_axes(subject_of(function, [case]), case)]
+        return [axes.places for axes in variations.free_axes(op_under_test(function, [case]), case)]
 
     assert places(myops.my_add, A, B) == [((0, 0),), ((0, 1), (1, 0))]
     assert places(myops.my_add, A, A) == [((0, 0), (1, 0)), ((0, 1), (1, 1))]

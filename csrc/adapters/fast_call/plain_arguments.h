@@ -2,6 +2,8 @@
 // anything else NotPlain is thrown, and the dispatcher makes the call.
 #pragma once
 
+#include <exception>
+
 #include "../numpy/convert.h"
 #include "torch_internals/internals.h"
 
@@ -9,7 +11,7 @@ namespace myops::fast_call {
 
 namespace py = pybind11;
 
-struct NotPlain {};  // an exception
+struct NotPlain : std::exception {};
 
 inline void require_plain(bool plain) {
   if (!plain) throw NotPlain();

@@ -5,11 +5,13 @@
 
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
-#include "../fast_call/fast_call.h"
 #include "convert.h"
 #include "myops/isa.h"
 #include "released_gil.h"
 #include "thread_pool.h"
+#ifndef MYOPS_WITHOUT_FAST_CALL  // in a build without PyTorch's headers
+#include "../fast_call/fast_call.h"
+#endif
 
 namespace myops::numpy {
 namespace {
@@ -128,7 +130,9 @@ PYBIND11_MODULE(_numpy, module) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
       .def("call", &numpy::call)
+#ifndef MYOPS_WITHOUT_FAST_CALL
       .def("direct", &myops::fast_call::make_fast_call)
+#endif
       .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);
   py::list ops;

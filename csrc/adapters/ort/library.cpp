@@ -1,5 +1,5 @@
 // The entry point of the ONNX Runtime custom-op library: the only symbol that it exports.
-#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,10 +16,10 @@ namespace {
 // The API version to request. Release 1.N has version N, and prints a message when asked for one
 // that it does not have.
 uint32_t api_version(const char* release) {
-  int major = 0;
-  int minor = 0;
-  const bool newer = std::sscanf(release, "%d.%d", &major, &minor) == 2 &&
-                     (major > 1 || minor >= static_cast<int>(kNewerApiVersion));
+  char* end = nullptr;
+  const long major = std::strtol(release, &end, 10);
+  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : -1;
+  const bool newer = minor >= 0 && (major > 1 || minor >= static_cast<long>(kNewerApiVersion));
   return newer ? kNewerApiVersion : kApiVersion;
 }
 

@@ -40,11 +40,13 @@ class WeightGradient {
         items_(conv.batch * tiling_.count()),
         blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         tap_blocks_(panels(conv.taps, blocking_.taps)) {
-    const int64_t room = kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
+    const int64_t most_copies =
+        kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
     shared_ = !conv.depthwise() && conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 &&
-              room > 1 && items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
+              most_copies > 1 && items_ > 1 &&
+              GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
-    slabs_ = std::clamp<int64_t>(std::min({wanted, room, items_}), 1, kJobs);
+    slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
   }
 

@@ -78,10 +78,10 @@ TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
 // are summed faster.
 template <class Weight>
 TapTable<Weight> transpose(const TapTable<Weight>& taps) {
-  TapTable<Weight> turned;
-  turned.input = taps.output;
-  turned.output = taps.input;
-  turned.first.assign(static_cast<size_t>(taps.input) + 1, 0);
+  TapTable<Weight> transposed;
+  transposed.input = taps.output;
+  transposed.output = taps.input;
+  transposed.first.assign(static_cast<size_t>(taps.input) + 1, 0);
   std::vector<int64_t> last(static_cast<size_t>(taps.input));  // output of the latest tap
   std::vector<int64_t> counts(last.size(), 0);
   for (const int64_t index : taps.index) ++counts[index];
@@ -95,18 +95,18 @@ TapTable<Weight> transpose(const TapTable<Weight>& taps) {
       }
     }
   };
-  each_tap([&](int64_t, int64_t k, bool fresh) { turned.first[taps.index[k] + 1] += fresh; });
-  for (int64_t i = 0; i < taps.input; ++i) turned.first[i + 1] += turned.first[i];
-  std::vector<int64_t> next(turned.first.begin(), turned.first.end() - 1);
-  turned.index.resize(static_cast<size_t>(turned.first.back()));
-  turned.weight.resize(turned.index.size());
+  each_tap([&](int64_t, int64_t k, bool fresh) { transposed.first[taps.index[k] + 1] += fresh; });
+  for (int64_t i = 0; i < taps.input; ++i) transposed.first[i + 1] += transposed.first[i];
+  std::vector<int64_t> next(transposed.first.begin(), transposed.first.end() - 1);
+  transposed.index.resize(static_cast<size_t>(transposed.first.back()));
+  transposed.weight.resize(transposed.index.size());
   each_tap([&](int64_t o, int64_t k, bool fresh) {
     const int64_t place = fresh ? next[taps.index[k]]++ : next[taps.index[k]] - 1;
-    turned.index[place] = o;
-    turned.weight[place] = fresh ? taps.weight[k] : turned.weight[place] + taps.weight[k];
+    transposed.index[place] = o;
+    transposed.weight[place] = fresh ? taps.weight[k] : transposed.weight[place] + taps.weight[k];
   });
-  measure(turned);
-  return turned;
+  measure(transposed);
+  return transposed;
 }
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -12,7 +12,7 @@ import torch
 from myops import _description
 from myops._description import OpInfo
 from myops._torch.call import TorchOp
-from myops.ort._carry import numpy_dtype
+from myops.ort._pyop_models import numpy_dtype
 
 
 class Native:

@@ -1,7 +1,7 @@
 """The command line `myops COMMAND`. A file a command, each thin over a function of the library.
 
 A module of this folder without a leading underscore is a command: its function of the same name
-(a trailing underscore aside) holds the parameters. Modules import what is heavy inside that
+(without a trailing underscore) holds the parameters. Modules import what is heavy inside that
 function, so that `myops --help` answers at once. Two names of such a module are read here:
 
     VERDICT   what exit status 1 means; without it the command has no such status
@@ -37,6 +37,9 @@ Debug = Annotated[
 ]
 
 
+EARLIER_NAMES = {"raise": "upgrade"}  # of commands; they still work
+
+
 def app() -> typer.Typer:
     """The application with all commands."""
     found = typer.Typer(
@@ -54,12 +57,14 @@ def app() -> typer.Typer:
         command = getattr(module, module.__name__.rpartition(".")[2])
         parameters = signature(command).parameters.values()
         needs_some = any(item.default is item.empty for item in parameters)
-        found.command(
-            name,
-            help=escape(cleandoc(command.__doc__ or "")),
-            epilog=escape(_exit_status(module)),
-            no_args_is_help=needs_some,
-        )(_prepared(name, command))
+        for called in (name, *(old for old, new in EARLIER_NAMES.items() if new == name)):
+            found.command(
+                called,
+                help=escape(cleandoc(command.__doc__ or "")),
+                epilog=escape(_exit_status(module)),
+                no_args_is_help=needs_some,
+                hidden=called != name,
+            )(_prepared(name, command))
     return found
 
 
@@ -160,7 +165,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
             return _console.usage(error)
         if debug:
             traceback.print_exc()
-        known = commands().get(next((word for word in words if not word.startswith("-")), ""))
+        typed = next((word for word in words if not word.startswith("-")), "")
+        known = commands().get(EARLIER_NAMES.get(typed, typed))
         text = _failures.describe(error, getattr(known, "OPTIONS", {}))
         _console.message("error", text, "bold red")
         return 2

@@ -116,7 +116,11 @@ def compare(
         )  # fmt: skip
     else:
         report = _pytorch(target, model, exporter, opset, optimization or "disable", shared)
-        if repro is not None and report.blame is not None and report.blame.submodel is not None:
+        if (
+            repro is not None
+            and report.first_mismatch is not None
+            and report.first_mismatch.submodel is not None
+        ):
             report.write_reproduction(repro)
     report.command = _typed.command(context)
     if html is not None:

@@ -10,7 +10,7 @@
     diff                    what stands otherwise in one file than in another
 
     lower                   our nodes in standard operators
-    raise_ops               standard Resize and DeformConv nodes as ours
+    upgrade_ops             standard Resize and DeformConv nodes as ours (earlier: raise_ops)
     add_function_bodies     our nodes, each with a body that any ONNX Runtime runs
     remove_function_bodies
     inspect                 what is in a model
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
     from myops.onnx.surgery.extraction import RedundantInputWarning, extract
     from myops.onnx.surgery.outputs import add_outputs
-    from myops.onnx.surgery.raising import Raised, raise_ops
     from myops.onnx.surgery.slimming import Simplified, SimplifyError, simplify
     from myops.onnx.surgery.summary import Summary, inspect
+    from myops.onnx.surgery.upgrading import Raised, Upgraded, raise_ops, upgrade_ops
     from myops.onnx.surgery.viewer import Viewer, view
     from myops.onnx.symbolics.register import register_symbolic
     from myops.onnx.symbolics.torchvision import register_torchvision
@@ -74,6 +74,7 @@ __all__ = [
     "SimplifyError",
     "StaleShapeWarning",
     "Summary",
+    "Upgraded",
     "Viewer",
     "add_function_bodies",
     "add_outputs",
@@ -94,6 +95,7 @@ __all__ = [
     "remove_function_bodies",
     "simplify",
     "translation_table",
+    "upgrade_ops",
     "view",
 ]
 
@@ -103,12 +105,13 @@ _HOMES = {
     "GraphError": "graph.structure",
     "LoweringError": "lowering",
     "MissingBodyWarning": "bodies",
-    "Raised": "surgery.raising",
+    "Raised": "surgery.upgrading",
     "RedundantInputWarning": "surgery.extraction",
     "Simplified": "surgery.slimming",
     "SimplifyError": "surgery.slimming",
     "StaleShapeWarning": "surgery.editing",
     "Summary": "surgery.summary",
+    "Upgraded": "surgery.upgrading",
     "Viewer": "surgery.viewer",
     "add_function_bodies": "bodies",
     "add_outputs": "surgery.outputs",
@@ -121,7 +124,7 @@ _HOMES = {
     "inspect": "surgery.summary",
     "lower": "lowering",
     "opset_matrix": "matrix",
-    "raise_ops": "surgery.raising",
+    "raise_ops": "surgery.upgrading",
     "reference_ops": "reference",
     "register_schemas": "schema",
     "register_symbolic": "symbolics.register",
@@ -129,6 +132,7 @@ _HOMES = {
     "remove_function_bodies": "bodies",
     "simplify": "surgery.slimming",
     "translation_table": "symbolics.translation",
+    "upgrade_ops": "surgery.upgrading",
     "view": "surgery.viewer",
 }
 

@@ -17,7 +17,7 @@ from typing import Any
 import onnx
 
 from myops._description import OpInfo
-from myops.onnx.body_cases import Case, choose, default_list
+from myops.onnx.body_cases import BodyCase, choose, default_list
 from myops.onnx.graph import files, scopes, storage
 from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
@@ -60,7 +60,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
     source = model
     model = scopes.inline_callers(storage.opened(source))
     found: dict[tuple[str, str], list[tuple[onnx.NodeProto, scopes.Scope, Site]]] = {}
-    for scope in scopes.scopes(model):
+    for scope in scopes.all_scopes(model):
         for node in scope.graph.node:
             if scopes.is_ours(node):
                 key = (node.domain, node.op_type)
@@ -105,14 +105,14 @@ def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.M
     return copy
 
 
-def _cases(sites: list[Site]) -> list[Case]:
+def _cases(sites: list[Site]) -> list[BodyCase]:
     """The kinds of nodes, each with what all nodes of that kind have in common."""
     merged: dict[Any, Site] = {}
     for site in sites:
-        case = Case(site)
+        case = BodyCase(site)
         key = tuple(sorted((name, repr(value)) for name, value in case.traits().items()))
         merged[key] = _common(merged[key], site) if key in merged else site
-    return [Case(site) for site in merged.values()]
+    return [BodyCase(site) for site in merged.values()]
 
 
 def _common(one: Site, other: Site) -> Site:
@@ -135,7 +135,7 @@ def _common(one: Site, other: Site) -> Site:
     )
 
 
-def _function(info: OpInfo, cases: list[Case], opset: int) -> onnx.FunctionProto:
+def _function(info: OpInfo, cases: list[BodyCase], opset: int) -> onnx.FunctionProto:
     names = [item.name for item in info.inputs]
     outputs = [item.name for item in info.outputs]
     used = {*names, *outputs}
@@ -189,7 +189,7 @@ def _state_lengths(info: OpInfo, entries: list[Any]) -> None:
             stated[0].CopyFrom(onnx.helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype], dims))
 
 
-def _make_uniform(info: OpInfo, entries: list[Any], cases: list[Case]) -> None:
+def _make_uniform(info: OpInfo, entries: list[Any], cases: list[BodyCase]) -> None:
     """Gives each node every input that any of them has, because the function reads them all.
 
     What a node leaves out becomes an empty list, which the kernel reads as left out.

@@ -24,7 +24,7 @@ _SURVIVORS = {"float64": (4, 1), "float32": (3, 1), "float16": (2, 1), "bfloat16
               "int64": (0, 2), "int32": (0, 1), "uint8": (0, 0)}  # fmt: skip
 
 
-class Case:
+class BodyCase:
     """One kind of node, in the terms in which kinds differ."""
 
     def __init__(self, site: Site) -> None:
@@ -64,7 +64,7 @@ class Case:
 
 
 def choose(
-    info: OpInfo, cases: list[Case], opset: int, fresh: Fresh, write: Callable[..., Any]
+    info: OpInfo, cases: list[BodyCase], opset: int, fresh: Fresh, write: Callable[..., Any]
 ) -> list[onnx.NodeProto]:
     """The nodes of a function that is right for all cases.
 
@@ -83,7 +83,12 @@ class _Chooser:
     """Builds If(is the first case) then the first case, else the same for the others."""
 
     def __init__(
-        self, info: OpInfo, cases: list[Case], opset: int, fresh: Fresh, write: Callable[..., Any]
+        self,
+        info: OpInfo,
+        cases: list[BodyCase],
+        opset: int,
+        fresh: Fresh,
+        write: Callable[..., Any],
     ) -> None:
         self._info, self._opset, self._fresh, self._write = info, opset, fresh, write
         traits = [case.traits() for case in cases]
@@ -97,7 +102,7 @@ class _Chooser:
             if item.values and not info.is_integer(item) and (len(kinds) > 1 or None in kinds):
                 self._wide.add(i)
 
-    def nodes(self, cases: list[Case], outputs: list[str]) -> list[onnx.NodeProto]:
+    def nodes(self, cases: list[BodyCase], outputs: list[str]) -> list[onnx.NodeProto]:
         if len(cases) == 1:
             return self._case(cases[0], outputs)
         g = Builder(cases[0].site, self._opset, self._fresh, "")
@@ -118,7 +123,7 @@ class _Chooser:
             branches[branch] = onnx.helper.make_graph(self.nodes(rest, made), branch, [], values)
         return [*g.nodes, onnx.helper.make_node("If", [condition], outputs, **branches)]
 
-    def _telling(self, case: Case, others: list[Case]) -> list[str]:
+    def _telling(self, case: BodyCase, others: list[BodyCase]) -> list[str]:
         """Traits that together tell `case` from all others."""
         mine, chosen = case.traits(), []
         theirs = [other.traits() for other in others]
@@ -128,7 +133,7 @@ class _Chooser:
                 theirs = [t for t in theirs if trait not in t or t[trait] == mine[trait]]
         return chosen
 
-    def _case(self, case: Case, outputs: list[str]) -> list[onnx.NodeProto]:
+    def _case(self, case: BodyCase, outputs: list[str]) -> list[onnx.NodeProto]:
         """The case behind adapters: the branches that are not taken must be valid graphs too."""
         site = case.without_numbers()
         g = Builder(site, self._opset, self._fresh, "")

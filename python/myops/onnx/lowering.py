@@ -279,7 +279,7 @@ def lower(model: files.Model, opset: int | None = None, f: files.Target = None) 
     names = scopes.Names(model)
     read: set[str] = set()
     # Inner graphs first: replacing the nodes of an outer one copies what is inside them.
-    for scope in reversed(list(scopes.scopes(model))):
+    for scope in reversed(list(scopes.all_scopes(model))):
         nodes: list[onnx.NodeProto] = []
         for node in scope.graph.node:
             if not scopes.is_ours(node):

@@ -27,6 +27,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import myops
 from myops.ort._session import MINIMUM_ONNXRUNTIME as MINIMUM_ONNXRUNTIME
 from myops.ort._session import checked_onnxruntime, get_library_path, register, session
 from myops.ort._session import serialized as serialized
@@ -49,16 +50,30 @@ __all__ = [
     "session",
 ]
 
+# Imported when it is first used, and not part of myops-runtime: name -> module.
+_MODULES = {
+    "PyopSession": "pyops",
+    "bench": "_bench",
+    "bundle": "_bundle",
+    "doctor": "_doctor",
+    "enable_pyops": "pyops",
+    "pyop_session": "pyops",
+}
+
 if not TYPE_CHECKING:  # or any name would be right for a type checker
 
     def __getattr__(name: str) -> Any:
-        if name in ("bench", "bundle", "doctor"):  # the doctor reports on a missing onnxruntime
-            return getattr(importlib.import_module(f"myops.ort._{name}"), name)
-        if name in __all__:
-            checked_onnxruntime()  # says what to do when it is missing
-            return getattr(importlib.import_module("myops.ort.pyops"), name)
-        raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
+        if name not in _MODULES:
+            raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
+        if myops.RUNTIME_ONLY:
+            raise AttributeError(
+                f"myops.ort.{name}: got myops-runtime, expected all of myops: "
+                "pip uninstall myops-runtime, then pip install myops"
+            )
+        if _MODULES[name] == "pyops":  # the doctor reports on an onnxruntime that is missing
+            checked_onnxruntime()
+        return getattr(importlib.import_module(f"myops.ort.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(set(__all__) - set(_MODULES)) if myops.RUNTIME_ONLY else sorted(__all__)

@@ -19,7 +19,7 @@ from myops.ort import _named_libraries
 from myops.ort._bundle_readme import readme
 from myops.ort._doctor import elf, graph, weights
 from myops.ort._loaders.load import sha256, this_platform
-from myops.ort._named_libraries import Library
+from myops.ort._named_libraries import NamedLibrary
 
 LOADERS = ("load.py", "load.h", "README.md")
 _TEMPLATES = Path(__file__).parent / "_loaders"
@@ -40,7 +40,7 @@ class Bundle:
 
     folder: Path
     model: Path
-    libraries: tuple[Library, ...]
+    libraries: tuple[NamedLibrary, ...]
     files: tuple[str, ...]
 
 
@@ -159,7 +159,7 @@ def _is_builtin(domain: str) -> bool:
     )
 
 
-def _library(path: str, version: str, domains: list[str]) -> Library:
+def _library(path: str, version: str, domains: list[str]) -> NamedLibrary:
     name = os.path.basename(path)
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no such custom-op library: {path}")
@@ -172,7 +172,7 @@ def _library(path: str, version: str, domains: list[str]) -> Library:
         raise ValueError(
             f"{path}: got the file name {name!r}, expected letters, digits and any of . _ + - only"
         )
-    return Library(name, version, sha256(Path(path)), this_platform(), tuple(sorted(domains)))
+    return NamedLibrary(name, version, sha256(Path(path)), this_platform(), tuple(sorted(domains)))
 
 
 def _weights(model: onnx.ModelProto, folder: Path | None) -> list[str]:
@@ -187,7 +187,7 @@ def _weights(model: onnx.ModelProto, folder: Path | None) -> list[str]:
     return list(found)
 
 
-def _describe(model: onnx.ModelProto, named: list[Library]) -> None:
+def _describe(model: onnx.ModelProto, named: list[NamedLibrary]) -> None:
     """Writes the libraries into the metadata, in place of what another bundle had written."""
     kept = [item for item in model.metadata_props if item.key != _named_libraries.KEY]
     del model.metadata_props[:]
@@ -196,7 +196,7 @@ def _describe(model: onnx.ModelProto, named: list[Library]) -> None:
         model.metadata_props.add(key=_named_libraries.KEY, value=_named_libraries.dumps(named))
 
 
-def _write_loaders(folder: Path, name: str, named: list[Library]) -> None:
+def _write_loaders(folder: Path, name: str, named: list[NamedLibrary]) -> None:
     python = {
         'MODEL = ""': f"MODEL = {json.dumps(name)}",
         'PLATFORM = ""': f"PLATFORM = {json.dumps(this_platform())}",

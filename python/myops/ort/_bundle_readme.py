@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from myops.ort._loaders.load import this_platform
-from myops.ort._named_libraries import Library
+from myops.ort._named_libraries import NamedLibrary
 
 _TEXT = """# {name}
 
@@ -57,7 +57,9 @@ _NO_BODIES = "Some custom nodes have no function body: without the libraries {na
 _WITHOUT = "Load {name}; it needs no library.\n"
 
 
-def readme(name: str, libraries: Sequence[Library], model: onnx.ModelProto, portable: bool) -> str:
+def readme(
+    name: str, libraries: Sequence[NamedLibrary], model: onnx.ModelProto, portable: bool
+) -> str:
     """The text.
 
     Args:

@@ -33,7 +33,7 @@ _VARINT = 10  # bytes at most
 
 
 @dataclass(frozen=True)
-class Library:
+class NamedLibrary:
     """A library as a model names it.
 
     Attributes:
@@ -75,12 +75,12 @@ def is_plain(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None
 
 
-def dumps(libraries: Iterable[Library]) -> str:
+def dumps(libraries: Iterable[NamedLibrary]) -> str:
     """The value of the metadata entry."""
     return json.dumps([asdict(item) for item in libraries])
 
 
-def named_by(model: str | bytes) -> list[Library]:
+def named_by(model: str | bytes) -> list[NamedLibrary]:
     """The libraries that a model names; none for a model that was not bundled.
 
     Args:
@@ -100,7 +100,9 @@ def named_by(model: str | bytes) -> list[Library]:
         for item in read:
             if {name: type(value) for name, value in item.items()} != fields:
                 raise TypeError(f"an entry with {sorted(item)}")
-        found = [Library(**{**item, "domains": tuple(map(str, item["domains"]))}) for item in read]
+        found = [
+            NamedLibrary(**{**item, "domains": tuple(map(str, item["domains"]))}) for item in read
+        ]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"model: its metadata {KEY!r} is not what `myops bundle` writes ({error}); bundle it "
@@ -159,7 +161,7 @@ def choose(model: str | bytes, given: Sequence[str], policy: Policy) -> list[str
     return [*mine, *(path for path in chosen if path not in (*mine, *given))]
 
 
-def _not_at_hand(item: Library, others: list[tuple[str, str]]) -> str:
+def _not_at_hand(item: NamedLibrary, others: list[tuple[str, str]]) -> str:
     text = f"model: it names {item}. "
     if others:
         path, version = others[0]
@@ -175,7 +177,7 @@ def _not_at_hand(item: Library, others: list[tuple[str, str]]) -> str:
     )
 
 
-def _beside(model: str | bytes, item: Library) -> str:
+def _beside(model: str | bytes, item: NamedLibrary) -> str:
     """The named library in the model's folder, after a look at its bytes."""
     if isinstance(model, bytes):
         raise ValueError(

@@ -51,13 +51,13 @@ import onnxruntime
 from myops import _description, _libraries
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
-from myops.ort import _carry, _session
+from myops.ort import _pyop_models, _session
 
 if TYPE_CHECKING:
     import onnxruntime_extensions
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
-_carried: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
+_callable: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
 _numbers = itertools.count()
 # What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
 _failures: dict[int, Exception] = {}
@@ -132,7 +132,7 @@ def _define(
     body: Callable[[OpInfo, tuple[str, ...]], Callable[..., Any]],
 ) -> None:
     """One PyOp for each combination of dtypes; `body` also gets the dtypes of the outputs."""
-    for inputs, outputs in _carry.signatures(info):
+    for inputs, outputs in _pyop_models.signatures(info):
         _extensions().onnx_op(
             op_type=f"{domain}::{info.onnx_type}",
             inputs=[ELEMENT_TYPES[dtype] for dtype in inputs],
@@ -172,7 +172,7 @@ def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, 
 
 def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
     if item.type == "bool":
-        return _carry.truth(info, item, value)
+        return _pyop_models.truth(info, item, value)
     if item.type in ("int", "string"):
         return value
     try:
@@ -181,21 +181,26 @@ def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
         raise ValueError(f'{info.name}: {item.name}: got "{value}", expected JSON') from error
 
 
-def _define_carriers() -> None:
+def _define_pyops() -> None:
     """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
     kinds = _extensions().PyCustomOpDef
     for info in _libraries.nodes():
-        if (info.domain, info.name) not in _carried:
-            _define(_carry.private_domain(info), info, {_carry.CALL: kinds.dt_string}, _carrier)
-            _carried.add((info.domain, info.name))
+        if (info.domain, info.name) not in _callable:
+            _define(
+                _pyop_models.private_domain(info),
+                info,
+                {_pyop_models.CALL: kinds.dt_string},
+                _carrier,
+            )
+            _callable.add((info.domain, info.name))
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
     def run(*arrays: np.ndarray, **attributes: str) -> tuple[np.ndarray, ...]:
-        request = _carry.Request.loads(attributes[_carry.CALL])
+        request = _pyop_models.Request.loads(attributes[_pyop_models.CALL])
         try:
             inputs = [
-                None if dtype is None else array.astype(_carry.numpy_dtype(dtype), copy=False)
+                None if dtype is None else array.astype(_pyop_models.numpy_dtype(dtype), copy=False)
                 for dtype, array in zip(request.dtypes, arrays, strict=True)
             ]
             results = _description.call(info, inputs, request.attributes)
@@ -294,8 +299,8 @@ def pyop_session(
     source = _session.loadable(model)
     copy = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
     _session.serialized(copy)  # the steps below need it in one message, with its weights
-    rewritten = _carry.rewrite(copy, number)
-    _define_carriers()
+    rewritten = _pyop_models.rewrite(copy, number)
+    _define_pyops()
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     _session.register_libraries(

@@ -11,7 +11,7 @@ import torch
 
 from myops.testing.bits import arrays_of, to_numpy
 from myops.testing.cases import Case
-from myops.testing.subject import DispatcherCalls, Seen, Subject
+from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 
 
 @dataclass(frozen=True)
@@ -57,33 +57,33 @@ def refusal(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def run_torch(subject: Subject, case: Case) -> TorchRun:
+def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
     """Calls the public function, and sees the op's call inside it."""
     with DispatcherCalls() as seen:
         try:
-            result = Outcome(arrays_of(subject.function(*case.args, **case.kwargs)))
+            result = Outcome(arrays_of(tested.function(*case.args, **case.kwargs)))
         except Exception as error:  # whatever a function raises is a refusal to be compared
             result = Outcome([], refusal(error))
-    mine = [item for item in seen if subject.is_mine(item.overload)]
+    mine = [item for item in seen if tested.is_mine(item.overload)]
     if not mine:
         return TorchRun(result, None, result)
-    call = call_of(subject, mine[0])
+    call = call_of(tested, mine[0])
     if mine[0].result is None:
         return TorchRun(result, call, result)
     return TorchRun(result, call, Outcome(arrays_of(mine[0].result)))
 
 
-def call_of(subject: Subject, seen: Seen) -> Call:
+def call_of(tested: OpUnderTest, seen: Seen) -> Call:
     """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays."""
     inputs, attributes = seen.settled()
     arrays: list[np.ndarray | None] = []
-    for item, info in zip(inputs, subject.info.inputs, strict=True):
+    for item, info in zip(inputs, tested.info.inputs, strict=True):
         if item is None:
             arrays.append(None)
         elif isinstance(item, torch.Tensor):
             arrays.append(np.array(to_numpy(item)))
         else:
-            arrays.append(_numbers(item, subject.info.is_integer(info)))
+            arrays.append(_numbers(item, tested.info.is_integer(info)))
     return Call(arrays, attributes)
 
 

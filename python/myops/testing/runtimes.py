@@ -13,7 +13,7 @@ import numpy as np
 
 from myops.testing.calls import Call, Outcome, refusal
 from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
-from myops.testing.subject import Subject
+from myops.testing.op_under_test import OpUnderTest
 
 _SILENT = 4  # ONNX Runtime's log level: errors come as exceptions
 
@@ -30,12 +30,12 @@ def session_options(threads: int = 2) -> Any:
 class Runtimes:
     """Runs calls in each runtime; sessions are kept, one for each signature of a call."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, tested: OpUnderTest) -> None:
+        self.tested = tested
         self._sessions: dict[Any, Any] = {}
 
     def numpy(self, call: Call, threads: int = 2) -> Outcome:
-        return _outcome(lambda: self.subject.call_numpy(call.inputs, call.attributes, threads))
+        return _outcome(lambda: self.tested.call_numpy(call.inputs, call.attributes, threads))
 
     def native(self, call: Call, threads: int = 2) -> Outcome:
         """The op's kernel in ONNX Runtime."""
@@ -49,8 +49,8 @@ class Runtimes:
             options = session_options()
             # Else it would see that the other nodes do nothing.
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            model = between_nodes(node_model(self.subject.info, call, call.shapes))
-            return self.run(self.subject.native_session(model, options), call)
+            model = between_nodes(node_model(self.tested.info, call, call.shapes))
+            return self.run(self.tested.native_session(model, options), call)
 
         return _outcome(run)
 
@@ -60,7 +60,7 @@ class Runtimes:
         Args:
             exact: Whether models state lengths as numbers, as texts of refusals have them.
         """
-        kinds = {"ONNX Runtime": "native"} if self.subject.is_native else {EVALUATOR: "evaluator"}
+        kinds = {"ONNX Runtime": "native"} if self.tested.is_native else {EVALUATOR: "evaluator"}
         if has_pyops():
             kinds["PyOp"] = "pyop"
         found: dict[str, Callable[[Call], Outcome]] = {"NumPy": self.numpy}
@@ -70,7 +70,7 @@ class Runtimes:
 
     def notes(self) -> list[str]:
         """What of `bit_for_bit` does not run, and why."""
-        found = [] if self.subject.is_native else [NO_KERNEL]
+        found = [] if self.tested.is_native else [NO_KERNEL]
         return found if has_pyops() else [*found, NO_PYOPS]
 
     def session(self, call: Call, kind: str, threads: int = 2) -> Any:
@@ -79,7 +79,7 @@ class Runtimes:
             None
             if array is None
             else (str(array.dtype), array.shape if item.values else array.ndim)
-            for item, array in zip(self.subject.info.inputs, call.inputs, strict=True)
+            for item, array in zip(self.tested.info.inputs, call.inputs, strict=True)
         ]
         key = (kind, threads, *traits, repr(sorted(call.attributes.items())))
         if key not in self._sessions:
@@ -90,24 +90,24 @@ class Runtimes:
         self, call: Call, kind: str, threads: int = 2, dims: Sequence[Any] | None = None
     ) -> Any:
         """A session of `node_model(info, call, dims)`: "native", "pyop", "evaluator" or "body"."""
-        model, options = node_model(self.subject.info, call, dims), session_options(threads)
+        model, options = node_model(self.tested.info, call, dims), session_options(threads)
         if kind == "native":
-            return self.subject.native_session(model, options)
+            return self.tested.native_session(model, options)
         if kind == "pyop":
-            return self.subject.pyop_session(model, options)
+            return self.tested.pyop_session(model, options)
         if kind == "evaluator":
-            return self.subject.evaluator(model)
+            return self.tested.evaluator(model)
         import onnxruntime
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # MissingBodyWarning: there is nothing to run
-            model = self.subject.with_bodies(model)
+            model = self.tested.with_bodies(model)
         return onnxruntime.InferenceSession(model.SerializeToString(), options)
 
     def run(self, session: Any, call: Call) -> list[np.ndarray]:
         """The outputs of a session of `node_model`."""
-        results = session.run(None, feeds(self.subject.info, call))
-        dtypes = output_dtypes(self.subject.info, call)
+        results = session.run(None, feeds(self.tested.info, call))
+        dtypes = output_dtypes(self.tested.info, call)
         return [
             array.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
             for array, dtype in zip(results, dtypes, strict=True)

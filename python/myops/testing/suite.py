@@ -17,9 +17,9 @@ import torch
 from myops._names import choose
 from myops.testing.cases import Case, identifiers
 from myops.testing.families import FAMILIES, REFUSED
+from myops.testing.op_under_test import OpUnderTest, op_under_test
 from myops.testing.report import CheckError, Report, Tally
 from myops.testing.runtimes import Runtimes
-from myops.testing.subject import Subject, subject_of
 from myops.testing.trial import Settings, Trial
 
 _SEED = 20240229
@@ -64,22 +64,22 @@ class Suite:
         )
 
     @cached_property
-    def subject(self) -> Subject:
+    def tested(self) -> OpUnderTest:
         for case in self.cases:
             for tensor in case.tensors:
                 if tensor.device.type != "cpu":
                     raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
-        return subject_of(self.op, self.cases, self.libraries)
+        return op_under_test(self.op, self.cases, self.libraries)
 
     @cached_property
     def runtimes(self) -> Runtimes:
-        return Runtimes(self.subject)
+        return Runtimes(self.tested)
 
     def run(self, family: str, case: str) -> Tally:
         """One check on one case."""
-        tally = Tally(self.subject.name, family, case)
+        tally = Tally(self.tested.name, family, case)
         function = REFUSED if self.named[case].refused else FAMILIES[family]
-        trial = Trial(self.subject, self.named[case], self.runtimes, self.settings, tally)
+        trial = Trial(self.tested, self.named[case], self.runtimes, self.settings, tally)
         torch.manual_seed(_SEED)
         start = time.perf_counter()
         try:
@@ -240,7 +240,7 @@ def check_op(suite: Suite) -> Report:
         []
     """
     tallies = [suite.run(check.family, check.case) for check in suite.checks()]
-    report = Report(suite.subject.name, tallies, suite.skipped)
+    report = Report(suite.tested.name, tallies, suite.skipped)
     if report.failures:
         raise CheckError(report)
     return report

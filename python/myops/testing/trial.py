@@ -14,9 +14,9 @@ from myops.testing import variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
 from myops.testing.calls import Call, Outcome, TorchRun, run_torch
 from myops.testing.cases import Case
+from myops.testing.op_under_test import OpUnderTest
 from myops.testing.report import Tally
 from myops.testing.runtimes import Runtimes
-from myops.testing.subject import Subject
 
 _RUNTIME_CAUSE = (
     "one kernel gives equal bits everywhere when its work is cut by parallel_for(count, grain), "
@@ -48,7 +48,7 @@ class Settings:
 class Trial:
     """One check on one case."""
 
-    subject: Subject
+    tested: OpUnderTest
     case: Case
     runtimes: Runtimes
     settings: Settings
@@ -56,18 +56,18 @@ class Trial:
 
     @cached_property
     def axes(self) -> list[variations.Axes]:
-        return variations.free_axes(self.subject, self.case)
+        return variations.free_axes(self.tested, self.case)
 
     def run(self, case: Case | None = None) -> TorchRun:
         """The public function in torch, and the op's call inside it."""
-        return run_torch(self.subject, self.case if case is None else case)
+        return run_torch(self.tested, self.case if case is None else case)
 
     def call(self) -> Call:
         """The op's call in the case as it was given."""
         run = self.run()
         if run.result.refused or run.call is None:
             raise ValueError(
-                f"{self.subject.name}: case {self.tally.case}: the op refused it: "
+                f"{self.tested.name}: case {self.tally.case}: the op refused it: "
                 f"{run.result.refusal}. Give Case(..., refused=...) for a call that it must refuse."
             )
         return run.call

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from myops.testing.cases import Case, copy_of
-from myops.testing.subject import DispatcherCalls, Subject
+from myops.testing.op_under_test import DispatcherCalls, OpUnderTest
 
 # 0 and 1, then what no power of two divides: a loop that is unrolled has a rest.
 LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
@@ -63,7 +63,7 @@ def accepts(function: Callable[..., Any], case: Case) -> bool:
     return True
 
 
-def free_axes(subject: Subject, case: Case) -> list[Axes]:
+def free_axes(tested: OpUnderTest, case: Case) -> list[Axes]:
     """The axes whose lengths the op lets change, those together that must be.
 
     They are found by asking the op: a set of axes of equal length is one when the op takes the
@@ -94,7 +94,7 @@ def free_axes(subject: Subject, case: Case) -> list[Axes]:
             budget -= 1
             label = ", ".join(f"axis {axis} of {labels[place]}" for place, axis in places)
             axes = Axes(places, length, label)
-            if all(accepts(subject.function, axes.at(case, n)) for n in (length + 1, 2 * length)):
+            if all(accepts(tested.function, axes.at(case, n)) for n in (length + 1, 2 * length)):
                 found.append(axes)
                 taken.update(places)
                 break
@@ -185,32 +185,32 @@ def layouts(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"{labels[place]} strided", case.changed(place, strided(tensor))
 
 
-def input_of_tensors(subject: Subject, case: Case) -> list[int | None]:
+def input_of_tensors(tested: OpUnderTest, case: Case) -> list[int | None]:
     """For each tensor of the case the number of the op's input that it becomes, if any."""
     with DispatcherCalls() as seen:
-        subject.function(*case.args, **case.kwargs)
-    inputs = next(item for item in seen if subject.is_mine(item.overload)).settled()[0]
+        tested.function(*case.args, **case.kwargs)
+    inputs = next(item for item in seen if tested.is_mine(item.overload)).settled()[0]
     places = {id(item): number for number, item in enumerate(inputs) if item is not None}
     return [places.get(id(tensor)) for tensor in case.tensors]
 
 
-def value_tensors(subject: Subject, case: Case) -> list[torch.Tensor]:
+def value_tensors(tested: OpUnderTest, case: Case) -> list[torch.Tensor]:
     """The tensors whose numbers decide the output's shape, such as scales."""
     return [
         tensor
-        for tensor, number in zip(case.tensors, input_of_tensors(subject, case), strict=True)
-        if number is not None and subject.info.inputs[number].values
+        for tensor, number in zip(case.tensors, input_of_tensors(tested, case), strict=True)
+        if number is not None and tested.info.inputs[number].values
     ]
 
 
-def dtypes(subject: Subject, case: Case) -> Iterator[tuple[str, str, Case]]:
+def dtypes(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, str, Case]]:
     """(type parameter, dtype, case) for every dtype that the op declares."""
-    numbers = input_of_tensors(subject, case)
-    for parameter, names in subject.info.types.items():
+    numbers = input_of_tensors(tested, case)
+    for parameter, names in tested.info.types.items():
         places = [
             place
             for place, number in enumerate(numbers)
-            if number is not None and subject.info.inputs[number].type == parameter
+            if number is not None and tested.info.inputs[number].type == parameter
         ]
         for name in names if places else ():
             yield parameter, name, _cast(case, places, getattr(torch, name))

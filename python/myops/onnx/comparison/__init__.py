@@ -1,13 +1,14 @@
 """`compare`: a PyTorch model and its ONNX file, layer by layer; and what a comparison consists of.
 
-with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing, blame, fresh and steps
+with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing,
+              first_mismatch, fresh and steps
 torch_side    runs PyTorch and keeps what every submodule got and gave
 ort_side      runs ONNX Runtime and fetches inner values
 pairing       which value is which tensor, by module path
 metrics       how far apart they are
-flow          how differences pass on along the data flow
+propagation   how differences pass on along the data flow
 ties          differences that are only a choice among equals
-blame, fresh  the first module that differs, and the node inside it
+first_mismatch, fresh  the first module that differs, and the node inside it
 steps         the parts of `compare`
 result        what comes out; terminal, html and reproduction show and write it
 
@@ -20,10 +21,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myops.onnx.comparison.result import Blame, Report, Value
+    from myops.onnx.comparison.result import Blame, FirstMismatch, Report, Value
     from myops.onnx.comparison.with_pytorch import compare
 
-__all__ = ["Blame", "Report", "Value", "compare"]
+__all__ = ["Blame", "FirstMismatch", "Report", "Value", "compare"]
 
 
 if not TYPE_CHECKING:  # or any name would be right for a type checker

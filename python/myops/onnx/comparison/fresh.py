@@ -1,4 +1,4 @@
-"""Exports the module that is to blame anew and says where the file differs from it."""
+"""Exports the module that differs first anew and says where the file differs from it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from myops.onnx.comparison.graph import Graph
 from myops.onnx.graph import scopes
 
 if TYPE_CHECKING:
-    from myops.onnx.comparison.blame import Context
-    from myops.onnx.comparison.result import Blame
+    from myops.onnx.comparison.first_mismatch import SearchContext
+    from myops.onnx.comparison.result import FirstMismatch
 
 _MOST_NODES = 2000
 _MOST_EXPORTS = 3
 _LEAST_ALIKE = 0.6
 
 
-def changes(context: Context, blame: Blame, places: Sequence[int]) -> Iterator[tuple[int, str]]:
+def changes(
+    context: SearchContext, mismatch: FirstMismatch, places: Sequence[int]
+) -> Iterator[tuple[int, str]]:
     """What stands otherwise in these nodes than in a new export of their module.
 
     A node is found again by its place among the types of the nodes, as lines are in a diff; of a
     node that is not found again nothing is said.
     """
     mine = context.graph
-    outer = blame.path
-    while blame.fused and not f"{blame.fused}.".startswith(f"{outer}." if outer else ""):
+    outer = mismatch.path
+    while mismatch.fused and not f"{mismatch.fused}.".startswith(f"{outer}." if outer else ""):
         outer = outer.rpartition(".")[0]  # a module that holds both
     around = [r for r in context.regions if set(places) <= set(r.nodes)]
-    around = [r for r in around if f"{blame.path}.".startswith(f"{r.path}." if r.path else "")]
+    around = [r for r in around if f"{mismatch.path}.".startswith(f"{r.path}." if r.path else "")]
     around = [r for r in around if len(r.path) <= len(outer) and len(r.nodes) <= _MOST_NODES]
     best: tuple[Graph, dict[int, int]] | None = None
     for region in sorted(around, key=lambda r: -len(r.path))[:_MOST_EXPORTS]:
@@ -83,7 +85,7 @@ def _is_constant(graph: Graph, place: int) -> bool:
     return all(name in graph.constants for name in graph.nodes[place].output)
 
 
-def _export(context: Context, path: str, call: int) -> onnx.ModelProto | None:
+def _export(context: SearchContext, path: str, call: int) -> onnx.ModelProto | None:
     import myops.onnx
 
     try:

@@ -57,14 +57,16 @@ def fragment(report: Any, rows: Sequence[Value], words: Words | None = None) -> 
 
 
 def _values(report: Any, rows: Sequence[Value], words: Words) -> dict[str, Any]:
-    blames = [report.blame, getattr(report, "begins", None)]
-    if blames[0] is None or (blames[1] is not None and blames[1].value == blames[0].value):
-        del blames[1]
+    mismatches = [report.first_mismatch, getattr(report, "begins", None)]
+    if mismatches[0] is None or (
+        mismatches[1] is not None and mismatches[1].value == mismatches[0].value
+    ):
+        del mismatches[1]
     tables = [("Values", rows), (words.outputs, report.outputs)]
     return {
         "report": report,
         "words": words,
-        "blames": [blame for blame in blames if blame is not None],
+        "mismatches": [mismatch for mismatch in mismatches if mismatch is not None],
         "quantiles": QUANTILES,
         "drawings": plot.drawings(report),
         "statuses": [name for name in STATUSES if any(v.status == name for v in report.values)],

@@ -34,13 +34,13 @@ def chosen(report: Any, most: int = 8) -> list[Value]:
     """Values worth a picture: where it starts, what came before, the outputs of the model."""
     usable = [v for v in report.values if planes(v) is not None]
     first: list[Value] = []
-    if report.blame is not None:
-        names = [*report.blame.inputs, report.blame.value]
+    if report.first_mismatch is not None:
+        names = [*report.first_mismatch.inputs, report.first_mismatch.value]
         first = [v for name in names for v in usable if v.name == name]
-        at = next((v.depth for v in usable if v.name == report.blame.value), 0)
+        at = next((v.depth for v in usable if v.name == report.first_mismatch.value), 0)
         first += [v for v in usable if v.depth > at and v.status == "fail"][:2]
     ends = [v for v in usable if not v.path]
-    spread = usable[:: max(1, len(usable) // 4)] if report.blame is None else []
+    spread = usable[:: max(1, len(usable) // 4)] if report.first_mismatch is None else []
     unique: dict[str, Value] = {}
     for value in [*first, *ends, *spread]:
         unique.setdefault(value.name, value)

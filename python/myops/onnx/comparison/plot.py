@@ -98,11 +98,13 @@ def _draw(drawing: Drawing, report: Any, values: list[Value], most_ticks: int) -
     drawing.rows += [(y(low), "0")] * (low < lowest) + [(y(high), "inf")] * (high > highest)
     each = _round_up(last / most_ticks)
     drawing.columns = [(x(place), str(place)) for place in range(0, len(values), each)]
-    if report.blame is not None:
-        found = (p for p, value in enumerate(values) if value.name == report.blame.value)
+    if report.first_mismatch is not None:
+        found = (p for p, value in enumerate(values) if value.name == report.first_mismatch.value)
         place = next(found, None)
         drawing.first = None if place is None else x(place)
-        drawing.first_name = _cut(printable(report.blame.path or "the model"), drawing.letters)
+        drawing.first_name = _cut(
+            printable(report.first_mismatch.path or "the model"), drawing.letters
+        )
     return drawing
 
 

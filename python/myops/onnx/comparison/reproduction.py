@@ -81,38 +81,38 @@ _OTHERS = """for library in {libraries!r}:  # the custom-op libraries of the mod
 
 def write(report: Report, folder: str | os.PathLike[str]) -> str:
     """Writes submodel.onnx, inputs.npz, expected.npz and script.py; returns the script's path."""
-    blame = report.blame
-    if blame is None or blame.submodel is None or blame.expected is None:
+    mismatch = report.first_mismatch
+    if mismatch is None or mismatch.submodel is None or mismatch.expected is None:
         raise ValueError(
             "there is nothing to reproduce: "
-            + ("no value differs" if blame is None else f"the cause is {blame.cause!r}")
+            + ("no value differs" if mismatch is None else f"the cause is {mismatch.cause!r}")
         )
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    model, arrays = ort_side.without_narrow(blame.submodel, dict(blame.arrays))
+    model, arrays = ort_side.without_narrow(mismatch.submodel, dict(mismatch.arrays))
     names = [item.name for item in model.graph.input]
     keys = {f"input_{number}": name for number, name in enumerate(names)}
     files.save(model, place / "submodel.onnx")
     inputs: dict[str, Any] = {key: arrays[name] for key, name in keys.items()}
     np.savez(place / "inputs.npz", **inputs)
-    np.savez(place / "expected.npz", expected=blame.expected)
-    value = next(v for v in report.values if v.name == blame.value)
-    bounds = value.difference or blame.alone
-    needs, libraries = _needed(model, blame.libraries)
+    np.savez(place / "expected.npz", expected=mismatch.expected)
+    value = next(v for v in report.values if v.name == mismatch.value)
+    bounds = value.difference or mismatch.alone
+    needs, libraries = _needed(model, mismatch.libraries)
     script = _SCRIPT.format(
-        title=_text(f"The first difference of an ONNX file to PyTorch: {blame.title}."),
+        title=_text(f"The first difference of an ONNX file to PyTorch: {mismatch.title}."),
         needs=needs,
         libraries=libraries,
         inputs=keys,
-        output=blame.value,
+        output=mismatch.value,
         rtol=bounds.rtol if bounds else 1e-4,
         atol=bounds.atol if bounds else 1e-6,
-        node=_text("; ".join(blame.nodes) or "(none alone)"),
-        module=_text(blame.title),
+        node=_text("; ".join(mismatch.nodes) or "(none alone)"),
+        module=_text(mismatch.title),
     )
     path = place / "script.py"
     path.write_text(script, encoding="utf-8")
-    blame.reproduction = str(place)
+    mismatch.reproduction = str(place)
     return str(path)
 
 

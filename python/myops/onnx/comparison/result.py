@@ -74,7 +74,7 @@ class Value:
 
 
 @dataclass(eq=False)
-class Blame:
+class FirstMismatch:
     """Where the difference starts.
 
     Attributes:
@@ -126,6 +126,9 @@ class Blame:
         return data | {"alone": self.alone and dataclasses.asdict(self.alone)}
 
 
+Blame = FirstMismatch  # the earlier name
+
+
 @dataclass(eq=False)
 class Report:
     """The result of `myops.onnx.compare`.
@@ -135,7 +138,7 @@ class Report:
             differs for a reason of its own.
         values: All values that were compared, in the order of the graph.
         outputs: The outputs of the model as ONNX Runtime optimises it.
-        blame: Where the difference starts; None when there is none.
+        first_mismatch: Where the difference starts; None when there is none.
         unmatched: Calls of modules without a value in the graph: path, call, kind, reason.
         notes: What else is worth knowing.
         versions: Of what was used.
@@ -145,17 +148,24 @@ class Report:
     passed: bool
     values: Sequence[Value]
     outputs: Sequence[Value]
-    blame: Blame | None
+    first_mismatch: FirstMismatch | None
     unmatched: Sequence[Any]
     notes: Sequence[str]
     versions: dict[str, str]
     command: str = ""
 
+    @property
+    def blame(self) -> FirstMismatch | None:
+        """The earlier name of `first_mismatch`."""
+        return self.first_mismatch
+
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
+        first = self.first_mismatch and self.first_mismatch.to_dict()
         return {
             "passed": self.passed,
-            "blame": self.blame and self.blame.to_dict(),
+            "first_mismatch": first,
+            "blame": first,  # the earlier name
             "outputs": [value.to_dict() for value in self.outputs],
             "values": [value.to_dict() for value in self.values],
             "unmatched": [dataclasses.asdict(item) for item in self.unmatched],
@@ -185,7 +195,9 @@ class Report:
         """What a notebook shows."""
         from myops.onnx.comparison import html, terminal
 
-        return html.fragment(self, terminal.chosen(terminal.distinct(self.values), self.blame))
+        return html.fragment(
+            self, terminal.chosen(terminal.distinct(self.values), self.first_mismatch)
+        )
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """One self-contained file: table, plot along the depth, pictures of image-like values."""

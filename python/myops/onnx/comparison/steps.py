@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 
 from myops.onnx.comparison import fresh
-from myops.onnx.comparison.blame import Context, find, owner
-from myops.onnx.comparison.flow import settle
+from myops.onnx.comparison.first_mismatch import SearchContext, find, owner
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance, coarser, difference
 from myops.onnx.comparison.ort_side import LEVELS, Runner
 from myops.onnx.comparison.pairing import Pair
-from myops.onnx.comparison.result import Blame, Value
+from myops.onnx.comparison.propagation import settle
+from myops.onnx.comparison.result import FirstMismatch, Value
 from myops.onnx.comparison.ties import Ties
 from myops.onnx.comparison.torch_side import Tensor
 from myops.onnx.graph.structure import reads
@@ -67,8 +67,10 @@ def feeds(graph: Graph, inputs: Mapping[str, Tensor]) -> tuple[dict[str, np.ndar
     return {name: tensor.array for name, tensor in chosen.items()}, notes
 
 
-def stopped(context: Context, values: Sequence[Value], place: int, reason: str) -> Blame:
-    """Who is to blame when ONNX Runtime stops at a node and everything before it agrees."""
+def stopped(
+    context: SearchContext, values: Sequence[Value], place: int, reason: str
+) -> FirstMismatch:
+    """The first mismatch when ONNX Runtime stops at a node and everything before it agrees."""
     graph = context.graph
     trusted = {item.name for item in values if item.status in ("ok", "order")}
     before = {p for name in reads(graph.nodes[place]) for p in graph.between(name, trusted)[0]
@@ -76,11 +78,13 @@ def stopped(context: Context, values: Sequence[Value], place: int, reason: str) 
     places = sorted({*before, place})
     made = next((name for name in graph.nodes[place].output if name), "")
     labels = [graph.label(p) for p in places]
-    blame = Blame("stops", *owner(context, places), made, labels[-1:], labels, [reason.strip()])
-    for node, words in fresh.changes(context, blame, places):
-        blame.evidence.append(f"{graph.label(node)}: {words}.")
-        blame.nodes = [graph.label(node)]
-    return blame
+    mismatch = FirstMismatch(
+        "stops", *owner(context, places), made, labels[-1:], labels, [reason.strip()]
+    )
+    for node, words in fresh.changes(context, mismatch, places):
+        mismatch.evidence.append(f"{graph.label(node)}: {words}.")
+        mismatch.nodes = [graph.label(node)]
+    return mismatch
 
 
 def value(graph: Graph, pair: Pair, results: Mapping[str, Any], tolerance: Tolerance) -> Value:
@@ -136,14 +140,14 @@ def mark_ties(ties: Ties, values: Sequence[Value]) -> None:
 
 
 def search(
-    context: Context, values: Sequence[Value], say: Callable[[str], None]
-) -> tuple[Blame | None, list[str]]:
-    """Who is to blame, and where differences start.
+    context: SearchContext, values: Sequence[Value], say: Callable[[str], None]
+) -> tuple[FirstMismatch | None, list[str]]:
+    """The first mismatch, and where differences start.
 
     A start that turns out to follow from a choice among equals is none; of rounding only when
     there is nothing else.
     """
-    blame: Blame | None = None
+    mismatch: FirstMismatch | None = None
     starts = settle(context.graph, values)
     seen: set[str] = set()
     while starts and len(seen) < _MOST_SEARCHES:
@@ -159,11 +163,11 @@ def search(
                     item.status, item.detail = "order", found.evidence[-1]
             starts = settle(context.graph, values)
             continue
-        if blame is None or found.cause != "rounding":
-            blame = found
+        if mismatch is None or found.cause != "rounding":
+            mismatch = found
         if found.cause != "rounding":
             break
-    return blame, starts
+    return mismatch, starts
 
 
 def follow(values: Sequence[Value], outputs: Sequence[Value]) -> None:
@@ -193,9 +197,9 @@ def optimised(
 
 
 def optimiser(
-    context: Context, model: onnx.ModelProto, outputs: Sequence[Value], pairs: Sequence[Pair]
-) -> Blame:
-    """Who is to blame when only the optimised model differs: the first level that does it."""
+    context: SearchContext, model: onnx.ModelProto, outputs: Sequence[Value], pairs: Sequence[Pair]
+) -> FirstMismatch:
+    """The first mismatch when only the optimised model differs: the first level that does it."""
     first = LEVELS[-1]
     for level in LEVELS[1:]:
         found = optimised(
@@ -210,4 +214,4 @@ def optimiser(
         "All values agree without ONNX Runtime's optimisations. The outputs differ with the level "
         f"{first!r}. SessionOptions.graph_optimization_level sets it."
     )
-    return Blame("optimiser", "", 0, failed.kind, failed.name, [], [], [text])
+    return FirstMismatch("optimiser", "", 0, failed.kind, failed.name, [], [], [text])

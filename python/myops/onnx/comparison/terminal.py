@@ -17,7 +17,7 @@ from myops._text import printable
 from myops.onnx.comparison.meanings import CAUSES
 
 if TYPE_CHECKING:
-    from myops.onnx.comparison.result import Blame, Report, Value
+    from myops.onnx.comparison.result import FirstMismatch, Report, Value
 
 Row = TypeVar("Row", bound="Value")
 
@@ -30,7 +30,7 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
     """Prints the table of values, what differs and why, and the verdict."""
     console = console or Terminal()
     rows = list(report.values) if all_values else distinct(report.values)
-    shown = rows if all_values else chosen(rows, report.blame)
+    shown = rows if all_values else chosen(rows, report.first_mismatch)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("module", overflow="fold")
     table.add_column("shape", overflow="fold")
@@ -49,8 +49,8 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
     console.print(table)
     _show_optimised(report, console)
     odd = [v for v in rows if v.status in ("order", "absorbed")]
-    if report.blame is not None:  # what comes after a difference is of no interest
-        at = next((v.depth for v in rows if v.name == report.blame.value), 0)
+    if report.first_mismatch is not None:  # what comes after a difference is of no interest
+        at = next((v.depth for v in rows if v.name == report.first_mismatch.value), 0)
         odd = [v for v in odd if v.depth < at or v.status == "order"]
     for item in odd if all_values else odd[:_AROUND]:
         line(console, f"[yellow]{item.status}[/] {escape(item.title)}: {escape(item.detail)}")
@@ -58,8 +58,8 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
         _show_unmatched(report, console, all_values)
     for note in report.notes:
         line(console, f"[yellow]note[/] {escape(note)}")
-    if report.blame is not None:
-        _show_blame(report.blame, console)
+    if report.first_mismatch is not None:
+        _show_mismatch(report.first_mismatch, console)
     modules = len({(v.path, v.call) for v in report.values if v.path})
     calls = modules + len({(item.path, item.call) for item in report.unmatched})
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
@@ -76,13 +76,13 @@ def distinct(values: Sequence[Value]) -> list[Value]:
     return [value for value in values if best[value.name, value.status] is value]
 
 
-def chosen(rows: Sequence[Row], blame: Any) -> list[Row]:
+def chosen(rows: Sequence[Row], mismatch: Any) -> list[Row]:
     """Of a long list: the ends, what is around the difference, and every kind of trouble once."""
     if len(rows) <= _MOST_ROWS:
         return list(rows)
     marks = [0, len(rows) - 1]
-    if blame is not None:
-        marks += [place for place, value in enumerate(rows) if value.name == blame.value]
+    if mismatch is not None:
+        marks += [place for place, value in enumerate(rows) if value.name == mismatch.value]
     near = {p for mark in marks for p in range(mark - _AROUND, mark + _AROUND + 1)}
     odd = [place for place, value in enumerate(rows) if value.status in ("order", "absorbed")]
     near.update(odd[:_AROUND])
@@ -130,17 +130,17 @@ def _show_unmatched(report: Report, console: Console, all_values: bool) -> None:
         line(console, f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
 
 
-def _show_blame(blame: Blame, console: Console) -> None:
+def _show_mismatch(mismatch: FirstMismatch, console: Console) -> None:
     line(console)
-    line(console, f"[bold red]First difference[/] in {escape(blame.title)}")
-    line(console, f"  cause: {CAUSES[blame.cause]}")
-    if blame.nodes:
-        word = "node" if len(blame.nodes) == 1 else f"{len(blame.nodes)} nodes, from"
-        line(console, f"  {word}: [bold]{escape(blame.nodes[0])}[/]")
-        if len(blame.nodes) > 1:
-            line(console, f"  to: [bold]{escape(blame.nodes[-1])}[/]")
-    line(console, f"  value: {escape(blame.value)}")
-    for text in blame.evidence:
+    line(console, f"[bold red]First difference[/] in {escape(mismatch.title)}")
+    line(console, f"  cause: {CAUSES[mismatch.cause]}")
+    if mismatch.nodes:
+        word = "node" if len(mismatch.nodes) == 1 else f"{len(mismatch.nodes)} nodes, from"
+        line(console, f"  {word}: [bold]{escape(mismatch.nodes[0])}[/]")
+        if len(mismatch.nodes) > 1:
+            line(console, f"  to: [bold]{escape(mismatch.nodes[-1])}[/]")
+    line(console, f"  value: {escape(mismatch.value)}")
+    for text in mismatch.evidence:
         line(console, f"  - {escape(text)}")
-    if blame.reproduction:
-        line(console, f"  reproduction: {escape(blame.reproduction)}/script.py")
+    if mismatch.reproduction:
+        line(console, f"  reproduction: {escape(mismatch.reproduction)}/script.py")

@@ -9,7 +9,7 @@ from typing import Any
 from myops._names import near_misses
 from myops.onnx import module_paths
 from myops.onnx.comparison import steps, torch_side
-from myops.onnx.comparison.blame import Context
+from myops.onnx.comparison.first_mismatch import SearchContext
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 from myops.onnx.comparison.ort_side import LEVELS, Runner, fetch
@@ -70,7 +70,7 @@ def compare(
         module ...
         PASS 2 values compared, of 2 of 2 module calls
         >>> report.write_html("report.html")
-        >>> assert report.passed, report.blame.nodes
+        >>> assert report.passed, report.first_mismatch.nodes
     """
     if optimization not in LEVELS:
         raise ValueError(
@@ -106,11 +106,11 @@ def compare(
     )
     ties = Ties(graph, results, tolerance)
     steps.mark_ties(ties, values)
-    context = Context(
+    context = SearchContext(
         module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
         "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
     )  # fmt: skip
-    blame, starts = steps.search(context, values, say)
+    mismatch, starts = steps.search(context, values, say)
     say("ONNX Runtime, optimised")
     outputs: list[Value] = []
     if stop is None:
@@ -121,20 +121,20 @@ def compare(
         notes.append(
             f"ONNX Runtime stops at {graph.label(stop[0])}; values before it are compared."
         )
-        blame = blame or steps.stopped(context, values, *stop)
+        mismatch = mismatch or steps.stopped(context, values, *stop)
     failed = [v for v in (*values, *outputs) if v.status == "fail" and not v.path]
-    if blame is None and failed:
-        blame = steps.optimiser(context, proto, outputs, pairs)
-    elif blame is not None and not failed and stop is None:
+    if mismatch is None and failed:
+        mismatch = steps.optimiser(context, proto, outputs, pairs)
+    elif mismatch is not None and not failed and stop is None:
         notes.append("The outputs of the model agree for these inputs all the same.")
-    others = [name for name in starts if blame is not None and name != blame.value]
+    others = [name for name in starts if mismatch is not None and name != mismatch.value]
     if others:
         notes.append(f"Independent of that, differences also start at: {', '.join(others[:5])}.")
     return Report(
-        passed=not failed and stop is None and (blame is None or blame.cause == "rounding"),
+        passed=not failed and stop is None and (mismatch is None or mismatch.cause == "rounding"),
         values=values,
         outputs=outputs,
-        blame=blame,
+        first_mismatch=mismatch,
         unmatched=unmatched,
         notes=notes,
         versions=versions("torch", "onnx", "onnxruntime", "numpy"),

@@ -236,7 +236,7 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
 def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     """The checked model, with one exporter."""
     recorded = Recorded()
-    with contextlib.nullcontext() if task.settings.verbose else exporters.quiet():
+    with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
         written, program = _exported(task, exporter, recorded)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
@@ -246,7 +246,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
         finishing.add_initializers_to_inputs(proto)
     if not files.is_large(proto):
         onnx.checker.check_model(proto, full_check=True)
-    with exporters.quiet():
+    with exporters.without_own_messages():
         guards.run(
             guards.Exported(
                 task.model, task.inputs, written, proto, exporter, task.opset, program,

@@ -29,7 +29,7 @@ from myops.onnx.lowering import LoweringError, convert
 from myops.onnx.symbolics import register, registry, torchvision, translation
 
 TORCHSCRIPT_OPSETS = (7, 20)
-_TALK = (  # of torch's exporters about their own code
+_OWN_MESSAGES = (  # of torch's exporters about their own code
     "You are using the legacy TorchScript-based",
     "The feature will be removed. Please remove usage of this function",
     r".*isinstance\(treespec, LeafSpec\)",
@@ -314,8 +314,8 @@ def evaluating(model: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without torch's talk about itself; what it says about the model still comes through."""
+def without_own_messages() -> Iterator[None]:
+    """Without what torch says about itself; what it says about the model still comes through."""
     known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", *known)]
     levels = [logger.level for logger in loggers]
@@ -328,8 +328,8 @@ def quiet() -> Iterator[None]:
             stack.enter_context(_replaced_stderr())
             if hasattr(torch._C, "_jit_onnx_log"):  # writes from C++, past sys.stdout
                 stack.enter_context(mock.patch.object(torch._C, "_jit_onnx_log"))
-            for talk in _TALK:
-                warnings.filterwarnings("ignore", talk)
+            for message in _OWN_MESSAGES:
+                warnings.filterwarnings("ignore", message)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

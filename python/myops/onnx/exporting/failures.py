@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from myops.onnx.exporting.inputs import Inputs
-from myops.onnx.exporting.recorded import Condition, Place, Recorded, is_users
+from myops.onnx.exporting.recorded import Condition, Recorded, SourceLine, is_users
 from myops.onnx.guards import ExportCheckError, _advice
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -179,11 +179,11 @@ def _cause(chain: list[BaseException], said: str) -> tuple[str, str]:
     return "", ""
 
 
-def _place(chain: list[BaseException], recorded: Recorded) -> Place | None:
+def _place(chain: list[BaseException], recorded: Recorded) -> SourceLine | None:
     """The innermost line of the model, from tracebacks or from what torch prints of them."""
     for error in reversed(chain):
         frames = [
-            Place(frame.f_code.co_filename, line)
+            SourceLine(frame.f_code.co_filename, line)
             for frame, line in traceback.walk_tb(error.__traceback__)
             if is_users(frame.f_code.co_filename)
         ]
@@ -193,14 +193,14 @@ def _place(chain: list[BaseException], recorded: Recorded) -> Place | None:
     for error in chain:
         node = re.search(r"translating node %(\w+)", str(error))
         trace = _stack_trace(recorded.program, node.group(1)) if node else ""
-        places = [Place(file, int(line)) for file, line in re.findall(_LINE, trace)]
+        places = [SourceLine(file, int(line)) for file, line in re.findall(_LINE, trace)]
         places = [place for place in places if is_users(place.file)]
         if places:
             return places[-1]
     for error in reversed(chain):
         for file, line in reversed(re.findall(_LINE, str(error))):
             if is_users(file):
-                return Place(file, int(line))
+                return SourceLine(file, int(line))
     broken = [item.place for item in recorded.conditions if item.place is not None]
     return broken[-1] if broken else None
 

@@ -19,7 +19,7 @@ def set_lowest_ir_version(model: onnx.ModelProto) -> None:
 
 def add_shapes(model: onnx.ModelProto) -> None:
     """The shapes of all values, as far as they can be inferred."""
-    inferred = next(scopes.scopes(model)).inferred
+    inferred = next(scopes.all_scopes(model)).inferred
     del model.graph.value_info[:]
     model.graph.value_info.extend(inferred.value_info)
     for output, known in zip(model.graph.output, inferred.output, strict=True):

@@ -36,7 +36,7 @@ Axis = tuple[str, int]  # name of an input, axis
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of the model."""
 
     file: str
@@ -57,7 +57,7 @@ class Attribute:
 
     operator: str
     name: str
-    place: Place | None
+    place: SourceLine | None
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Condition:
 
     environment: Any
     relation: Any
-    place: Place | None
+    place: SourceLine | None
     attribute: Attribute | None = None
 
     def holds(self, values: Mapping[Any, int]) -> bool | None:
@@ -90,7 +90,7 @@ class Recorded:
     """
 
     conditions: list[Condition] = field(default_factory=list)
-    reads: dict[Place, str] = field(default_factory=dict)
+    reads: dict[SourceLine, str] = field(default_factory=dict)
     attributes: list[Attribute] = field(default_factory=list)
     first_error: BaseException | None = None
     program: Any = None
@@ -206,12 +206,12 @@ def _is_number(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.dim() == 0
 
 
-def user_place(frame: Any = None) -> Place | None:
+def user_place(frame: Any = None) -> SourceLine | None:
     """The innermost line outside torch and this library in the stack of the caller."""
     frame = frame or sys._getframe(1)
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+            return SourceLine(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
 
@@ -226,7 +226,7 @@ def is_users(file: str) -> bool:
     return not any(f"{os.sep}{name}{os.sep}" in folder for name in _EXPORTERS)
 
 
-def _where(relation: Any) -> tuple[Place | None, Attribute | None]:
+def _where(relation: Any) -> tuple[SourceLine | None, Attribute | None]:
     """The model's line that led to a decision, and the argument of a custom operator."""
     place = None
     attribute = None
@@ -236,7 +236,7 @@ def _where(relation: Any) -> tuple[Place | None, Attribute | None]:
         if attribute is None and code.co_name == "__call__" and code.co_filename.startswith(_TORCH):
             attribute = _frozen_argument(frame, relation)
         if is_users(code.co_filename):
-            place = Place(code.co_filename, frame.f_lineno)
+            place = SourceLine(code.co_filename, frame.f_lineno)
         frame = frame.f_back
     place = place if _within_export(frame) else None
     place = place or _dynamo_place()
@@ -254,7 +254,7 @@ def _within_export(frame: Any) -> bool:
     return False
 
 
-def _dynamo_place() -> Place | None:
+def _dynamo_place() -> SourceLine | None:
     """The same where TorchDynamo reads forward's bytecode instead of running it."""
     try:
         stack = torch._guards.TracingContext.extract_stack()
@@ -262,7 +262,7 @@ def _dynamo_place() -> Place | None:
         return None
     for summary in reversed(stack):
         if is_users(summary.filename):
-            return Place(summary.filename, summary.lineno or 0)
+            return SourceLine(summary.filename, summary.lineno or 0)
     return None
 
 

@@ -133,7 +133,7 @@ def needs_pyops(model: onnx.ModelProto) -> bool:
     )
 
 
-def scopes(model: onnx.ModelProto) -> Iterator[Scope]:
+def all_scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """The graph of a model and every graph inside it, outer ones first.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from myops.onnx.exporting.recorded import Condition, Place
+from myops.onnx.exporting.recorded import Condition, SourceLine
 from myops.onnx.guards._exported import Exported
 
 _MOST = 3  # places to name
@@ -61,7 +61,7 @@ def of_values(exported: Exported) -> str:
     )
 
 
-def of_attribute(operator: str, name: str, place: Place | None) -> str:
+def of_attribute(operator: str, name: str, place: SourceLine | None) -> str:
     where = f" at {place}" if place is not None else ""
     return (
         f"{operator}: {name}: got a value that follows the length of an input{where}, expected a "
@@ -71,7 +71,7 @@ def of_attribute(operator: str, name: str, place: Place | None) -> str:
     )
 
 
-def instead(places: Iterable[Place]) -> str:
+def instead(places: Iterable[SourceLine]) -> str:
     """What to write in place of what stands in these lines."""
     code = " ".join(place.code for place in list(places)[:_MOST])
     texts = [text for pattern, text in _INSTEAD if re.search(pattern, code)][:2]

@@ -92,7 +92,9 @@ def opset_matrix(
     chosen = [choose(name, EXPORTERS, "opset_matrix: exporters: there is") for name in exporters]
     wanted = _checked(range(FIRST_OPSET, newest_opset() + 1) if opsets is None else opsets)
     found: list[Cell] = []
-    with measure.quiet():  # all of them first, so that a mistake shows before minutes of work
+    with (
+        measure.captured_warnings()
+    ):  # all of them first, so that a mistake shows before minutes of work
         prepared = {row: [measure.prepare(row, case) for case in given]
                     for row, given in rows.items()}  # fmt: skip
     with reused_work():

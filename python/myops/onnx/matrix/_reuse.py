@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import captured_warnings
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ class _Memory:
         on, and with it the ids in `key`."""
         if key not in self._results:
             result, error = None, None
-            with quiet() as said:
+            with captured_warnings() as said:
                 try:
                     result = make()
                 except Exception as raised:

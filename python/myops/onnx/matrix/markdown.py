@@ -66,6 +66,6 @@ def _table(matrix: Matrix, exporter: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    for mark in "\\|<*_`":
+    for mark in "\\|<*_`[":
         text = text.replace(mark, "\\" + mark)
     return text

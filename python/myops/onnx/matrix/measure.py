@@ -18,7 +18,7 @@ import myops.onnx
 import myops.ort
 from myops.onnx.graph import scopes
 from myops.onnx.matrix import _signature, bfloat16, cells, guarding
-from myops.onnx.matrix._quiet import quiet
+from myops.onnx.matrix._captured_warnings import captured_warnings
 from myops.onnx.matrix.cells import Case, Outcome
 
 # Largest difference that counts as agreement, for values up to 1; it grows with them.
@@ -100,14 +100,14 @@ def evaluating(module: Any) -> Iterator[None]:
 def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | None) -> Outcome:
     """What becomes of a case in one exporter and opset. Raises nothing that either side raises."""
     label = prepared.case.label
-    with quiet() as said:
+    with captured_warnings() as said:
         try:
             model, program = _export(prepared, exporter, opset)
             model = _with_names(prepared, model)
         except Exception as error:
             return Outcome(cells.REFUSED, reason=shorten(error), label=label)
     try:
-        with quiet():
+        with captured_warnings():
             session = myops.ort.session(bfloat16.outside(model), session_options=_options())
     except Exception as error:
         return Outcome(cells.LOAD_ERROR, None, _written(model, opset), shorten(error), label)
@@ -131,7 +131,7 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
         worst = max(worst or 0.0, gap)
     written = _written(model, opset)
     if not wrong and prepared.case.checks:
-        with quiet():
+        with captured_warnings():
             fault = guarding.found(prepared, model, program, exporter, opset, tolerance)
         if fault is not None and fault.check == "lost_node":
             return Outcome(cells.LOST, worst, written, _cut(fault.text, 200), label)

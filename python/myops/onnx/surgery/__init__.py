@@ -4,7 +4,7 @@
     extraction a part of a model as a model of its own
     outputs    values inside a model as further outputs
     editing    names, attributes, op types, dimensions
-    raising    standard nodes become ours
+    upgrading  standard nodes become ours
     slimming   onnxslim, with proof that the numbers stay
     viewer     Netron with the documentation of our ops
 

@@ -74,7 +74,7 @@ def solve(model: onnx.ModelProto, given: Mapping[str, int]) -> dict[str, int]:
     for _ in range(_PASSES):
         light = named(model, known)
         try:
-            scope = next(scopes.scopes(light))
+            scope = next(scopes.all_scopes(light))
         except ValueError:  # the model is not valid; who runs it will say so
             return known
         found = {

@@ -107,7 +107,7 @@ def _fixed(
     infer_anew(trial)
     previous = {new: old for old, new in olds.values() if isinstance(new, str)}
     notes = []
-    for scope in scopes.scopes(trial):
+    for scope in scopes.all_scopes(trial):
         for node in scope.graph.node:
             place = _FIXERS.get(node.op_type)
             if place is None or structure.is_custom(node.domain) or len(node.input) <= place:

@@ -18,7 +18,7 @@ from myops.onnx.bodies import add_function_bodies, remove_function_bodies
 from myops.onnx.graph import files, inference, scopes, storage, structure
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.schema import register_schemas
-from myops.onnx.surgery import _aside, _comparison, _dims
+from myops.onnx.surgery import _comparison, _detached_weights, _dims
 from myops.onnx.surgery._errors import SimplifyError
 
 if TYPE_CHECKING:
@@ -120,21 +120,21 @@ def simplify(
     proto = storage.load(model)
     folder = storage.folder_of(model)
     before = storage.size(proto) + storage.light_bytes(proto)
-    aside = _aside.Aside(proto, folder)
+    detached = _detached_weights.DetachedWeights(proto, folder)
     storage.attach(proto, folder)
     register_schemas(proto)
     if fixed:
         _fix(proto, fixed)
     had_bodies = any(map(scopes.is_body, proto.functions))
     source = remove_function_bodies(proto)
-    notes = aside.notes()
+    notes = detached.notes()
     result = _slim(source, [], largest_constant, notes)
     if _lost(source, result):  # it merges equal nodes, which a custom op may not bear
         result = _slim(source, ["subexpression_elimination"], largest_constant, notes)
     if lost := _lost(source, result):
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
         raise SimplifyError(f"simplify: onnxslim lost custom nodes: {listed}; nothing was written")
-    _keep_interface(proto, result, aside.names)
+    _keep_interface(proto, result, detached.names)
     if had_bodies and any(map(scopes.is_ours, result.graph.node)):
         result = add_function_bodies(result)
     reason = inference.problem(result)
@@ -142,10 +142,10 @@ def simplify(
         raise SimplifyError(f"simplify: onnxslim made an invalid model: {reason}")
     difference = None
     if check:
-        given = {**(inputs or {}), **aside.arrays()}
+        given = {**(inputs or {}), **detached.arrays()}
         difference = _comparison.compare(proto, result, given, shapes or {}, tolerance, notes)
     counts = _counts(proto), _counts(result)
-    aside.put_back(result)
+    detached.put_back(result)
     after = storage.size(result) + storage.light_bytes(result)
     storage.finish(result, model, f)
     return Simplified(result, *counts, difference, before, after, tuple(dict.fromkeys(notes)))
@@ -263,17 +263,17 @@ def _lost(before: onnx.ModelProto, after: onnx.ModelProto) -> Counter[str]:
 
 
 def _keep_interface(
-    before: onnx.ModelProto, after: onnx.ModelProto, aside: Collection[str]
+    before: onnx.ModelProto, after: onnx.ModelProto, detached: Collection[str]
 ) -> None:
     """onnxslim turns inputs that have a default into constants; names and order must stay."""
     for what, old, new in (
         ("inputs", before.graph.input, after.graph.input),
         ("outputs", before.graph.output, after.graph.output),
     ):
-        weights = {t.name for t in before.graph.initializer}.union(aside)
+        weights = {t.name for t in before.graph.initializer}.union(detached)
         constants = weights if what == "inputs" else set()
         wanted = [item.name for item in old if item.name not in constants]
-        got = [item.name for item in new if item.name not in aside]
+        got = [item.name for item in new if item.name not in detached]
         if wanted != got:
             raise SimplifyError(
                 f"simplify: onnxslim changed the {what} from {', '.join(wanted) or 'none'} to "

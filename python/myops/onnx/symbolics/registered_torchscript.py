@@ -21,7 +21,7 @@ _PARSE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Builder(registry.Builder):
+class GraphContext(registry.GraphContext):
     """The `g` of a registered function."""
 
     def __init__(self, name: str, graph: Any, opset: int) -> None:
@@ -107,7 +107,7 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
     values = [_read(value, item.real_type) for value, item in zip(args, arguments, strict=False)]
     plain = [v for v, item in zip(values, arguments, strict=False) if not item.kwarg_only]
     named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
-    g = Builder(name, graph, built)
+    g = GraphContext(name, graph, built)
     result = registry.apply(name, registration, g, schema, plain, named)
     _set_types(graph, result)
     return result

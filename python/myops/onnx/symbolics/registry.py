@@ -26,7 +26,7 @@ class Registration:
     opsets: tuple[int, int]
 
 
-class Builder(abc.ABC):
+class GraphContext(abc.ABC):
     """The `g` of a registered function; see `register_symbolic`."""
 
     opset: int
@@ -72,7 +72,9 @@ class Builder(abc.ABC):
         return given
 
 
-def refuse_values(g: Builder, op_type: str, attributes: Mapping[str, Any], value_type: Any) -> None:
+def refuse_values(
+    g: GraphContext, op_type: str, attributes: Mapping[str, Any], value_type: Any
+) -> None:
     """Refuses attributes that are computed at run time."""
     for key, value in attributes.items():
         for item in value if isinstance(value, _LISTS) else [value]:

@@ -17,7 +17,7 @@ from myops.onnx.graph import files
 from myops.onnx.two_files import rows, search
 from myops.onnx.two_files.backends import BACKENDS, Backend, flattened
 from myops.onnx.two_files.matching import interface, match
-from myops.onnx.two_files.result import FileBlame, FileReport, FileValue, Unmatched
+from myops.onnx.two_files.result import FileReport, FileValue, FirstFileMismatch, Unmatched
 from myops.onnx.two_files.tracing import Trace, trace
 
 
@@ -82,7 +82,7 @@ def compare_files(
         second  simplified.onnx
         ...
         PASS 4 values compared
-        >>> assert report.passed, report.blame.evidence
+        >>> assert report.passed, report.first_mismatch.evidence
         >>> myops.onnx.compare_files("model.onnx", against="reference").passed
         True
     """
@@ -116,7 +116,7 @@ def compare_files(
     found = search.Pairing(matches[0], graphs, backends, both, tolerance, main, inner, named)
     search.mark_ties(found)
     say("searching")
-    blame, arising = search.first_difference(found)
+    mismatch, arising = search.first_difference(found)
     begins = search.begins(found)
     _settle_bodies(main, inner)
     absorbed = [row.title for row in (*main, *inner) if row.status == "absorbed"]
@@ -132,18 +132,20 @@ def compare_files(
             place, reason = result.stop
             graph = graphs[("first", "second").index(side)]
             notes.append(f"The {side} stops at {graph.label(place)}: {reason.strip()}")
-            blame = blame or FileBlame("stops", graph.label(place), graph.label(place))
+            mismatch = mismatch or FirstFileMismatch(
+                "stops", graph.label(place), graph.label(place)
+            )
     if lost:
         notes.append(f"The second has no output for {', '.join(map(repr, lost))} of the first.")
     failed = [row for row in (*main, *inner, *outputs) if row.status == "fail"]
-    if blame is None and any(row.status == "fail" for row in outputs):
+    if mismatch is None and any(row.status == "fail" for row in outputs):
         row = next(row for row in outputs if row.status == "fail")
-        blame = FileBlame("optimiser", row.name, row.other)
-        blame.evidence.append(
+        mismatch = FirstFileMismatch("optimiser", row.name, row.other)
+        mismatch.evidence.append(
             "All values agree when they are outputs, which keeps ONNX Runtime from fusing nodes; "
             "the outputs of the untouched file differ."
         )
-    others = [name for name in arising if blame is not None and name != blame.value]
+    others = [name for name in arising if mismatch is not None and name != mismatch.value]
     if others:
         notes.append(f"Differences also arise at: {', '.join(map(repr, others[:5]))}.")
     notes += dict.fromkeys([*more, *traces[0].notes, *traces[1].notes])
@@ -155,7 +157,7 @@ def compare_files(
         sides=_titles(first, second, backends),
         values=sorted([*inner, *main], key=lambda row: row.depth),
         outputs=outputs,
-        blame=blame,
+        first_mismatch=mismatch,
         begins=begins,
         unmatched=_unmatched(graphs, both, main),
         notes=notes,

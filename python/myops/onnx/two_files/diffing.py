@@ -14,7 +14,14 @@ from myops.onnx.surgery import summary
 from myops.onnx.two_files import tensors
 from myops.onnx.two_files.difference import Change, Detail, Difference
 from myops.onnx.two_files.matching import Match, interface, match_graphs
-from myops.onnx.two_files.scopes import Numbering, array_of, attributes, commutes, digest, kind
+from myops.onnx.two_files.numbered_graph import (
+    Numbering,
+    array_of,
+    attributes,
+    commutes,
+    digest,
+    kind,
+)
 from myops.onnx.two_files.tensors import of_sides
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import onnx
 
 from myops.onnx.graph.structure import label
-from myops.onnx.two_files.scopes import Numbering, Scope, commutes, kind
+from myops.onnx.two_files.numbered_graph import NumberedGraph, Numbering, commutes, kind
 
 SAME, PLACE, REPLACED, NAME = "same", "place", "replaced", "name"
 
@@ -39,8 +39,8 @@ class Match:
     """
 
     where: tuple[str, ...]
-    first: Scope
-    second: Scope
+    first: NumberedGraph
+    second: NumberedGraph
     around: Match | None = None
     path: tuple[tuple[int, int, str], ...] = ()
     nodes: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def _matched(
     first: Any, second: Any, numbering: Numbering, where: tuple[str, ...], around: Match | None,
     path: tuple[tuple[int, int, str], ...] = (),
 ) -> Iterator[Match]:  # fmt: skip
-    one, two = Scope(first), Scope(second)
+    one, two = NumberedGraph(first), NumberedGraph(second)
     found = Match(where, one, two, around, path)
     if path:  # inputs and outputs of a body have their places
         inputs = dict(zip(one.inputs, two.inputs, strict=False))
@@ -196,7 +196,7 @@ def _titles(node: onnx.NodeProto) -> set[str]:
     return {node.name, *node.output} - {""}
 
 
-def _data(scope: Scope, node: onnx.NodeProto) -> list[str]:
+def _data(scope: NumberedGraph, node: onnx.NodeProto) -> list[str]:
     """The inputs of a node, "" where it reads nothing, or what follows from constants alone."""
     return ["" if name in scope.fixed else name for name in node.input]
 

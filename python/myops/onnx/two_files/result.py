@@ -52,7 +52,7 @@ class FileValue(Value):
 
 
 @dataclass(eq=False)
-class FileBlame:
+class FirstFileMismatch:
     """Where the difference starts.
 
     Attributes:
@@ -72,7 +72,7 @@ class FileBlame:
     evidence: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     alone: Difference | None = None
-    reproduction: None = None  # as `Blame` has
+    reproduction: None = None  # as `FirstMismatch` has
 
     @property
     def path(self) -> str:
@@ -89,6 +89,9 @@ class FileBlame:
         data = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
                 if item.name not in ("alone", "reproduction")}  # fmt: skip
         return data | {"alone": self.alone and dataclasses.asdict(self.alone)}
+
+
+FileBlame = FirstFileMismatch  # the earlier name
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class FileReport:
         sides: What was compared: file and backend, twice.
         values: All values that were compared, in the order of the first file.
         outputs: The outputs of the untouched files, where a backend rewrites what it runs.
-        blame: Where the difference starts; None when there is none.
+        first_mismatch: Where the difference starts; None when there is none.
         begins: The bisection: the first value at which the outputs begin to differ when the
             second file computes up to there and the first file what follows. None when the
             outputs agree.
@@ -125,20 +128,27 @@ class FileReport:
     sides: tuple[str, str]
     values: Sequence[FileValue]
     outputs: Sequence[FileValue]
-    blame: FileBlame | None
-    begins: FileBlame | None
+    first_mismatch: FirstFileMismatch | None
+    begins: FirstFileMismatch | None
     unmatched: Sequence[Unmatched]
     notes: Sequence[str]
     inputs: dict[str, dict[str, Any]]
     versions: dict[str, str]
     command: str = ""
 
+    @property
+    def blame(self) -> FirstFileMismatch | None:
+        """The earlier name of `first_mismatch`."""
+        return self.first_mismatch
+
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
+        first = self.first_mismatch and self.first_mismatch.to_dict()
         return {
             "passed": self.passed,
             "sides": list(self.sides),
-            "blame": self.blame and self.blame.to_dict(),
+            "first_mismatch": first,
+            "blame": first,  # the earlier name
             "begins": self.begins and self.begins.to_dict(),
             "outputs": [_row(value) for value in self.outputs],
             "values": [_row(value) for value in self.values],
@@ -170,7 +180,7 @@ class FileReport:
         """What a notebook shows."""
         from myops.onnx.comparison import html, terminal
 
-        return html.fragment(self, terminal.chosen(self.values, self.blame), self._words())
+        return html.fragment(self, terminal.chosen(self.values, self.first_mismatch), self._words())
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
         """One self-contained file: table, plot along the depth, pictures of image-like values."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from myops.onnx.comparison.flow import settle
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
+from myops.onnx.comparison.propagation import settle
 from myops.onnx.comparison.ties import Ties
 from myops.onnx.two_files import diffing
 from myops.onnx.two_files.backends import Backend
 from myops.onnx.two_files.matching import Match
-from myops.onnx.two_files.result import FileBlame, FileValue
+from myops.onnx.two_files.result import FileValue, FirstFileMismatch
 from myops.onnx.two_files.rows import differs
 from myops.onnx.two_files.tracing import Trace
 
@@ -57,13 +57,13 @@ def mark_ties(found: Pairing) -> None:
                 row.status, row.detail = "order", why
 
 
-def first_difference(found: Pairing) -> tuple[FileBlame | None, list[str]]:
-    """Who is to blame for the first value that differs, and all values at which differences arise.
+def first_difference(found: Pairing) -> tuple[FirstFileMismatch | None, list[str]]:
+    """The first mismatch, and all values at which differences arise.
 
     A difference that follows from a choice among equals is none; what is inherited is named only
     where no difference arises.
     """
-    blame: FileBlame | None = None
+    mismatch: FirstFileMismatch | None = None
     seen: set[str] = set()
     starts = settle(found.graphs[0], found.rows, deep=True)
     while len(seen) < _MOST_SEARCHES:
@@ -73,7 +73,7 @@ def first_difference(found: Pairing) -> tuple[FileBlame | None, list[str]]:
         seen.add(name)
         judged = _judge(found, next(row for row in found.rows if row.name == name))
         if judged.cause != "order":
-            blame = blame or judged
+            mismatch = mismatch or judged
             continue
         for row in found.rows:
             if row.name == name:
@@ -86,12 +86,14 @@ def first_difference(found: Pairing) -> tuple[FileBlame | None, list[str]]:
         row.origin = "inherited" if judged.cause in ("rounding", "order") else "arises"
         if row.origin == "arises":
             arising.append(row.name)
-            if blame is None or blame.cause == "rounding":
-                blame = judged
-    return blame, arising
+            if mismatch is None or mismatch.cause == "rounding":
+                mismatch = judged
+    return mismatch, arising
 
 
-def _judge(found: Pairing, row: FileValue, trusted: Sequence[FileValue] | None = None) -> FileBlame:
+def _judge(
+    found: Pairing, row: FileValue, trusted: Sequence[FileValue] | None = None
+) -> FirstFileMismatch:
     """Runs the nodes before a value of the second file on the values of the first: what differs
     then arises in these nodes, the rest is inherited.
 
@@ -105,33 +107,33 @@ def _judge(found: Pairing, row: FileValue, trusted: Sequence[FileValue] | None =
     theirs = {item.other: item for item in mine.values()}
     places, ends = one.between(row.name, mine)
     other_places, other_ends = two.between(row.other, theirs)
-    blame = FileBlame(
+    mismatch = FirstFileMismatch(
         "nodes", row.name, row.other, [one.label(place) for place in places],
         [two.label(place) for place in other_places], [], ends,
     )  # fmt: skip
     feeds = found.traces[1].values
     arrays = {end: theirs[end].expected if end in theirs else feeds.get(end) for end in other_ends}
-    blame.alone, reason = _alone(found, row, other_places, arrays)
+    mismatch.alone, reason = _alone(found, row, other_places, arrays)
     if reason:
-        blame.evidence.append(f"From the values of the first, the nodes of the second: {reason}")
-    elif blame.alone is not None and blame.alone.agrees:
+        mismatch.evidence.append(f"From the values of the first, the nodes of the second: {reason}")
+    elif mismatch.alone is not None and mismatch.alone.agrees:
         chosen = [item.name for item in mine.values()
                   if item.status == "order" and item.other in other_ends]  # fmt: skip
         if chosen:
-            blame.cause = "order"
+            mismatch.cause = "order"
             listed = ", ".join(map(repr, chosen))
-            blame.evidence.append(
+            mismatch.evidence.append(
                 f"follows from a choice among equal values: given {listed} of the first, it agrees"
             )
         else:
-            blame.cause = "rounding"
-            blame.evidence.append(
+            mismatch.cause = "rounding"
+            mismatch.evidence.append(
                 "From the values of the first file, the nodes of the second agree: what differs "
                 "is inherited from the values before. Look at the table, or allow more with rtol."
             )
-        return blame
-    _explain(found, blame, places, other_places)
-    return blame
+        return mismatch
+    _explain(found, mismatch, places, other_places)
+    return mismatch
 
 
 def _alone(
@@ -150,32 +152,32 @@ def _alone(
 
 
 def _explain(
-    found: Pairing, blame: FileBlame, places: Sequence[int], other_places: Sequence[int]
+    found: Pairing, mismatch: FirstFileMismatch, places: Sequence[int], other_places: Sequence[int]
 ) -> None:
     """Adds what stands otherwise in these nodes, or says that nothing does."""
     changed = [text for place in places for text in diffing.node_changes(found.match, place)]
     alike = {place: pair[0] for place, pair in found.match.nodes.items()}
     unpaired = [p for p in places if p not in alike]
     unpaired_there = set(other_places) - {alike.get(place) for place in places}
-    blame.evidence += changed
+    mismatch.evidence += changed
     inside = [row for row in found.inner if row.depth in places and row.status == "fail"]
     inner = min(inside, key=lambda row: row.order, default=None)
     if inner is not None:
-        blame.evidence.append(
+        mismatch.evidence.append(
             f"Inside, the first value that differs is {inner.title}, which {inner.node} makes: "
             f"{inner.detail}."
         )
     if not changed and not unpaired and not unpaired_there and inner is None:
         sides = [backend.name for backend in found.backends]
         if sides[0] != sides[1]:
-            blame.cause = "backends"
+            mismatch.cause = "backends"
     elif not changed and len(places) + len(other_places) > 2 and inner is None:
-        blame.evidence.append(
+        mismatch.evidence.append(
             f"{len(places)} nodes of the first stand against {len(other_places)} of the second."
         )
 
 
-def begins(found: Pairing) -> FileBlame | None:
+def begins(found: Pairing) -> FirstFileMismatch | None:
     """The bisection: the smallest cut at which the outputs begin to differ.
 
     At a cut, the second file computes the values before it and the first file what follows from

@@ -11,7 +11,7 @@ import onnx
 from myops.onnx.surgery import summary
 from myops.onnx.two_files.difference import Change, Detail
 from myops.onnx.two_files.matching import Match
-from myops.onnx.two_files.scopes import array_of, digest
+from myops.onnx.two_files.numbered_graph import array_of, digest
 
 LONGEST = 8  # numbers of a tensor that are shown
 

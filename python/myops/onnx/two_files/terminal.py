@@ -15,7 +15,7 @@ from myops.onnx.comparison import terminal
 from myops.onnx.two_files.meanings import CAUSES
 
 if TYPE_CHECKING:
-    from myops.onnx.two_files.result import FileBlame, FileReport
+    from myops.onnx.two_files.result import FileReport, FirstFileMismatch
 
 _MOST_NODES = 6
 _MOST_UNMATCHED = 4
@@ -32,7 +32,7 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
         title = "inputs" if not number else ""
         line(console, escape(f"{title:<7} {name} {item['dtype']}{item['shape']}{made}"))
     rows = list(report.values)
-    shown = rows if all_values else terminal.chosen(rows, report.blame)
+    shown = rows if all_values else terminal.chosen(rows, report.first_mismatch)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("value", overflow="fold")
     table.add_column("shape", overflow="fold")
@@ -56,8 +56,8 @@ def show(report: FileReport, console: Console | None, all_values: bool) -> None:
     _show_unmatched(report, console, all_values)
     for note in report.notes:
         line(console, f"[yellow]note[/] {escape(note)}")
-    if report.blame is not None:
-        _show_blame("First difference", report.blame, console)
+    if report.first_mismatch is not None:
+        _show_mismatch("First difference", report.first_mismatch, console)
     if report.begins is not None:
         _show_begins(report, report.begins, console)
     verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
@@ -92,21 +92,21 @@ def _show_unmatched(report: FileReport, console: Console, all_values: bool) -> N
         line(console, f"[dim]not compared: {escape(', '.join(kept))}{more}: {escape(reason)}[/]")
 
 
-def _show_blame(title: str, blame: FileBlame, console: Console) -> None:
+def _show_mismatch(title: str, mismatch: FirstFileMismatch, console: Console) -> None:
     line(console)
-    line(console, f"[bold red]{title}[/] in {escape(blame.title)}")
-    line(console, f"  cause: {CAUSES[blame.cause]}")
-    for name, nodes in (("first", blame.nodes), ("second", blame.other_nodes)):
+    line(console, f"[bold red]{title}[/] in {escape(mismatch.title)}")
+    line(console, f"  cause: {CAUSES[mismatch.cause]}")
+    for name, nodes in (("first", mismatch.nodes), ("second", mismatch.other_nodes)):
         kept = ", ".join(nodes[:_MOST_NODES])
         more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
         if nodes:
             line(console, f"  nodes of the {name}: [bold]{escape(kept)}[/]{more}")
-    for text in blame.evidence:
+    for text in mismatch.evidence:
         line(console, f"  - {escape(text)}")
 
 
-def _show_begins(report: FileReport, begins: FileBlame, console: Console) -> None:
-    if report.blame is not None and report.blame.value == begins.value:
+def _show_begins(report: FileReport, begins: FirstFileMismatch, console: Console) -> None:
+    if report.first_mismatch is not None and report.first_mismatch.value == begins.value:
         line(console, "  The outputs begin to differ here as well.")
     else:
-        _show_blame("The outputs begin to differ", begins, console)
+        _show_mismatch("The outputs begin to differ", begins, console)

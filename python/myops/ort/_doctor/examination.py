@@ -28,8 +28,8 @@ from myops.ort._doctor import (
 )
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
-from myops.ort._doctor.rules import Context
-from myops.ort._doctor.trial import Trial
+from myops.ort._doctor.rules import MessageContext
+from myops.ort._doctor.trial import SessionTrial
 
 
 class Examination:
@@ -61,8 +61,8 @@ class Examination:
             self._named(path, None if path.startswith(folder) else Path(path).parent)
             return self._verdict(self._trial().load(proto, path, Path(folder), feed))
 
-    def _trial(self) -> Trial:
-        return Trial(self.report, self.provided, self.paths, self.providers, self.advance)
+    def _trial(self) -> SessionTrial:
+        return SessionTrial(self.report, self.provided, self.paths, self.providers, self.advance)
 
     # ---- Before anything is loaded.
 
@@ -117,7 +117,7 @@ class Examination:
             self.paths.insert(0, own)
         if proto is not None and self.own:
             self.paths += self._of_packages(proto)
-        context = Context(None, self.provided)
+        context = MessageContext(None, self.provided)
         for path in dict.fromkeys(self.paths):
             facts, found = libraries.examine(path, context, self.advance)
             self.report.libraries.append(facts)

@@ -17,14 +17,14 @@ from myops._names import near_misses
 from myops.ort._doctor import elf, process
 from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, Finding, LibraryFacts
-from myops.ort._doctor.rules import Context
+from myops.ort._doctor.rules import MessageContext
 from myops.ort._doctor.run_messages import api_version
 
 _TORCH = ("libtorch", "libc10")
 
 
 def examine(
-    path: str, context: Context, advance: Callable[[str], None]
+    path: str, context: MessageContext, advance: Callable[[str], None]
 ) -> tuple[LibraryFacts, list[Finding]]:
     """What a library provides and whether ONNX Runtime takes it.
 
@@ -163,7 +163,9 @@ def _died(name: str, outcome: process.Outcome) -> Finding:
     )  # fmt: skip
 
 
-def _refused(path: str, name: str, error: str, file: elf.FileFacts, context: Context) -> Finding:
+def _refused(
+    path: str, name: str, error: str, file: elf.FileFacts, context: MessageContext
+) -> Finding:
     wanted = "RegisterCustomOps"
     if (
         f"symbol {wanted}" in error

@@ -10,12 +10,12 @@ import onnx
 
 from myops.ort._doctor import model_messages, op_messages, run_messages
 from myops.ort._doctor.report import ERROR, Finding
-from myops.ort._doctor.rules import Context
+from myops.ort._doctor.rules import MessageContext
 
 RULES = [*op_messages.RULES, *model_messages.RULES, *run_messages.RULES]
 
 
-def explain(message: str, context: Context) -> Finding:
+def explain(message: str, context: MessageContext) -> Finding:
     """The finding that a message of ONNX Runtime stands for; the message itself is kept in it."""
     for pattern, function in RULES:
         match = pattern.search(message)
@@ -26,7 +26,7 @@ def explain(message: str, context: Context) -> Finding:
     return _unknown(message, context)
 
 
-def _unknown(message: str, context: Context) -> Finding:
+def _unknown(message: str, context: MessageContext) -> Finding:
     why = ""
     if context.model is not None:
         try:

@@ -8,7 +8,7 @@ import onnx
 
 from myops.ort._doctor import graph, values
 from myops.ort._doctor.report import ERROR, Finding
-from myops.ort._doctor.rules import Context, Rules
+from myops.ort._doctor.rules import MessageContext, Rules
 
 RULES = Rules()
 rule = RULES.rule
@@ -17,7 +17,7 @@ rule = RULES.rule
 
 
 @rule(r"Type '(.+?)' of input parameter \((.*?)\) of operator \((.+?)\) in node \((.*?)\) is inv")
-def _type_error(context: Context, match: re.Match[str]) -> Finding:
+def _type_error(context: MessageContext, match: re.Match[str]) -> Finding:
     kind, value, op_type, name = match.groups()
     return Finding(
         "dtype-unsupported", ERROR,
@@ -27,7 +27,7 @@ def _type_error(context: Context, match: re.Match[str]) -> Finding:
     )  # fmt: skip
 
 
-def _allowed(context: Context, name: str, op_type: str, value: str) -> str:
+def _allowed(context: MessageContext, name: str, op_type: str, value: str) -> str:
     """What the definition of a standard operator allows."""
     place = context.place(name, op_type)
     why = "The definition of the operator does not allow it"
@@ -43,7 +43,7 @@ def _allowed(context: Context, name: str, op_type: str, value: str) -> str:
 
 
 @rule(r"Node \((.*?)\) Op \((.+?)\).*no kernel def matches node inputs")
-def _no_match(context: Context, match: re.Match[str]) -> Finding:
+def _no_match(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "dtype-unsupported", ERROR, f"{match[2]} has no kernel for this mix of dtypes.",
         "The library has kernels for other combinations of dtypes.",
@@ -53,7 +53,7 @@ def _no_match(context: Context, match: re.Match[str]) -> Finding:
 
 @rule(r"Type parameter \((\S+)\) of Optype \((\S+)\) bound to different types "
       r"\(tensor\((\S+)\) and tensor\((\S+)\)+ in node \((.*?)\)")  # fmt: skip
-def _mixed(context: Context, match: re.Match[str]) -> Finding:
+def _mixed(context: MessageContext, match: re.Match[str]) -> Finding:
     _, op_type, one, other, name = match.groups()
     one, other = graph.plain_type(one), graph.plain_type(other)
     return Finding(
@@ -66,7 +66,7 @@ def _mixed(context: Context, match: re.Match[str]) -> Finding:
 
 @rule(r"Type \(tensor\((.*?)\)\) of output arg \((.*?)\) of node \((.*?)\) does not match "
       r"expected type \(tensor\((.*?)\)\)")  # fmt: skip
-def _output_type(context: Context, match: re.Match[str]) -> Finding:
+def _output_type(context: MessageContext, match: re.Match[str]) -> Finding:
     stated, value, name, made = match.groups()
     return Finding(
         "dtype-misstated", ERROR,
@@ -82,7 +82,7 @@ def _output_type(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Node input '(.*?)' is not a graph input")
-def _not_made(context: Context, match: re.Match[str]) -> Finding:
+def _not_made(context: MessageContext, match: re.Match[str]) -> Finding:
     known, labels = set[str](), []
     if context.model is not None:
         known = graph.values(context.model)
@@ -91,14 +91,14 @@ def _not_made(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Graph output \((.*?)\) does not exist")
-def _no_output(context: Context, match: re.Match[str]) -> Finding:
+def _no_output(context: MessageContext, match: re.Match[str]) -> Finding:
     known = graph.values(context.model) if context.model is not None else set()
     return values.undefined_value(match[1], [f"output {match[1]!r} of the graph"], known)
 
 
 @rule(r'In Node, \("(.*?)", (\S+), "(.*?)", -?\d+\).*has input size (\d+) not in range '
       r"\[min=(\d+), max=(\d+)\]")  # fmt: skip
-def _input_count(context: Context, match: re.Match[str]) -> Finding:
+def _input_count(context: MessageContext, match: re.Match[str]) -> Finding:
     name, op_type, domain, got, least, most = match.groups()
     op = graph.op_name(domain, op_type)
     code = "input-missing" if int(got) < int(least) else "input-too-many"
@@ -111,7 +111,7 @@ def _input_count(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r'In Node, \("(.*?)", (\S+), "(.*?)", -?\d+\).*input (\d+) is marked single but has an empty')
-def _input_empty(context: Context, match: re.Match[str]) -> Finding:
+def _input_empty(context: MessageContext, match: re.Match[str]) -> Finding:
     name, op_type, domain, number = match.groups()
     return Finding(
         "input-missing", ERROR,
@@ -122,7 +122,7 @@ def _input_empty(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r'In Node, \("(.*?)", (\S+), "(.*?)", -?\d+\).*Required attribute \'(.*?)\' is missing')
-def _attribute_missing(context: Context, match: re.Match[str]) -> Finding:
+def _attribute_missing(context: MessageContext, match: re.Match[str]) -> Finding:
     name, op_type, domain, attribute = match.groups()
     return Finding(
         "attribute-missing", ERROR,
@@ -133,7 +133,7 @@ def _attribute_missing(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r'In Node, \("(.*?)", (\S+), .*Unrecognized attribute: (\S+) for operator (\S+)')
-def _attribute_unknown(context: Context, match: re.Match[str]) -> Finding:
+def _attribute_unknown(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "attribute-unknown", ERROR, f"{match[4]} has no attribute {match[3]!r}.",
         "Not in the opset that the model imports; often it came or went with another opset.",
@@ -143,7 +143,7 @@ def _attribute_unknown(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Duplicate definition of name \((.*?)\)")
-def _duplicate(context: Context, match: re.Match[str]) -> Finding:
+def _duplicate(context: MessageContext, match: re.Match[str]) -> Finding:
     labels = []
     if context.model is not None:
         labels = [p.label for p in graph.places(context.model) if match[1] in p.node.output]
@@ -156,7 +156,7 @@ def _duplicate(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"two nodes with same node name \((.*?)\)")
-def _same_name(context: Context, match: re.Match[str]) -> Finding:
+def _same_name(context: MessageContext, match: re.Match[str]) -> Finding:
     labels = []
     if context.model is not None:
         labels = [p.label for p in graph.places(context.model) if p.node.name == match[1]]
@@ -169,7 +169,7 @@ def _same_name(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"graph is not acyclic")
-def _cycle(context: Context, match: re.Match[str]) -> Finding:
+def _cycle(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "cycle", ERROR, "The graph goes round in a circle.",
         "A node needs, directly or through others, its own result.",
@@ -178,7 +178,7 @@ def _cycle(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Node \((.*?)\) Op \((\S+?)\) \[(?:Type|Shape)InferenceError\] (.*)")
-def _inference(context: Context, match: re.Match[str]) -> Finding:
+def _inference(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "shape-mismatch", ERROR, f"{match[2]}: the shapes or types of its inputs do not fit.",
         f"{match[3].strip()}.", "Look at the shapes that arrive there; with fixed lengths the "
@@ -191,7 +191,7 @@ def _inference(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"External data path.*?(?:does not exist|escapes|outside)[^\"]*\"?([^\"]*)")
-def _external(context: Context, match: re.Match[str]) -> Finding:
+def _external(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "weights-missing", ERROR, f"The file with the weights is missing: {match[1]!r}.",
         "The model keeps its weights in another file (external data), which has to lie beside it.",
@@ -200,7 +200,7 @@ def _external(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"protobuf parsing failed|No graph was found in the protobuf")
-def _protobuf(context: Context, match: re.Match[str]) -> Finding:
+def _protobuf(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "model-broken", ERROR, "The file is no ONNX model.",
         "Its bytes cannot be read as one: cut off, or something else.", "Get or export it again.",

@@ -13,14 +13,14 @@ from pathlib import Path
 from myops.ort import _named_libraries
 from myops.ort._doctor.report import ERROR, WARNING, Finding
 from myops.ort._loaders.load import sha256, this_platform
-from myops.ort._named_libraries import Library
+from myops.ort._named_libraries import NamedLibrary
 
 _REFUSED = "myops.ort.session refuses the model for it"
 
 
 def check(
     model: str, folder: Path | None, paths: Sequence[str], use_installed: bool
-) -> tuple[list[Library], list[Finding]]:
+) -> tuple[list[NamedLibrary], list[Finding]]:
     """The named libraries, and what is wrong with them.
 
     Args:
@@ -44,7 +44,7 @@ def check(
 
 
 def _check(
-    item: Library, folder: Path | None, paths: Sequence[str], use_installed: bool
+    item: NamedLibrary, folder: Path | None, paths: Sequence[str], use_installed: bool
 ) -> list[Finding]:
     if item.platform != this_platform():
         return [Finding(
@@ -102,7 +102,7 @@ def _installed(domain: str) -> tuple[str, str] | None:
         return None
 
 
-def _another(item: Library, path: str, version: str, sound: bool) -> Finding:
+def _another(item: NamedLibrary, path: str, version: str, sound: bool) -> Finding:
     """An installed library serves the domain, and is another than the named one."""
     other = bool(item.version and version and item.version != version)
     wanted = f"{item.file} {item.version}".strip()

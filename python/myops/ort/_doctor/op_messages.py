@@ -8,7 +8,7 @@ import onnx
 
 from myops.ort._doctor import graph, ops, values
 from myops.ort._doctor.report import ERROR, Finding
-from myops.ort._doctor.rules import Context, Rules
+from myops.ort._doctor.rules import MessageContext, Rules
 
 RULES = Rules()
 rule = RULES.rule
@@ -17,18 +17,18 @@ rule = RULES.rule
 
 
 @rule(r"Fatal error: ([^\s:]*):(.+?)\((-?\d+)\) is not a registered function/op")
-def _not_registered(context: Context, match: re.Match[str]) -> Finding:
+def _not_registered(context: MessageContext, match: re.Match[str]) -> Finding:
     return _op(context, match[1], match[2])
 
 
 @rule(r"No Op registered for (\S+) with domain_version of (\d+)")
-def _no_op(context: Context, match: re.Match[str]) -> Finding:
+def _no_op(context: MessageContext, match: re.Match[str]) -> Finding:
     return _op(context, "", match[1])
 
 
-def _op(context: Context, domain: str, op_type: str) -> Finding:
+def _op(context: MessageContext, domain: str, op_type: str) -> Finding:
     if context.model is None:
-        context = Context(onnx.ModelProto(), context.provided)
+        context = MessageContext(onnx.ModelProto(), context.provided)
     assert context.model is not None
     found = [p for p in graph.places(context.model) if p.node.op_type == op_type]
     exact = [p for p in found if p.domain == domain] or found
@@ -51,12 +51,12 @@ def _op(context: Context, domain: str, op_type: str) -> Finding:
 
 
 @rule(r"No opset import for domain '(.*?)'")
-def _no_import(context: Context, match: re.Match[str]) -> Finding:
+def _no_import(context: MessageContext, match: re.Match[str]) -> Finding:
     return ops.not_imported(match[1], known=False)
 
 
 @rule(r"Could not find an implementation for ([^\s(]+)\((\d+)\) node with name '(.*?)'")
-def _no_kernel(context: Context, match: re.Match[str]) -> Finding:
+def _no_kernel(context: MessageContext, match: re.Match[str]) -> Finding:
     op_type, version, name = match.groups()
     kernels = context.provided.kernels.get(f":{op_type}", [])
     fitting = [types for low, high, types in kernels if low <= int(version) <= high]
@@ -90,7 +90,7 @@ def _types(kernels: list[list[str]]) -> str:
 
 
 @rule(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)")
-def _opset(context: Context, match: re.Match[str]) -> Finding:
+def _opset(context: MessageContext, match: re.Match[str]) -> Finding:
     got, domain, highest = match.groups()
     return Finding(
         "opset-too-new", ERROR, f"The model imports opset {got} of {domain}.",
@@ -101,7 +101,7 @@ def _opset(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Opset (\d+) is under development")
-def _opset_unclear(context: Context, match: re.Match[str]) -> Finding:
+def _opset_unclear(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "opset-too-new", ERROR, f"The model imports opset {match[1]}.",
         f"ONNX Runtime {context.provided.version} does not know it yet.",
@@ -110,7 +110,7 @@ def _opset_unclear(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
-def _ir(context: Context, match: re.Match[str]) -> Finding:
+def _ir(context: MessageContext, match: re.Match[str]) -> Finding:
     got, highest = match.groups()
     fix = "Upgrade onnxruntime"
     needed = 0
@@ -130,5 +130,5 @@ def _ir(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Missing opset in the model")
-def _opset_missing(context: Context, match: re.Match[str]) -> Finding:
+def _opset_missing(context: MessageContext, match: re.Match[str]) -> Finding:
     return ops.opset_missing()

@@ -14,7 +14,7 @@ from myops.ort._doctor.report import Finding
 
 
 @dataclass
-class Context:
+class MessageContext:
     """What is known when a message comes: the model (None: it could not be read) and the rest."""
 
     model: onnx.ModelProto | None
@@ -32,7 +32,7 @@ class Context:
         return [f"{name} ({op_type})" if op_type else name] if name else []
 
 
-Explanation = Callable[[Context, re.Match[str]], Finding]
+Explanation = Callable[[MessageContext, re.Match[str]], Finding]
 
 
 class Rules(list[tuple[re.Pattern[str], Explanation]]):

@@ -6,7 +6,7 @@ import re
 
 from myops.ort._doctor import graph
 from myops.ort._doctor.report import ERROR, Finding
-from myops.ort._doctor.rules import Context, Rules
+from myops.ort._doctor.rules import MessageContext, Rules
 
 RULES = Rules()
 rule = RULES.rule
@@ -15,7 +15,7 @@ rule = RULES.rule
 
 
 @rule(r"Domain already set in registry")
-def _domain_twice(context: Context, match: re.Match[str]) -> Finding:
+def _domain_twice(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "domain-clash", ERROR, "Two libraries provide the same domain, or one is loaded twice.",
         "ONNX Runtime takes each domain from one library only.",
@@ -25,7 +25,7 @@ def _domain_twice(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"The requested API version \[(\d+)\] is not available.*?\[\d+, (\d+)\]")
-def _api_version(context: Context, match: re.Match[str]) -> Finding:
+def _api_version(context: MessageContext, match: re.Match[str]) -> Finding:
     return api_version("The library", int(match[1]), match[2], context.provided.version)
 
 
@@ -42,14 +42,14 @@ def api_version(library: str, asked: int, highest: str, runtime: str) -> Finding
 
 
 @rule(r"Unsupported version '(\d+)' in custom op '([^']*)")
-def _op_version(context: Context, match: re.Match[str]) -> Finding:
+def _op_version(context: MessageContext, match: re.Match[str]) -> Finding:
     found = api_version("A library", int(match[1]), "", context.provided.version)
     found.what = f"The custom op {match[2]} is of version {match[1]} of ONNX Runtime's API."
     return found
 
 
 @rule(r"Failed to get symbol RegisterCustomOps|undefined symbol: RegisterCustomOps")
-def _no_entry(context: Context, match: re.Match[str]) -> Finding:
+def _no_entry(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "library-no-entry-point", ERROR, "The library has no function RegisterCustomOps.",
         "ONNX Runtime calls it to learn which ops there are.",
@@ -62,7 +62,7 @@ def _no_entry(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Exception during initialization: (.*)")
-def _initialization(context: Context, match: re.Match[str]) -> Finding:
+def _initialization(context: MessageContext, match: re.Match[str]) -> Finding:
     text = match[1].strip()
     labels = _guess(context, text)
     return Finding(
@@ -72,7 +72,7 @@ def _initialization(context: Context, match: re.Match[str]) -> Finding:
     )  # fmt: skip
 
 
-def _guess(context: Context, text: str) -> list[str]:
+def _guess(context: MessageContext, text: str) -> list[str]:
     """The nodes that an error of one of our kernels, "op: argument: ...", may come from."""
     from myops import _libraries
 
@@ -85,7 +85,7 @@ def _guess(context: Context, text: str) -> list[str]:
 
 
 @rule(r"Non-zero status code returned while running (\S+) node\. Name:'(.*?)' Status Message: (.*)")
-def _node_failed(context: Context, match: re.Match[str]) -> Finding:
+def _node_failed(context: MessageContext, match: re.Match[str]) -> Finding:
     op_type, name, text = match[1], match[2], match[3].strip()
     # What stands before the text itself: a file of ONNX Runtime's sources and a signature.
     short = re.sub(r"^/\S+?:\d+ .*?\) (?=\S)", "", text)
@@ -105,12 +105,12 @@ def _node_failed(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Invalid rank for input: (\S+) Got: (\d+) Expected: (\d+)")
-def _rank(context: Context, match: re.Match[str]) -> Finding:
+def _rank(context: MessageContext, match: re.Match[str]) -> Finding:
     return _feed(f"The input {match[1]!r} got {match[2]} axes, expected {match[3]}.")
 
 
 @rule(r"Got invalid dimensions for input: (\S+) for the following indices\s*(.*?)\s*Please fix")
-def _dims(context: Context, match: re.Match[str]) -> Finding:
+def _dims(context: MessageContext, match: re.Match[str]) -> Finding:
     axes = [f"axis {a}: got {got}, expected {want}" for a, got, want in
             re.findall(r"index: (\d+) Got: (-?\d+) Expected: (-?\d+)", match[2])]  # fmt: skip
     return _feed(
@@ -121,19 +121,19 @@ def _dims(context: Context, match: re.Match[str]) -> Finding:
 
 
 @rule(r"Unexpected input data type\. Actual: \((.*?)\) , expected: \((.*?)\)")
-def _feed_type(context: Context, match: re.Match[str]) -> Finding:
+def _feed_type(context: MessageContext, match: re.Match[str]) -> Finding:
     got, wanted = graph.plain_type(match[1]), graph.plain_type(match[2])
     return _feed(f"An input got {got}, expected {wanted}.",
                  f"Convert the array: array.astype(np.{wanted}).")  # fmt: skip
 
 
 @rule(r"Required inputs \((.*?)\) are missing from input feed \((.*?)\)")
-def _feed_missing(context: Context, match: re.Match[str]) -> Finding:
+def _feed_missing(context: MessageContext, match: re.Match[str]) -> Finding:
     return _feed(f"The inputs {match[1]} were not given, only {match[2]}.")
 
 
 @rule(r"Invalid (?:Feed )?[Ii]nput [Nn]ame: ?(\S+)")
-def _feed_name(context: Context, match: re.Match[str]) -> Finding:
+def _feed_name(context: MessageContext, match: re.Match[str]) -> Finding:
     names = list(context.model.graph.input) if context.model is not None else []
     return _feed(
         f"The model has no input {match[1]!r}.",
@@ -147,7 +147,7 @@ def _feed(what: str, fix: str = "Give session.run what the model asks for.") -> 
 
 
 @rule(r"bad_alloc|Failed to allocate memory")
-def _memory(context: Context, match: re.Match[str]) -> Finding:
+def _memory(context: MessageContext, match: re.Match[str]) -> Finding:
     return Finding(
         "memory", ERROR, "The memory did not suffice.", "", "Use smaller inputs, or a machine "
         "with more memory.",

@@ -14,13 +14,13 @@ from myops.ort._doctor import feeds, graph, nodes, process
 from myops.ort._doctor.graph import Provided
 from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
-from myops.ort._doctor.rules import Context
+from myops.ort._doctor.rules import MessageContext
 
 _SECONDS = 60.0  # of trying inputs
 _DUMP_LIMIT = 1 << 30  # bytes; what ONNX Runtime made of a larger model is not written to disk
 
 
-class Trial:
+class SessionTrial:
     """Sessions with the libraries that load; what they tell goes into the report."""
 
     def __init__(
@@ -75,9 +75,9 @@ class Trial:
             self._crashed(outcome)
         elif failed:
             try:
-                self._failed(failed, Context(proto, self.provided), proto, folder, invention)
+                self._failed(failed, MessageContext(proto, self.provided), proto, folder, invention)
             except Exception:  # the model is garbled; the message is not to be lost
-                self.report.add(explain(failed["error"], Context(None, self.provided)))
+                self.report.add(explain(failed["error"], MessageContext(None, self.provided)))
         return outcome
 
     def _what_runs(self, proto: onnx.ModelProto, loaded: dict[str, Any], dump: str) -> None:
@@ -107,7 +107,7 @@ class Trial:
     def _failed(
         self,
         failed: dict[str, Any],
-        context: Context,
+        context: MessageContext,
         proto: onnx.ModelProto,
         folder: Path,
         invention: feeds.Invention | None,

@@ -109,10 +109,10 @@ _ASIDE = "doctor."  # a domain that shape inference does not know
 
 def _scopes(model: onnx.ModelProto) -> list[Any]:
     """What shape inference tells; [] when nothing."""
-    from myops.onnx.graph import scopes as inference
+    from myops.onnx.graph.scopes import all_scopes
 
     try:
-        return list(inference.scopes(model))
+        return list(all_scopes(model))
     except Exception:  # our shape rules refuse a node, or the model is broken
         pass
     copy = onnx.ModelProto()
@@ -123,7 +123,7 @@ def _scopes(model: onnx.ModelProto) -> list[Any]:
     for library in _libraries.known():
         copy.opset_import.append(onnx.helper.make_opsetid(_ASIDE + library.domain, 1))
     try:
-        return list(inference.scopes(copy))
+        return list(all_scopes(copy))
     except Exception:  # broken apart from our nodes too; the runtime still has its say
         return []
 

@@ -38,11 +38,11 @@ def refused(trial: Trial) -> None:
             f"a text that contains: {trial.case.refused}",
             "another check comes first, or its text has changed",
         )
-    if not run.result.refusal.startswith(f"{trial.subject.name}: "):
+    if not run.result.refusal.startswith(f"{trial.tested.name}: "):
         trial.tally.fail(
             "",
             f"torch refuses with: {run.result.refusal}",
-            f"a text of the form '{trial.subject.name}: argument: got ..., expected ...'",
+            f"a text of the form '{trial.tested.name}: argument: got ..., expected ...'",
             "the op did not check, and something else broke. Check in the shape rule, where every "
             "runtime meets it: with MYOPS_EXPECT in C++, by ValueError in a prototype",
         )
@@ -62,7 +62,7 @@ def errors(trial: Trial) -> None:
 
 def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> None:
     """What torch.compile and torch.export see of a refusal."""
-    fake = run_fake(trial.subject, case)
+    fake = run_fake(trial.tested, case)
     if not expected.refused:
         if fake.refusal:
             trial.tally.fail(
@@ -88,12 +88,12 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
 def _accepts_zeros(trial: Trial, case: Case) -> bool:
     """Whether the op takes the call with zeros in place of all numbers."""
     zeros = case.having([torch.zeros_like(tensor) for tensor in case.tensors])
-    return variations.accepts(trial.subject.function, zeros)
+    return variations.accepts(trial.tested.function, zeros)
 
 
 def _compare_numberless(trial: Trial) -> None:
     """A fake kernel sees no numbers, so it cannot refuse because of them."""
-    fake = run_fake(trial.subject, trial.case)
+    fake = run_fake(trial.tested, trial.case)
     trial.tally.ran += 1
     if fake.refusal:
         trial.tally.fail(

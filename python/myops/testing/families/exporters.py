@@ -55,7 +55,7 @@ def _export(trial: Trial, exporter: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporters about themselves
         try:
-            model = trial.subject.export(
+            model = trial.tested.export(
                 module_of(trial),
                 tuple(trial.case.tensors),
                 input_names=names,
@@ -72,7 +72,7 @@ def _export(trial: Trial, exporter: str) -> None:
 
 def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Call) -> bool:
     """The graph has the op's node, with the attributes of the call in torch."""
-    info = trial.subject.info
+    info = trial.tested.info
     nodes = [
         node
         for node in model.graph.node
@@ -111,9 +111,9 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
     """The file gives torch's bits; and without the library the same within rounding."""
     import onnxruntime
 
-    subject = trial.subject
+    tested = trial.tested
     has_body = any(
-        (item.domain, item.name) == (subject.info.domain, subject.info.onnx_type)
+        (item.domain, item.name) == (tested.info.domain, tested.info.onnx_type)
         for item in model.functions
     )
     trial.tally.ran += 1
@@ -127,12 +127,12 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
         path = str(Path(folder) / "model.onnx")
         onnx.save(model, path)  # what users load is a file
         loaders: dict[str, Callable[[], Any]] = {}
-        if subject.is_native:
-            loaders["ONNX Runtime"] = lambda: subject.native_session(onnx.load(path), options())
+        if tested.is_native:
+            loaders["ONNX Runtime"] = lambda: tested.native_session(onnx.load(path), options())
         else:
-            loaders[EVALUATOR] = lambda: subject.evaluator(onnx.load(path))
+            loaders[EVALUATOR] = lambda: tested.evaluator(onnx.load(path))
         if has_pyops():
-            loaders["PyOp"] = lambda: subject.pyop_session(onnx.load(path), options())
+            loaders["PyOp"] = lambda: tested.pyop_session(onnx.load(path), options())
         for note in trial.runtimes.notes():
             trial.tally.note(note)
         if has_body:

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 from myops.testing import variations
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
-from myops.testing.subject import DispatcherCalls, Seen, Subject
+from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 from myops.testing.trial import Trial
 
 _MOST_ELEMENTS = 300  # above, one random direction instead of the whole matrix
@@ -39,15 +39,15 @@ _FAKE_CAUSE = (
 )
 
 
-def differentiable(subject: Subject, case: Case) -> list[int]:
+def differentiable(tested: OpUnderTest, case: Case) -> list[int]:
     """The places of the tensors that have a gradient: floats, but not lists like scales."""
-    numbers = variations.input_of_tensors(subject, case)
+    numbers = variations.input_of_tensors(tested, case)
     return [
         place
         for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
         if tensor.is_floating_point()
         and number is not None
-        and not subject.info.inputs[number].values
+        and not tested.info.inputs[number].values
     ]
 
 
@@ -71,8 +71,8 @@ def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
 
 def gradients(trial: Trial) -> None:
     """gradcheck and gradgradcheck of the public function and of the torch op below it."""
-    subject, order = trial.subject, trial.settings.gradients
-    places = differentiable(subject, trial.case)
+    tested, order = trial.tested, trial.settings.gradients
+    places = differentiable(tested, trial.case)
     if not places:
         trial.tally.note("no tensor of the case has a gradient")
         return
@@ -81,7 +81,7 @@ def gradients(trial: Trial) -> None:
         return
     for dtype in _STEPS:
         case = in_dtype(trial.case, places, dtype)
-        if variations.accepts(subject.function, case):
+        if variations.accepts(tested.function, case):
             break
     else:
         trial.tally.note("the op takes neither float64 nor float32: no differences were taken")
@@ -91,11 +91,11 @@ def gradients(trial: Trial) -> None:
         trial.tally.note("the op does not take float64: differences were taken in float32")
     varied, leaves = leaves_of(case, places)
     with DispatcherCalls() as seen:
-        subject.function(*case.args, **case.kwargs)
-    inner = next(item for item in seen if subject.is_mine(item.overload))
+        tested.function(*case.args, **case.kwargs)
+    inner = next(item for item in seen if tested.is_mine(item.overload))
     ways: dict[str, Callable[..., Any]] = {
-        "the public function": _of_tensors(subject.function, varied, places),
-        f"torch.ops.{subject.namespace}.{subject.name}": _below(inner, case, places),
+        "the public function": _of_tensors(tested.function, varied, places),
+        f"torch.ops.{tested.namespace}.{tested.name}": _below(inner, case, places),
     }
     for who, function in ways.items():
         _check(trial, who, function, leaves, order)
@@ -153,14 +153,14 @@ def _check(
 
 def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
     """An op without gradients must say so on every way into it: silence would train nothing."""
-    subject = trial.subject
+    tested = trial.tested
     with DispatcherCalls() as seen:
-        subject.function(*case.args, **case.kwargs)
-    inner = next(item for item in seen if subject.is_mine(item.overload))
-    public = _of_tensors(subject.function, case, places)
+        tested.function(*case.args, **case.kwargs)
+    inner = next(item for item in seen if tested.is_mine(item.overload))
+    public = _of_tensors(tested.function, case, places)
     ways: dict[str, Callable[..., Any]] = {
         "the public function": public,
-        f"torch.ops.{subject.namespace}.{subject.name}": _below(inner, case, places),
+        f"torch.ops.{tested.namespace}.{tested.name}": _below(inner, case, places),
         "torch.compile": torch.compile(public, backend="aot_eager"),
     }
     for who, function in ways.items():
@@ -187,10 +187,12 @@ def _total(result: Any) -> torch.Tensor:
     return torch.stack(squares).sum()
 
 
-def derive(subject: Subject, case: Case, places: list[int], order: int) -> list[list[torch.Tensor]]:
+def derive(
+    tested: OpUnderTest, case: Case, places: list[int], order: int
+) -> list[list[torch.Tensor]]:
     """First and second derivatives of the sum of squares, with respect to the leaves."""
     varied, leaves = leaves_of(case, places)
-    total = _total(subject.function(*varied.args, **varied.kwargs))
+    total = _total(tested.function(*varied.args, **varied.kwargs))
     found = []
     for number in range(1, order + 1):
         grads = torch.autograd.grad(total, leaves, create_graph=number < order, allow_unused=True)
@@ -201,17 +203,17 @@ def derive(subject: Subject, case: Case, places: list[int], order: int) -> list[
     return found
 
 
-def backward_calls(subject: Subject, case: Case, order: int) -> list[Seen]:
+def backward_calls(tested: OpUnderTest, case: Case, order: int) -> list[Seen]:
     """The calls of other ops of the package that autograd makes, one for each op."""
-    places = differentiable(subject, case)
+    places = differentiable(tested, case)
     if not places:
         return []
     with DispatcherCalls() as seen:
-        derive(subject, case, places, order)
+        derive(tested, case, places, order)
     found = {
         item.name: item
         for item in seen
-        if item.overload.namespace == subject.namespace and item.name != subject.name
+        if item.overload.namespace == tested.namespace and item.name != tested.name
     }
     return list(found.values())
 
@@ -219,13 +221,13 @@ def backward_calls(subject: Subject, case: Case, order: int) -> list[Seen]:
 def _fake(trial: Trial, places: list[int]) -> None:
     """The same derivatives on tensors without memory have the shapes and dtypes of the leaves."""
     mode = FakeTensorMode()
-    if variations.value_tensors(trial.subject, trial.case):
+    if variations.value_tensors(trial.tested, trial.case):
         trial.tally.note("numbers in a tensor decide the shape: derivatives were not run as fakes")
         return
     try:
         fakes = trial.case.having([mode.from_tensor(item.detach()) for item in trial.case.tensors])
         with mode:
-            results = derive(trial.subject, fakes, places, trial.settings.gradients)
+            results = derive(trial.tested, fakes, places, trial.settings.gradients)
     except Exception as error:  # a missing fake kernel has no class of its own
         trial.tally.fail("on tensors without memory", refusal(error), "derivatives", _FAKE_CAUSE)
         return
@@ -247,7 +249,7 @@ def _fake(trial: Trial, places: list[int]) -> None:
 def _dtype(trial: Trial, places: list[int]) -> None:
     """In the case's own dtype, too, a gradient has the dtype and shape of its input."""
     try:
-        results = derive(trial.subject, trial.case, places, trial.settings.gradients)
+        results = derive(trial.tested, trial.case, places, trial.settings.gradients)
     except Exception as error:  # a kernel that float64 did not need
         trial.tally.fail("in the case's own dtype", refusal(error), "derivatives", _CAUSE[1])
         return

@@ -14,7 +14,7 @@ from myops.testing.bits import arrays_of
 from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import Case, copy_of
 from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
-from myops.testing.subject import DispatcherCalls, Seen
+from myops.testing.op_under_test import DispatcherCalls, Seen
 from myops.testing.trial import Trial
 
 _OPCHECK_CAUSE = (
@@ -31,7 +31,7 @@ _EAGER_CAUSE = "the compiled program calls the op with other arguments than eage
 
 def opcheck(trial: Trial) -> None:
     """torch.library.opcheck of the op and of what is called backwards, in several layouts."""
-    places = differentiable(trial.subject, trial.case) if trial.settings.gradients else []
+    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
     varied = {
         "": trial.case,
         "channels_last": trial.case.having(
@@ -43,13 +43,13 @@ def opcheck(trial: Trial) -> None:
         del varied["channels_last"]
     for label, case in varied.items():
         with DispatcherCalls() as seen:
-            trial.subject.function(*case.args, **case.kwargs)
-        inner = next(item for item in seen if trial.subject.is_mine(item.overload))
+            trial.tested.function(*case.args, **case.kwargs)
+        inner = next(item for item in seen if trial.tested.is_mine(item.overload))
         asked = {id(case.tensors[place]) for place in places} if not label else set()
         _opcheck(trial, label, inner, asked)
     if trial.settings.gradients:
         try:
-            below = backward_calls(trial.subject, trial.case, trial.settings.gradients)
+            below = backward_calls(trial.tested, trial.case, trial.settings.gradients)
         except Exception as error:  # "gradients" has the details
             trial.tally.note(f"no gradient to look at: {refusal(error)}")
             below = []
@@ -79,7 +79,7 @@ class Module(torch.nn.Module):
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
-        case, self.function = trial.case, trial.subject.function
+        case, self.function = trial.case, trial.tested.function
         leaves, self.spec = pytree.tree_flatten((tuple(case.args), dict(case.kwargs)))
         # Everything but the tensors: torch.compile would take those for inputs too.
         self.leaves = [None if isinstance(item, torch.Tensor) else item for item in leaves]
@@ -124,7 +124,7 @@ def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
         for number, axes in enumerate(trial.axes):
             if axes.length >= 2:
                 case = axes.at(case, axes.length + step + number)
-        if case is not trial.case and variations.accepts(trial.subject.function, case):
+        if case is not trial.case and variations.accepts(trial.tested.function, case):
             found.append((f"every dynamic length {step} or more larger", case))
     return found
 
@@ -136,7 +136,7 @@ def compiled(trial: Trial) -> None:
     program = torch.compile(
         module.call, fullgraph=True, dynamic=True, backend=trial.settings.backend
     )
-    places = differentiable(trial.subject, trial.case) if trial.settings.gradients else []
+    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
     for label, case in [("", trial.case), *other_lengths(trial)]:
         ran, leaves = leaves_of(case, places)
         try:
@@ -196,11 +196,11 @@ def exported(trial: Trial) -> None:
         trial.tally.fail("", _head(refusal(error)), "an exported program", _COMPILE_CAUSE)
         return
     targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    if not any(getattr(t, "_schema", None) and trial.subject.is_mine(t) for t in targets):
+    if not any(getattr(t, "_schema", None) and trial.tested.is_mine(t) for t in targets):
         trial.tally.fail(
             "",
             f"a program of {', '.join(map(str, targets))}",
-            f"torch.ops.{trial.subject.namespace}.{trial.subject.name} in it",
+            f"torch.ops.{trial.tested.namespace}.{trial.tested.name} in it",
             "the function does not call the dispatcher op while torch traces it, so the exporter "
             "has no node to write",
         )

@@ -27,7 +27,7 @@ def purity(trial: Trial) -> None:
 def _inputs_stay(trial: Trial) -> None:
     given = trial.case.copied()
     before = [copy_of(item) for item in given.tensors]
-    trial.subject.function(*given.args, **given.kwargs)
+    trial.tested.function(*given.args, **given.kwargs)
     for label, old, new in zip(given.labels(), before, given.tensors, strict=True):
         trial.compare_bits(
             "",
@@ -39,7 +39,7 @@ def _inputs_stay(trial: Trial) -> None:
     call = trial.call()
     kept = [None if array is None else array.copy() for array in call.inputs]
     trial.runtimes.numpy(call)
-    for item, array, after in zip(trial.subject.info.inputs, kept, call.inputs, strict=True):
+    for item, array, after in zip(trial.tested.info.inputs, kept, call.inputs, strict=True):
         if array is not None and after is not None:
             trial.compare_bits(
                 "",
@@ -56,7 +56,7 @@ def _others(trial: Trial) -> list[Any]:
     changed = [t * 0.75 if t.is_floating_point() else t.flip(0) if t.dim() else t
                for t in case.tensors]  # fmt: skip
     other = case.having(changed)
-    found = [other] if variations.accepts(trial.subject.function, other) else []
+    found = [other] if variations.accepts(trial.tested.function, other) else []
     for axes in trial.axes[:1]:
         found.append(axes.at(case, axes.length + 3))
     return found
@@ -114,7 +114,7 @@ def _repeats(trial: Trial) -> bool:
 
 def _own_memory(trial: Trial) -> None:
     given = trial.case.copied()
-    results = trial.subject.function(*given.args, **given.kwargs)
+    results = trial.tested.function(*given.args, **given.kwargs)
     tensors = results if isinstance(results, (tuple, list)) else (results,)
     kept = arrays_of(results)
     inputs = {
@@ -133,7 +133,7 @@ def _own_memory(trial: Trial) -> None:
             )
     for case in _others(trial):
         try:
-            trial.subject.function(*case.args, **case.kwargs)
+            trial.tested.function(*case.args, **case.kwargs)
         except Exception as error:  # a call that worked before
             trial.tally.note(f"another call was refused: {refusal(error)}")
     trial.compare_bits(
@@ -147,8 +147,8 @@ def _own_memory(trial: Trial) -> None:
 
 def _overwritten(trial: Trial) -> None:
     """ONNX Runtime lays an output into the memory of an input where the description allows it."""
-    allowed = any(output.may_overwrite for output in trial.subject.info.outputs)
-    if not allowed or not trial.subject.is_native:
+    allowed = any(output.may_overwrite for output in trial.tested.info.outputs)
+    if not allowed or not trial.tested.is_native:
         return
     alike = trial.case
     for axes in trial.axes:

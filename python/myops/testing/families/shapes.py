@@ -16,8 +16,8 @@ from myops.testing import variations
 from myops.testing.calls import Call, refusal
 from myops.testing.cases import Case
 from myops.testing.models import node_model, output_dtypes
+from myops.testing.op_under_test import OpUnderTest
 from myops.testing.runtimes import session_options
-from myops.testing.subject import Subject
 from myops.testing.trial import Trial
 
 _FAKE_CAUSE = (
@@ -45,14 +45,14 @@ class FakeRun:
     refusal: str = ""
 
 
-def run_fake(subject: Subject, case: Case) -> FakeRun:
+def run_fake(tested: OpUnderTest, case: Case) -> FakeRun:
     """The public function on tensors without memory, as torch.compile and torch.export call it."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     try:
         fakes = [mode.from_tensor(item.detach(), static_shapes=True) for item in case.tensors]
         with mode:
             varied = case.having(fakes)
-            return FakeRun(_expected(subject.function(*varied.args, **varied.kwargs)))
+            return FakeRun(_expected(tested.function(*varied.args, **varied.kwargs)))
     except Exception as error:  # whatever a fake kernel raises is compared
         return FakeRun([], refusal(error))
 
@@ -69,7 +69,7 @@ def shapes(trial: Trial) -> None:
     """Inferred = fake = real, for the case, its dtypes, layouts and lengths."""
     trial.call()
     varied = [("", trial.case), *variations.layouts(trial.case)]
-    varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.subject, trial.case)]
+    varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.tested, trial.case)]
     varied += list(variations.lengths(trial.case, trial.axes))
     known: dict[Any, Any] = {}
     for label, case in varied:
@@ -80,10 +80,10 @@ def shapes(trial: Trial) -> None:
 
 def _fake(trial: Trial, label: str, case: Case) -> None:
     try:
-        real = trial.subject.function(*case.args, **case.kwargs)
+        real = trial.tested.function(*case.args, **case.kwargs)
     except Exception:  # refusals are compared in "errors" and "lengths"
         return
-    fake = run_fake(trial.subject, case)
+    fake = run_fake(trial.tested, case)
     trial.tally.ran += 1
     if fake.refusal:
         trial.tally.fail(label, f"the fake kernel: {fake.refusal}", "a result", _FAKE_CAUSE)
@@ -113,13 +113,13 @@ def _fits(fake: Any, real: Any) -> bool:
 
 def _meta(trial: Trial) -> None:
     """The meta device, where no number decides the shape."""
-    if variations.value_tensors(trial.subject, trial.case):
+    if variations.value_tensors(trial.tested, trial.case):
         return
     tensors = [item.to("meta") for item in trial.case.tensors]
-    real = trial.subject.function(*trial.case.args, **trial.case.kwargs)
+    real = trial.tested.function(*trial.case.args, **trial.case.kwargs)
     case = trial.case.having(tensors)
     try:
-        result = trial.subject.function(*case.args, **case.kwargs)
+        result = trial.tested.function(*case.args, **case.kwargs)
     except Exception as error:  # a missing kernel is what is looked for
         trial.tally.fail("on the meta device", refusal(error), "a result", _FAKE_CAUSE)
         return
@@ -140,14 +140,14 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
     real = [(str(array.dtype), list(array.shape)) for array in run.inner.outputs]
     named = _names(trial, case, run.call)
     tools = {"onnx.shape_inference": _by_onnx}
-    if trial.subject.is_native:
+    if trial.tested.is_native:
         tools["ONNX Runtime"] = _by_ort
     else:
         trial.tally.note(
             "ONNX Runtime infers no shapes of a prototype, which has no library for it"
         )
     for kind, dims in (("numbers", run.call.shapes), ("names", named)):
-        model = node_model(trial.subject.info, run.call, dims)
+        model = node_model(trial.tested.info, run.call, dims)
         bound = _bound(dims, run.call)
         who = f"with lengths as {kind}"
         for tool, infer in tools.items():
@@ -161,12 +161,12 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
                 trial.tally.fail(label, f"{tool} {who}: {refusal(error)}", "shapes", _ONNX_CAUSE)
                 continue
             trial.tally.ran += 1
-            dtypes = output_dtypes(trial.subject.info, run.call)
+            dtypes = output_dtypes(trial.tested.info, run.call)
             for (_, shape), inferred, dtype in zip(real, found, dtypes, strict=True):
                 complete = (
                     kind == "numbers"
                     and tool.startswith("onnx")
-                    and not trial.subject.info.has_values
+                    and not trial.tested.info.has_values
                 )
                 if not _agrees(inferred, shape, bound, complete):
                     trial.tally.fail(
@@ -179,7 +179,7 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
 
 def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
     """One name for each set of axes that change together, numbers elsewhere."""
-    numbers = variations.input_of_tensors(trial.subject, case)
+    numbers = variations.input_of_tensors(trial.tested, case)
     dims: list[list[Any] | None] = list(call.shapes)
     for index, axes in enumerate(trial.axes):
         for place, axis in axes.places:
@@ -218,12 +218,12 @@ def _agrees(
 def _by_onnx(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
     from myops.onnx.schema import dims_of
 
-    inferred = trial.subject.infer_model(model)
+    inferred = trial.tested.infer_model(model)
     return [dims_of(item.type.tensor_type) for item in inferred.graph.output]
 
 
 def _by_ort(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
-    session = trial.subject.native_session(model, session_options())
+    session = trial.tested.native_session(model, session_options())
     return [
         None if item.shape is None else [_length(n) for n in item.shape]
         for item in session.get_outputs()

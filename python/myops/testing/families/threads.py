@@ -14,8 +14,8 @@ from myops.testing import variations
 from myops.testing.calls import Call, Outcome, call_arrays, refusal, run_torch
 from myops.testing.cases import Case
 from myops.testing.families.gradients import backward_calls
+from myops.testing.op_under_test import describe
 from myops.testing.runtimes import has_pyops
-from myops.testing.subject import describe
 from myops.testing.trial import Trial
 
 COUNTS = (1, 2, 7)
@@ -43,7 +43,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def threads(trial: Trial) -> None:
     """The case, the case made large, and what is called backwards, with 1, 2 and 7 threads."""
-    if not trial.subject.is_native:
+    if not trial.tested.is_native:
         trial.tally.note(
             "does not apply to a prototype: a Python function is told no number of threads"
         )
@@ -72,7 +72,7 @@ def _large(trial: Trial) -> Case:
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
     try:
-        calls = backward_calls(trial.subject, case, trial.settings.gradients)
+        calls = backward_calls(trial.tested, case, trial.settings.gradients)
     except Exception as error:  # "gradients" has the details
         trial.tally.note(f"no gradient to look at: {refusal(error)}")
         return
@@ -98,7 +98,7 @@ def sessions(trial: Trial) -> None:
     if not calls:
         trial.tally.note("the op refused the case")
         return
-    kind = "native" if trial.subject.is_native else "pyop"
+    kind = "native" if trial.tested.is_native else "pyop"
     for note in trial.runtimes.notes():
         trial.tally.note(note)
 
@@ -109,7 +109,7 @@ def sessions(trial: Trial) -> None:
         return Outcome(trial.runtimes.run(two[0], call))
 
     def in_torch(number: int, call: Call, case: Case) -> Outcome:
-        return run_torch(trial.subject, case).inner
+        return run_torch(trial.tested, case).inner
 
     ways: dict[str, Callable[[int, Call, Case], Outcome]] = {"torch in two threads": in_torch}
     if kind == "native" or has_pyops():
@@ -140,4 +140,4 @@ def sessions(trial: Trial) -> None:
 def _other_numbers(trial: Trial) -> list[Case]:
     case = trial.case
     other = case.having([t * 0.75 if t.is_floating_point() else t for t in case.tensors])
-    return [other] if variations.accepts(trial.subject.function, other) else []
+    return [other] if variations.accepts(trial.tested.function, other) else []

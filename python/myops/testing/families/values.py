@@ -30,8 +30,8 @@ def lengths(trial: Trial) -> None:
 
 def dtypes(trial: Trial) -> None:
     """Every declared dtype, and one that is not declared."""
-    info = trial.subject.info
-    for parameter, name, case in variations.dtypes(trial.subject, trial.case):
+    info = trial.tested.info
+    for parameter, name, case in variations.dtypes(trial.tested, trial.case):
         label = f"{parameter} = {name}"
         run = trial.agree(label, case)
         trial.judge(label, case, run)
@@ -89,7 +89,7 @@ def bodies(trial: Trial) -> None:
     trial.call()
     cases = [("", trial.case)]
     other_dtypes = {
-        f"{p} = {n}": case for p, n, case in variations.dtypes(trial.subject, trial.case)
+        f"{p} = {n}": case for p, n, case in variations.dtypes(trial.tested, trial.case)
     }
     cases += other_dtypes.items()
     cases += [

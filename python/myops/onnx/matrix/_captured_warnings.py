@@ -15,7 +15,7 @@ _FAMILIES = ("torch", "onnxscript", "onnx_ir", "onnx")  # of loggers
 
 # What says nothing about whether the numbers will be right: exporters about their own code, about
 # the opset (which the matrix tells itself), about names.
-_TALK = re.compile(
+_OWN_MESSAGES = re.compile(
     "|".join(
         (
             "legacy TorchScript-based",
@@ -41,7 +41,7 @@ _TALK = re.compile(
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[list[str]]:
+def captured_warnings() -> Iterator[list[str]]:
     """Inside, nobody prints, warns or logs.
 
     Yields:
@@ -94,5 +94,5 @@ class _Listener(logging.Handler):
 
 
 def _add(said: list[str], message: str) -> None:
-    if not _TALK.search(message) and message not in said:
+    if not _OWN_MESSAGES.search(message) and message not in said:
         said.append(message)

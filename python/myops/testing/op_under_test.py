@@ -20,7 +20,7 @@ _TORCHS_OWN = frozenset({"aten", "prim", "prims", "profiler", "inductor"})
 
 
 @dataclass(frozen=True)
-class Subject:
+class OpUnderTest:
     """An op under test.
 
     Attributes:
@@ -110,9 +110,9 @@ def describe(namespace: str, name: str) -> OpInfo | None:
     return None
 
 
-def subject_of(
+def op_under_test(
     op: Any, cases: Sequence[Case], libraries: Sequence[str | os.PathLike[str]] = ()
-) -> Subject:
+) -> OpUnderTest:
     """The op that `op` is, or that it calls.
 
     Args:
@@ -155,7 +155,7 @@ def subject_of(
 
 def _of_name(
     namespace: str, name: str, function: Callable[..., Any], libraries: Sequence[Any]
-) -> Subject:
+) -> OpUnderTest:
     info = describe(namespace, name)
     if info is None:
         raise ValueError(
@@ -167,7 +167,7 @@ def _of_name(
             f"check_op: op: got {namespace}::{name}, which has no ONNX node, expected the op that "
             "users call; what it calls backwards is checked with it"
         )
-    return Subject(info, function, tuple(libraries))
+    return OpUnderTest(info, function, tuple(libraries))
 
 
 def _title(overload: Any) -> str:

@@ -1,4 +1,4 @@
-"""`raise_ops`: standard nodes become ours, where ours mean the same. The way back of `lower`."""
+"""`upgrade_ops`: standard nodes become ours, where ours mean the same. The way back of `lower`."""
 
 from __future__ import annotations
 
@@ -22,31 +22,36 @@ _FORMS: dict[str, Callable[[onnx.NodeProto, scopes.Scope, int], Ours | Other]] =
 
 
 @dataclass(frozen=True)
-class Raised:
-    """What `raise_ops` did.
+class Upgraded:
+    """What `upgrade_ops` did.
 
     Attributes:
         model: The new model.
-        raised: The nodes that are ours now.
+        upgraded: The nodes that are ours now.
         kept: The nodes that stayed, and why.
 
     Example:
-        >>> result = myops.onnx.raise_ops("resize.onnx")
-        >>> result.raised
+        >>> result = myops.onnx.upgrade_ops("resize.onnx")
+        >>> result.upgraded
         ["'Resize_3' (Resize)"]
     """
 
     model: onnx.ModelProto = field(repr=False)
-    raised: list[str]
+    upgraded: list[str]
     kept: dict[str, str]
 
+    @property
+    def raised(self) -> list[str]:
+        """The earlier name of `upgraded`."""
+        return self.upgraded
 
-def raise_ops(
+
+def upgrade_ops(
     model: files.Model,
     f: files.Target = None,
     *,
     function_bodies: bool = True,
-) -> Raised:
+) -> Upgraded:
     """Replaces standard Resize, Upsample and DeformConv nodes by ours, so that our kernels run.
 
     A node is replaced only when our op says exactly what it says; all others stay, with a reason.
@@ -74,29 +79,29 @@ def raise_ops(
         MissingBodyWarning: The model's opset cannot express a body.
 
     Example:
-        >>> result = myops.onnx.raise_ops("resize.onnx", "ours.onnx")
-        >>> result.raised, result.kept
+        >>> result = myops.onnx.upgrade_ops("resize.onnx", "ours.onnx")
+        >>> result.upgraded, result.kept
         (["'Resize_3' (Resize)"], {})
     """
     proto = storage.load(model)
     result = _inline_holders(scopes.inline_callers(proto))
     _state_types(result)
-    raised: list[str] = []
+    upgraded: list[str] = []
     kept: dict[str, str] = {}
-    for scope in list(scopes.scopes(result)):
+    for scope in list(scopes.all_scopes(result)):
         for place in reversed(range(len(scope.graph.node))):
             node = scope.graph.node[place]
             if node.op_type not in _FORMS or structure.is_custom(node.domain):
                 continue
-            title = _title(node, kept, raised)
+            title = _title(node, kept, upgraded)
             form = _form(node, scope)
             if isinstance(form, Other):
                 kept[title] = form.reason
             else:
-                raised.append(title)
+                upgraded.append(title)
                 _replace(scope.graph, place, form)
-    raised.reverse()
-    if not raised:
+    upgraded.reverse()
+    if not upgraded:
         result.CopyFrom(proto)
     else:
         if all(item.domain != _description.DOMAIN for item in result.opset_import):
@@ -107,7 +112,7 @@ def raise_ops(
 
             result = add_function_bodies(result)
     storage.finish(result, model, f)
-    return Raised(result, raised, dict(reversed(kept.items())))
+    return Upgraded(result, upgraded, dict(reversed(kept.items())))
 
 
 def _state_types(model: onnx.ModelProto) -> None:
@@ -151,7 +156,7 @@ def _replace(graph: Any, place: int, form: Ours) -> None:
 
 
 def _inline_holders(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every function inlined that holds a node which could be raised."""
+    """The model with every function inlined that holds a node which could be upgraded."""
     holders: set[tuple[str, str]] = set()
     while True:
         found = {
@@ -165,3 +170,8 @@ def _inline_holders(model: onnx.ModelProto) -> onnx.ModelProto:
             break
         holders = found
     return onnx.inliner.inline_selected_functions(model, sorted(holders)) if holders else model
+
+
+# The earlier names.
+Raised = Upgraded
+raise_ops = upgrade_ops

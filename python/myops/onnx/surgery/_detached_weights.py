@@ -19,7 +19,7 @@ FROM = files.LIMIT - 2**24  # bytes of weights from which on some are taken out
 MOST = 2**30  # bytes of weights that stay; the rest of 2 GiB is for what becomes of them
 
 
-class Aside:
+class DetachedWeights:
     """The weights that were taken out of a model, the largest first, until the rest is small."""
 
     def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:

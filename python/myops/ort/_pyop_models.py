@@ -27,7 +27,7 @@ from myops.onnx import schema
 
 CALL = "call"  # the one attribute of a rewritten node
 
-_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and its carrier
+_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and what they get
 _EMPTY = "myops_pyop_empty_"  # the initializers that stand for inputs left out
 
 _KINDS = {
@@ -57,16 +57,16 @@ class Request:
         return Request(**json.loads(text))
 
 
-def carrier(dtype: str) -> str:
+def wide_dtype(dtype: str) -> str:
     """The dtype in which a PyOp sees a tensor of `dtype`."""
     return _WIDE.get(dtype, dtype)
 
 
 def signatures(info: OpInfo) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The dtypes of inputs and outputs, for each combination that PyOps can have."""
-    carried = [list(dict.fromkeys(map(carrier, dtypes))) for dtypes in info.types.values()]
+    widened = [list(dict.fromkeys(map(wide_dtype, dtypes))) for dtypes in info.types.values()]
     found = []
-    for choice in itertools.product(*carried):
+    for choice in itertools.product(*widened):
         chosen = dict(zip(info.types, choice, strict=True))
         inputs = tuple(chosen[item.type] for item in info.inputs)
         outputs = tuple(chosen[item.type] for item in info.outputs)
@@ -174,18 +174,18 @@ class _Rewriter:
         inputs = []
         for item, name, dtype in zip(info.inputs, names, given, strict=True):
             if dtype is None:
-                filler = carrier(chosen[item.type])
+                filler = wide_dtype(chosen[item.type])
                 self.empties.add(filler)
                 inputs.append(_EMPTY + filler)
-            elif carrier(dtype) != dtype:
+            elif wide_dtype(dtype) != dtype:
                 inputs.append(self.fresh(name))
-                yield _cast(name, inputs[-1], carrier(dtype))
+                yield _cast(name, inputs[-1], wide_dtype(dtype))
             else:
                 inputs.append(name)
         outputs, after = [], []
         for output, name in zip(info.outputs, node.output, strict=False):
             dtype = chosen[output.type]
-            narrow = bool(name) and carrier(dtype) != dtype
+            narrow = bool(name) and wide_dtype(dtype) != dtype
             outputs.append(self.fresh(name) if narrow else name)
             if narrow:
                 after.append(_cast(outputs[-1], name, dtype))

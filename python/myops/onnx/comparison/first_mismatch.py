@@ -12,7 +12,7 @@ from myops.onnx.comparison import fresh, torch_side
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Difference, Tolerance, coarser, difference
 from myops.onnx.comparison.ort_side import RunError, Runner
-from myops.onnx.comparison.result import Blame, Value
+from myops.onnx.comparison.result import FirstMismatch, Value
 from myops.onnx.comparison.ties import Ties
 from myops.onnx.comparison.torch_side import Recording
 from myops.onnx.module_paths import Region
@@ -23,7 +23,7 @@ _SLOW = ("DeformConv", "GridSample", "Resize", "RoiAlign", "NonMaxSuppression", 
 
 
 @dataclass
-class Context:
+class SearchContext:
     """What the search works on."""
 
     model: Any
@@ -39,8 +39,8 @@ class Context:
     exporter: str
 
 
-def find(context: Context, values: Sequence[Value], name: str) -> Blame:
-    """Who is to blame for the value at which a difference starts."""
+def find(context: SearchContext, values: Sequence[Value], name: str) -> FirstMismatch:
+    """The first mismatch of the value at which a difference starts."""
     graph = context.graph
     value = next(v for v in values if v.name == name and v.status == "fail")
     trusted = {v.name: v.expected for v in values if v.status in ("ok", "order")}
@@ -50,58 +50,60 @@ def find(context: Context, values: Sequence[Value], name: str) -> Blame:
     arrays = {end: context.feeds.get(end, trusted.get(end)) for end in ends}
     module = owner(context, places)
     labels = [graph.label(place) for place in places]
-    blame = Blame("nodes", *module, name, labels, labels, [], inputs=ends, expected=value.expected)
-    if value.role == "output" and value.path == blame.path:
-        blame.fused = value.fused
+    mismatch = FirstMismatch(
+        "nodes", *module, name, labels, labels, [], inputs=ends, expected=value.expected
+    )
+    if value.role == "output" and value.path == mismatch.path:
+        mismatch.fused = value.fused
     missing = [end for end, array in arrays.items() if array is None]
     if missing:
-        blame.evidence.append(f"inputs without a counterpart in PyTorch: {', '.join(missing)}")
-        return blame
-    blame.arrays = {end: array for end, array in arrays.items() if array is not None}
-    blame.submodel = graph.submodel(places, ends, [name], blame.arrays)
+        mismatch.evidence.append(f"inputs without a counterpart in PyTorch: {', '.join(missing)}")
+        return mismatch
+    mismatch.arrays = {end: array for end, array in arrays.items() if array is not None}
+    mismatch.submodel = graph.submodel(places, ends, [name], mismatch.arrays)
     inner = [out for place in places for out in graph.nodes[place].output if out]
     try:
-        results = context.runner.run(blame.submodel, blame.arrays, [name, *inner])
+        results = context.runner.run(mismatch.submodel, mismatch.arrays, [name, *inner])
     except RunError as error:
-        blame.evidence.append(f"Given PyTorch's inputs: {error}")
-        return blame
-    blame.alone = _difference(value.expected, value.dtype, results[name], context.tolerance)
-    if blame.alone is not None and blame.alone.agrees:
+        mismatch.evidence.append(f"Given PyTorch's inputs: {error}")
+        return mismatch
+    mismatch.alone = _difference(value.expected, value.dtype, results[name], context.tolerance)
+    if mismatch.alone is not None and mismatch.alone.agrees:
         chosen = [v for v in values if v.name in ends and v.status == "order"]
         if chosen:
-            _follows(blame, [v.name for v in chosen])
-            return blame
-        blame.cause, blame.nodes = "rounding", []
-        blame.evidence.append(
+            _follows(mismatch, [v.name for v in chosen])
+            return mismatch
+        mismatch.cause, mismatch.nodes = "rounding", []
+        mismatch.evidence.append(
             "Given PyTorch's own inputs, these nodes agree: the difference has grown over the "
             "modules before. Look at the plot, or allow more with rtol."
         )
-        return blame
-    made = _operators(context, blame) if len(places) > 1 else []
+        return mismatch
+    made = _operators(context, mismatch) if len(places) > 1 else []
     near = context.ties.near(places)
     choices = context.ties.choices(places, made) if near else {}
     if choices and _agrees_with(context, value, choices, trusted):
-        _follows(blame, list(choices))
-        return blame
+        _follows(mismatch, list(choices))
+        return mismatch
     if near:
-        blame.evidence.append(f"{near[0]} had to choose among equal values.")
-    places = _narrowed(context, blame, places, results, made)
-    _judge(context, blame, places, results)
-    if near and blame.cause == "nodes":
-        blame.cause = "tie"
-    return blame
+        mismatch.evidence.append(f"{near[0]} had to choose among equal values.")
+    places = _narrowed(context, mismatch, places, results, made)
+    _judge(context, mismatch, places, results)
+    if near and mismatch.cause == "nodes":
+        mismatch.cause = "tie"
+    return mismatch
 
 
-def _follows(blame: Blame, names: Sequence[str]) -> None:
-    blame.cause, blame.nodes = "order", []
+def _follows(mismatch: FirstMismatch, names: Sequence[str]) -> None:
+    mismatch.cause, mismatch.nodes = "order", []
     listed = ", ".join(map(repr, names))
-    blame.evidence.append(
+    mismatch.evidence.append(
         f"follows from a choice among equal values: given PyTorch's {listed}, it agrees"
     )
 
 
 def _agrees_with(
-    context: Context,
+    context: SearchContext,
     value: Value,
     choices: Mapping[str, np.ndarray],
     trusted: Mapping[str, np.ndarray],
@@ -119,7 +121,7 @@ def _agrees_with(
     return found is not None and found.agrees
 
 
-def owner(context: Context, places: Sequence[int]) -> tuple[str, int, str]:
+def owner(context: SearchContext, places: Sequence[int]) -> tuple[str, int, str]:
     """The innermost module that holds all of these nodes."""
     inside = [r for r in context.regions if set(places) <= set(r.nodes) and r.path]
     if inside:
@@ -138,21 +140,21 @@ def _difference(
     return difference(expected, got, *bounds)
 
 
-def _operators(context: Context, blame: Blame) -> list[np.ndarray]:
-    """What PyTorch's operators computed in the module that is to blame."""
+def _operators(context: SearchContext, mismatch: FirstMismatch) -> list[np.ndarray]:
+    """What PyTorch's operators computed in the module that differs first."""
     try:
         made = torch_side.record_operators(
-            context.model, context.args, context.kwargs, blame.path, blame.call
+            context.model, context.args, context.kwargs, mismatch.path, mismatch.call
         )
     except Exception as error:  # a model that runs may still refuse to be watched
-        blame.evidence.append(f"The operators of PyTorch could not be watched: {error}")
+        mismatch.evidence.append(f"The operators of PyTorch could not be watched: {error}")
         return []
     return [array for _, array in made]
 
 
 def _narrowed(
-    context: Context,
-    blame: Blame,
+    context: SearchContext,
+    mismatch: FirstMismatch,
     places: list[int],
     results: Mapping[str, Any],
     made: Sequence[np.ndarray],
@@ -163,7 +165,7 @@ def _narrowed(
         by_shape.setdefault(_plain_shape(array), []).append(array)
     good = set()
     for name, got in results.items():
-        if name == blame.value or not isinstance(got, np.ndarray) or got.size < 2:
+        if name == mismatch.value or not isinstance(got, np.ndarray) or got.size < 2:
             continue
         for array in by_shape.get(_plain_shape(got), []):
             found = _difference(array.reshape(got.shape), str(array.dtype), got, context.tolerance)
@@ -172,10 +174,10 @@ def _narrowed(
                 good.add(name)
                 break
     if good:
-        places, _ = context.graph.between(blame.value, {*good, *blame.inputs})
-        blame.evidence.append(
+        places, _ = context.graph.between(mismatch.value, {*good, *mismatch.inputs})
+        mismatch.evidence.append(
             f"{len(good)} values inside agree with results of PyTorch's operators; "
-            f"{len(places)} of {len(blame.suspects)} nodes come after them."
+            f"{len(places)} of {len(mismatch.suspects)} nodes come after them."
         )
     return places
 
@@ -184,18 +186,20 @@ def _plain_shape(array: np.ndarray) -> tuple[int, ...]:
     return tuple(length for length in array.shape if length != 1)
 
 
-def _judge(context: Context, blame: Blame, places: list[int], results: Mapping[str, Any]) -> None:
+def _judge(
+    context: SearchContext, mismatch: FirstMismatch, places: list[int], results: Mapping[str, Any]
+) -> None:
     graph = context.graph
-    blame.nodes = [graph.label(place) for place in places]
-    blame.cause = "node" if len(places) == 1 else "nodes"
-    changed = list(fresh.changes(context, blame, places))
+    mismatch.nodes = [graph.label(place) for place in places]
+    mismatch.cause = "node" if len(places) == 1 else "nodes"
+    changed = list(fresh.changes(context, mismatch, places))
     for place, words in changed:
-        blame.evidence.append(f"{graph.label(place)}: {words}.")
+        mismatch.evidence.append(f"{graph.label(place)}: {words}.")
     if changed:
-        blame.cause = "node"
-        blame.nodes = list(dict.fromkeys(graph.label(place) for place, _ in changed))
+        mismatch.cause = "node"
+        mismatch.nodes = list(dict.fromkeys(graph.label(place) for place, _ in changed))
         return
-    known = {**results, **blame.arrays}
+    known = {**results, **mismatch.arrays}
     checked = 0
     for place in places:
         found = _against_reference(context, place, known)
@@ -203,21 +207,23 @@ def _judge(context: Context, blame: Blame, places: list[int], results: Mapping[s
             continue
         checked += 1
         if not found.agrees:
-            blame.cause, blame.nodes = "kernel", [graph.label(place)]
-            blame.evidence.append(
+            mismatch.cause, mismatch.nodes = "kernel", [graph.label(place)]
+            mismatch.evidence.append(
                 f"ONNX Runtime computes {graph.label(place)} otherwise than onnx.reference, by up "
                 f"to {found.max_abs:.3g}."
             )
             return
     if checked == len(places):
         one = "this node" if checked == 1 else "these nodes"
-        blame.evidence.append(
+        mismatch.evidence.append(
             f"ONNX Runtime computes {one} as onnx.reference does: the file says something else "
             "than PyTorch does."
         )
 
 
-def _against_reference(context: Context, place: int, known: Mapping[str, Any]) -> Difference | None:
+def _against_reference(
+    context: SearchContext, place: int, known: Mapping[str, Any]
+) -> Difference | None:
     """How far ONNX Runtime's result of a node is from that of onnx.reference; None: unknown."""
     from onnx.reference import ReferenceEvaluator
 

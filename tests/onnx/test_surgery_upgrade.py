@@ -1,4 +1,4 @@
-"""raise_ops: ONNX's node tests, old opsets and random calls; the numbers are ONNX Runtime's own."""
+"""upgrade_ops: ONNX's node tests, old opsets, random calls; the numbers are ONNX Runtime's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surgery_models import FLOAT, captured, info, model_of, run, zoo
 
 import myops.ort
 from myops.onnx import lower
-from myops.onnx.surgery.raising import raise_ops
+from myops.onnx.surgery.upgrading import upgrade_ops
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -35,8 +35,8 @@ def is_nearest(model: onnx.ModelProto) -> bool:
 
 
 def check_round_trip(model: onnx.ModelProto, feeds: dict[str, Any], wanted: np.ndarray) -> None:
-    """Raised: through our kernel and through the body; lowered again: standard nodes only."""
-    result = raise_ops(model)
+    """Upgraded: through our kernel and through the body; lowered again: standard nodes only."""
+    result = upgrade_ops(model)
     assert result.kept == {}
     ours = result.model
     assert not {"Resize", "Upsample", "DeformConv"} & {
@@ -73,7 +73,7 @@ def test_onnx_node_tests(constant: bool) -> None:
                 model.graph.initializer.append(numpy_helper.from_array(feeds.pop(item.name),
                                                                        item.name))  # fmt: skip
                 model.graph.input.remove(item)
-        reasons = raise_ops(model).kept
+        reasons = upgrade_ops(model).kept
         if reasons:
             kept[name] = next(iter(reasons.values()))
         else:
@@ -94,7 +94,7 @@ SCALES = [[1.0, 1.0, *pair] for pair in ([2.0, 3.0], [2.5, 1.6], [0.6, 0.5], [1.
 )  # fmt: skip
 def test_every_opset(form: str, opset: int) -> None:
     x = np.random.rand(1, 2, 5, 6).astype(np.float32)
-    raised = 0
+    upgraded = 0
     for scales, mode in itertools.product(SCALES, ("nearest", "linear")):
         if form == "Upsample" and min(scales) < 1:
             continue
@@ -113,14 +113,14 @@ def test_every_opset(form: str, opset: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error" if opset >= 9 else "ignore")  # no body below 9
             check_round_trip(model, {"X": x}, run(model, X=x)[0])
-        raised += 1
-    assert raised == (6 if form == "Upsample" else 8)
+        upgraded += 1
+    assert upgraded == (6 if form == "Upsample" else 8)
 
 
 def test_a_random_sample_of_resize_19(rng: np.random.Generator) -> None:
-    """Whatever ONNX Runtime can run and we raise is the same; most is raised."""
-    raised = kept = 0
-    while raised + kept < 120:
+    """Whatever ONNX Runtime can run and we upgrade is the same; most is upgraded."""
+    upgraded = kept = 0
+    while upgraded + kept < 120:
         call = random_call(rng)
         call.attributes.pop("torch_arithmetic")
         if str(call.x.dtype) in ("float64", "bfloat16"):
@@ -133,12 +133,12 @@ def test_a_random_sample_of_resize_19(rng: np.random.Generator) -> None:
             wanted = run(model, **feeds)[0]
         except Exception:
             continue
-        if raise_ops(model).kept:
+        if upgrade_ops(model).kept:
             kept += 1
             continue
         check_round_trip(model, feeds, wanted)
-        raised += 1
-    assert raised > 60
+        upgraded += 1
+    assert upgraded > 60
 
 
 def one_resize(dtype: int = FLOAT, opset: int = 19, shape: Any = (1, 1, 4, 4), **attributes: Any):
@@ -160,8 +160,8 @@ def one_resize(dtype: int = FLOAT, opset: int = 19, shape: Any = (1, 1, 4, 4), *
     ],
 )  # fmt: skip
 def test_what_stays_and_why(model: onnx.ModelProto, text: str) -> None:
-    result = raise_ops(model)
-    assert not result.raised
+    result = upgrade_ops(model)
+    assert not result.upgraded
     assert text in result.kept["'up' (Resize)"]
     assert result.model == model
 
@@ -171,10 +171,10 @@ def test_resize_10_with_both_directions_or_unknown_factors_stays() -> None:
     node = helper.make_node("Resize", ["X", "s"], ["Y"], mode="nearest")
     outputs = [info("Y", FLOAT, ["a", "b", "c", "d"])]
     dynamic = model_of([node], inputs, outputs, opset=10, ir=4)
-    assert "at run time only" in next(iter(raise_ops(dynamic).kept.values()))
+    assert "at run time only" in next(iter(upgrade_ops(dynamic).kept.values()))
     both = [numpy_helper.from_array(np.float32([1, 1, 2, 0.5]), "s")]
     fixed = model_of([node], inputs[:1], outputs, both, opset=10, ir=4)
-    assert "one rounding for all" in next(iter(raise_ops(fixed).kept.values()))
+    assert "one rounding for all" in next(iter(upgrade_ops(fixed).kept.values()))
 
 
 def test_deform_conv_in_other_than_two_dimensions_stays() -> None:
@@ -182,7 +182,7 @@ def test_deform_conv_in_other_than_two_dimensions_stays() -> None:
     inputs = [info(name, FLOAT, shape) for name, shape in shapes.items()]
     node = helper.make_node("DeformConv", list(shapes), ["Y"], pads=[0] * 6)
     model = model_of([node], inputs, [info("Y", FLOAT, [1, 1, 2, 2, 2])], opset=19)
-    assert "3 spatial dimensions" in next(iter(raise_ops(model).kept.values()))
+    assert "3 spatial dimensions" in next(iter(upgrade_ops(model).kept.values()))
 
 
 def test_in_branches_functions_and_behind_custom_nodes() -> None:
@@ -192,8 +192,8 @@ def test_in_branches_functions_and_behind_custom_nodes() -> None:
     then.node[0].output[0] = "sum"
     then.node.add().CopyFrom(helper.make_node("Resize", ["sum", "", "k"], ["t"], "inner"))
     model.graph.initializer.append(numpy_helper.from_array(np.float32([1]), "k"))
-    result = raise_ops(model)
-    assert result.raised == ["'inner' (Resize)"]
+    result = upgrade_ops(model)
+    assert result.upgraded == ["'inner' (Resize)"]
     x = np.float32([-1, 2, 3])
     for flag in (True, False):
         feeds = {"X": x, "flag": np.array(flag)}
@@ -201,12 +201,19 @@ def test_in_branches_functions_and_behind_custom_nodes() -> None:
     # In a function, and behind nodes whose types only ONNX Runtime knows.
     source = zoo()
     source.graph.node[1].op_type, source.graph.node[1].domain = "Gelu", "com.microsoft"
-    raised = raise_ops(source)
-    assert len(raised.raised) == 1
+    upgraded = upgrade_ops(source)
+    assert len(upgraded.upgraded) == 1
     x = np.random.rand(3, 3).astype(np.float32)
-    np.testing.assert_array_equal(run(raised.model, X=x)[0], run(source, X=x)[0])
+    np.testing.assert_array_equal(run(upgraded.model, X=x)[0], run(source, X=x)[0])
 
 
 def test_bodies_can_be_left_out() -> None:
-    assert raise_ops(one_resize(), function_bodies=False).model.functions == []
-    assert len(raise_ops(one_resize()).model.functions) == 1
+    assert upgrade_ops(one_resize(), function_bodies=False).model.functions == []
+    assert len(upgrade_ops(one_resize()).model.functions) == 1
+
+
+def test_earlier_names() -> None:
+    assert myops.onnx.raise_ops is myops.onnx.upgrade_ops
+    result = myops.onnx.raise_ops(one_resize())
+    assert isinstance(result, myops.onnx.Raised)
+    assert result.raised == result.upgraded != []

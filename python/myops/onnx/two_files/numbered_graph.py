@@ -33,7 +33,7 @@ class Numbering:
         return self._known.setdefault(key, len(self._known))
 
 
-class Scope:
+class NumberedGraph:
     """The graph of a model, a body inside it or a function.
 
     Attributes:
@@ -223,7 +223,7 @@ def _body(
     graph: Any, numbering: Numbering, head: int, outer: Callable[[str], int]
 ) -> Sequence[Hashable]:
     """What a body computes from its inputs and from what it reads around it."""
-    inner = Scope(graph)
+    inner = NumberedGraph(graph)
     inputs = {name: numbering.of("parameter", head, place)
               for place, name in enumerate(inner.inputs)}  # fmt: skip
     inner.number(numbering, inputs, outer)

@@ -1,0 +1,22 @@
+"""What the API pages show of our sources."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+
+class Docstrings(griffe.Extension):
+    """Makes "Example:", as Google's style has it, the section of examples, whose code is shown as
+    code."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            text = obj.docstring.value
+            obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Leaves out private base classes, which readers can do nothing with."""
+        cls.bases = [base for base in cls.bases if not str(base).startswith("_")]
