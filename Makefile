@@ -2,7 +2,8 @@
 # a C++17 compiler and a package index are enough.
 #
 #   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
-#   make test          all tests but those of test-hosts
+#   make test          the tests that find most, in minutes: Python, and C++ on the libraries as built
+#   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make tidy          clang-tidy on the portable C++ sources (.clang-tidy)
@@ -10,7 +11,11 @@
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
 #   make bench         compare with other libraries: about 10 minutes, docs/performance.md
-#   make test-native   C++ tests without Python, through CMake: as they ship, and with sanitizers
+#   make test-native   C++ tests, without Python, of the objects that are in our libraries
+#   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
+#   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
+#                      qemu-user-static)
+#   make slowest       run the Python tests and write the slowest into docs/testing.md
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
@@ -34,7 +39,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test lint tidy format build test-native test-cmake test-hosts bench fuzz load compat docs site coverage wheel clean
+.PHONY: demo test test-all lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -53,8 +58,7 @@ $(READY): pyproject.toml constraints.txt setup.py
 	touch $@
 	touch $(LIBRARY)
 
-# Editable installs do not notice changes in C++; this does. (The first time after an install it
-# compiles everything, because pip keeps no objects; then only what changed.)
+# Editable installs do not notice changes in C++; this does.
 build: $(READY)
 	@$(MAKE) --silent $(LIBRARY) # a make of its own: the install above may have built it already
 
@@ -68,34 +72,68 @@ demo: build
 
 # ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
 # and the tutorial's last program is built with it; without it these two tests are skipped.
+PYTEST = $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS)
 test: build test-native
 	-sh scripts/fetch_onnxruntime.sh
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) --ignore=tests/hosts
-	MYOPS_ISA=portable $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
+	$(PYTEST) -m "not slow" --ignore=tests/hosts
 
-# build/native is what ships; the others are built again with AddressSanitizer and
-# UndefinedBehaviorSanitizer, and with ThreadSanitizer. The kernels alone are built at -O2 too: there
-# GCC 12 once dropped stores that it kept at -O3.
+test-all: build test-native test-sanitizers test-arm
+	-sh scripts/fetch_onnxruntime.sh
+	$(PYTEST) --ignore=tests/hosts
+	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
+
+slowest: build
+	$(BIN)/python scripts/slowest.py docs/testing.md $(PYTEST_FLAGS)
+
 CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
-test-native: $(READY)
-	$(CONFIGURE) -B build/native
-	$(CONFIGURE) -B build/native-address -DMYOPS_SANITIZE=address,undefined
-	$(CONFIGURE) -B build/native-thread -DMYOPS_SANITIZE=thread
-	for tree in native native-address native-thread; do \
-	  $(BIN)/cmake --build build/$$tree && \
-	  $(BIN)/ctest --test-dir build/$$tree --parallel 2 --output-on-failure || exit 1; \
+CTEST = $(BIN)/ctest --parallel 2 --output-on-failure --test-dir
+
+# The objects of which the libraries were linked: nothing but the tests is compiled.
+OBJECTS = build/objects
+test-native: build
+	@test -e $(OBJECTS)/csrc/core/invoke.o || $(BIN)/python setup.py build_ext --inplace
+	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
+	$(BIN)/cmake --build build/native
+	$(CTEST) build/native
+	MYOPS_ISA=portable $(CTEST) build/native --tests-regex "kernel|shapes"
+
+# Each tree compiles everything again: with Clang, whose libFuzzer the fuzzer wants; with GCC, where
+# there is no Clang, the fuzzer makes random calls instead. The kernels are built at -O2 too: there
+# GCC 12 once dropped stores that it kept at -O3.
+CLANG := $(shell command -v clang++)
+SANITIZED = $(CONFIGURE) $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG))
+test-sanitizers: $(READY)
+	@$(if $(CLANG),,echo "no clang++: GCC's sanitizers, and random calls in place of libFuzzer" >&2)
+	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
+	$(SANITIZED) -B build/thread -DMYOPS_SANITIZE=thread
+	for tree in address thread; do \
+	  $(BIN)/cmake --build build/$$tree && $(CTEST) build/$$tree || exit 1; \
 	done
 	$(CONFIGURE) -B build/native-O2 -DMYOPS_OPTIMIZATION=-O2
 	$(BIN)/cmake --build build/native-O2 --target myops_kernel_tests
-	$(BIN)/ctest --test-dir build/native-O2 --tests-regex kernel_tests --output-on-failure
+	$(CTEST) build/native-O2 --tests-regex kernel_tests
+
+# NEON and portable kernels, and the library for ONNX Runtime inside its stand-in.
+ARM_CXX ?= aarch64-linux-gnu-g++
+ARM = -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(ARM_CXX) \
+  "-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64-static;-L;/usr/aarch64-linux-gnu"
+test-arm: $(READY)
+	@if command -v $(ARM_CXX) && command -v qemu-aarch64-static; then \
+	  $(CONFIGURE) -B build/arm $(ARM) -DMYOPS_OPTIMIZATION=-O2 && \
+	  $(BIN)/cmake --build build/arm && $(CTEST) build/arm && \
+	  MYOPS_ISA=portable $(CTEST) build/arm --tests-regex kernel_tests; \
+	else \
+	  echo "no $(ARM_CXX) or no qemu-aarch64-static: the tests for ARM are left out" >&2; \
+	fi
 
 # Each run begins with the inputs that earlier ones found, in build/fuzz-corpus.
-FUZZ = build/native-address/tests/native/fuzz
+FUZZ = build/address/tests/native/fuzz
 fuzz: build
-	$(CONFIGURE) -B build/native-address -DMYOPS_SANITIZE=address,undefined
-	$(BIN)/cmake --build build/native-address --target myops_fuzz_ops myops_each_isa
+	@test -n "$(CLANG)" || { echo "make fuzz needs clang++ and its libFuzzer (on Debian: clang)" >&2; exit 1; }
+	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
+	$(BIN)/cmake --build build/address --target myops_fuzz_ops myops_each_isa
 	mkdir -p build/fuzz-corpus
-	$(FUZZ)/myops_each_isa $(FUZZ)/myops_fuzz_ops -max_total_time=$(FUZZ_SECONDS) build/fuzz-corpus
+	$(FUZZ)/myops_each_isa $(FUZZ)/myops_fuzz_ops -max_len=512 -timeout=20 -max_total_time=$(FUZZ_SECONDS) build/fuzz-corpus
 	MYOPS_FUZZ_SECONDS=$(FUZZ_SECONDS) MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz
 
 load: build

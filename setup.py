@@ -45,6 +45,15 @@ def torch_internals() -> Extension:
     return extension
 
 
+class BuildExtension(build.BuildExtension):
+    """Keeps the objects of an editable install: the next build compiles what changed alone."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        if self.inplace or self.editable_mode:
+            self.build_temp = str(Path("build", "objects"))
+
+
 class BuildPy(build_py):
     """Puts the headers and the sources behind them into the wheel; see myops.build."""
 
@@ -60,5 +69,5 @@ class BuildPy(build_py):
 
 setup(
     ext_modules=[*build.extensions("myops", OPS, folder="lib"), torch_internals()],
-    cmdclass={"build_ext": build.BuildExtension, "build_py": BuildPy},
+    cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
 )

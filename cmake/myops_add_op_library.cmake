@@ -21,11 +21,9 @@ endfunction()
 
 # ONNX Runtime looks for RegisterCustomOps; nothing else is to be seen from outside.
 function(myops_export_only_entry target)
-  if(UNIX AND NOT APPLE)
-    set(map ${MYOPS_CMAKE_DIR}/ort_exports.map)
-    target_link_options(${target} PRIVATE -Wl,--version-script=${map})
-    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
-  endif()
+  set(map ${MYOPS_CMAKE_DIR}/ort_exports.map)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
 endfunction()
 
 # myops_add_op_library(my_ops DOMAIN my_domain SOURCES a.cpp b.cpp)

@@ -30,6 +30,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)  # stable: the rest stays in order
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Writes what a test takes for scripts/slowest.py: its CPU time and that of its children, which
+    is the same on a busy machine. A fixture counts for the test that is the first to use it."""
+    before = sum(os.times()[:4])
+    yield
+    file = os.environ.get("MYOPS_TEST_SECONDS")
+    if file:
+        with open(file, "a") as stream:
+            stream.write(f"{sum(os.times()[:4]) - before:.2f} {item.nodeid}\n")
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Each test sees the same random numbers, whatever ran before it."""

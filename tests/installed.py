@@ -41,7 +41,7 @@ def outside() -> dict[str, str]:
 
 def copied(source: Path, folder: Path) -> Path:
     """A copy of a package's sources, without what was built from them."""
-    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "*.dylib")
+    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
     return Path(shutil.copytree(source, folder, ignore=made))
 
 

@@ -1,5 +1,5 @@
-"""The library for ONNX Runtime on 64-bit ARM, made here by a cross compiler: nothing else sees
-whether the sources still build for a CPU that this machine is not."""
+"""The library for ONNX Runtime on 64-bit ARM, made by a cross compiler that pip has;
+`make test-arm` has tests that run there, in an emulator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.slow
 
 SOURCE = Path(__file__).parents[1] / "csrc"
 COMPILER = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu"]

@@ -41,6 +41,7 @@ def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
     assert (tmp_path / "gallery.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_its_calls_keep_no_memory(python: Path, package: Path) -> None:
     found = leaks.ask("gallery", python)
     assert len(found) == 12

@@ -1,10 +1,11 @@
 // The names of a library: the domain of its ONNX nodes and the namespace of its torch ops. The
-// build defines both; the defaults below are those of this project's own library.
+// build gives both to library_names.cpp alone, so that all other objects are the same in every
+// library and are compiled once.
 #pragma once
 
-#ifndef MYOPS_DOMAIN
-#define MYOPS_DOMAIN "myops"
-#endif
-#ifndef MYOPS_NAMESPACE
-#define MYOPS_NAMESPACE "myops"
-#endif
+namespace myops {
+
+const char* library_domain();
+const char* library_namespace();
+
+}  // namespace myops

@@ -33,7 +33,7 @@ bool belongs_to_others(const std::string& name) {
 }
 
 void check_library() {
-  for (const std::string name : {MYOPS_DOMAIN, MYOPS_NAMESPACE}) {
+  for (const std::string name : {library_domain(), library_namespace()}) {
     if (belongs_to_others(name)) {
       throw Error(str("domain: got ", quoted(name), ", expected one that belongs to nobody else"));
     }
@@ -55,7 +55,7 @@ void check_new(const Op& op) {
 const std::vector<std::string>& faults() { return found_faults(); }
 
 void detail::add_fault(const std::string& fault) {
-  found_faults().push_back(str("library " MYOPS_DOMAIN ": ", fault));
+  found_faults().push_back(str("library ", library_domain(), ": ", fault));
 }
 
 void refuse_faults() {

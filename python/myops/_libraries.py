@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from myops._torch.call import TorchOp
 
 ENTRY_POINTS = "myops.libraries"
-SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 
@@ -108,7 +107,7 @@ class Library:
         if self._folder is None:
             return None
         title = self.package.rpartition(".")[2]
-        file = self._folder / f"lib{title}_{runtime}{SUFFIX}"
+        file = self._folder / f"lib{title}_{runtime}.so"
         if not file.is_file():
             where = "onnxruntime" if runtime == "ort" else runtime
             raise error(

@@ -17,6 +17,12 @@ fit, and no domain is built into anything before the package gives its own.
 The kernels are compiled once, as part of the torch library, and the same object files are linked
 into the other two: equal bits in all runtimes begin here.
 
+The objects of the sources of myops itself are the same in every package, but for one small file
+with its names. They are stored in a folder of the user's, `~/.cache/myops/objects` or what
+MYOPS_BUILD_CACHE names, under a hash of everything that they are made from: the next package, or
+the next build of this one elsewhere, compiles its ops alone. An empty MYOPS_BUILD_CACHE turns this
+off.
+
 Example:
     >>> [item.name for item in myops.build.extensions("my_ops", ["my_op.cpp"])]
     ['my_ops.libmy_ops_torch', 'my_ops._numpy', 'my_ops.libmy_ops_ort']
@@ -24,15 +30,24 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import platform
 import re
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 try:
     import pybind11
+    import torch
     from setuptools import Extension
     from setuptools.errors import CompileError
     from torch.utils import cpp_extension
@@ -55,6 +70,8 @@ COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-
 ADAPTERS = {"torch": ("torch",), "numpy": ("numpy", "fast_call"), "ort": ("ort",)}
 # The oldest torch that the binary must run on; the stable ABI covers all later ones.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
+# The file of the SDK that differs between packages, and the macros that it reads.
+NAMES, NAME_MACROS = "core/library_names.cpp", ("MYOPS_DOMAIN", "MYOPS_NAMESPACE")
 
 
 def _root() -> Path:
@@ -116,7 +133,8 @@ def extensions(
         namespace: Namespace in torch.ops. Default: the domain, dots written as underscores.
         folder: Where in the package the two libraries go. Default: the package itself.
         include_dirs, define_macros, extra_compile_args, extra_link_args: As in
-            setuptools.Extension, for all three binaries.
+            setuptools.Extension, for all three binaries. The sources of myops itself do without
+            include_dirs and are compiled with -O3.
 
     Returns:
         Three extensions, to be built with `BuildExtension`.
@@ -191,6 +209,7 @@ def extensions(
     parts = {"torch": torch_library, "numpy": numpy_module, "ort": ort_library}
     for adapter, extension in parts.items():
         extension.myops_adapter, extension.myops_kernels = adapter, kernels
+        extension.myops_include_dirs = list(include_dirs)  # for the ops; the SDK needs none
     return list(parts.values())
 
 
@@ -207,15 +226,15 @@ def _refuse_taken(what: str, name: str, taken: Iterable[str]) -> None:
 
 def _only_entry() -> list[str]:
     """Shows the entry point and nothing else; a symbol that is missing fails here, not later."""
-    if not sys.platform.startswith("linux"):
-        return []
     return [f"-Wl,--version-script={_root() / 'cmake' / 'ort_exports.map'}", "-Wl,-z,defs"]
 
 
 def _sources(*folders: str) -> list[str]:
-    """The files of the SDK itself; relative where they can be, as setuptools wants them."""
-    found = [path for name in folders for path in sorted((_root() / "csrc" / name).glob("*.cpp"))]
-    return [_near(path) for path in found]
+    """The files of the SDK that all packages share; relative where they can be, as setuptools
+    wants them."""
+    csrc = _root() / "csrc"
+    found = [path for name in folders for path in sorted((csrc / name).glob("*.cpp"))]
+    return [_near(path) for path in found if path != csrc / NAMES]
 
 
 def _near(path: Path) -> str:
@@ -239,18 +258,46 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def build_extension(self, ext: Extension) -> None:
         adapter = getattr(ext, "myops_adapter", None)
-        if adapter is not None:
-            kernels = [*ext.myops_kernels, *_sources("core")]
-            ext.sources = _sources(*(f"adapters/{folder}" for folder in ADAPTERS[adapter]))
-            if adapter == "torch":
-                ext.sources = [*kernels, *ext.sources]
-            else:
-                ext.extra_objects = self._objects(kernels)
-            ext.depends = _headers(ext.myops_kernels)
         try:
+            if adapter is not None:
+                self._prepare(ext, adapter)
             super().build_extension(ext)
         except RuntimeError as error:  # torch's; setuptools lets optional ones fail by this
             raise CompileError(str(error)) from error
+
+    def _prepare(self, ext: Extension, adapter: str) -> None:
+        names = _near(_root() / "csrc" / NAMES)
+        folders = [f"adapters/{folder}" for folder in ADAPTERS[adapter]]
+        if adapter == "torch":
+            ext.sources = [*ext.myops_kernels, names]
+            ext.extra_objects = self._sdk_objects(ext, _sources("core", *folders))
+        else:
+            ext.sources = [names]
+            shared = self._objects([*ext.myops_kernels, *_sources("core")])
+            ext.extra_objects = [*shared, *self._sdk_objects(ext, _sources(*folders))]
+        ext.depends = [*_headers(ext.myops_kernels), *ext.myops_kernels, *_sdk_files("*.cpp")]
+
+    def _sdk_objects(self, ext: Extension, sources: Sequence[str]) -> list[str]:
+        """Compiles files of the SDK, or takes what an earlier build stored."""
+        # Torch defines a name that the SDK does not use; how far the ops of a package are optimised
+        # says nothing about the SDK.
+        own = re.compile(r"-DTORCH_EXTENSION_NAME=.*|-O\w*")
+        arguments = [item for item in ext.extra_compile_args if not own.fullmatch(item)]
+        arguments.append("-O3")
+        macros = [item for item in ext.define_macros if item[0] not in NAME_MACROS]
+        folders = [item for item in ext.include_dirs if item not in ext.myops_include_dirs]
+        objects = self._objects(sources)
+        flags = [*arguments, *self.compiler.compiler_so, repr(macros), f"debug {self.debug}"]
+        others = [item for item in folders if item != get_include()]
+        stored = _cache_entry(sources, flags, others)
+        if stored is None or not _copied(stored, objects):
+            self.compiler.compile(
+                list(sources), output_dir=self.build_temp, macros=macros, include_dirs=folders,
+                debug=self.debug, extra_postargs=arguments, depends=_sdk_files("*.h"),
+            )  # fmt: skip
+            if stored is not None:
+                _store(objects, stored)
+        return objects
 
     def _objects(self, sources: Sequence[str]) -> list[str]:
         names = self.compiler.object_filenames(list(sources), output_dir=self.build_temp)
@@ -258,12 +305,87 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def get_ext_filename(self, fullname: str) -> str:
         if fullname.rpartition(".")[2].startswith("lib"):
-            suffix = ".dylib" if sys.platform == "darwin" else ".so"
-            return str(Path(*fullname.split("."))) + suffix
+            return str(Path(*fullname.split("."))) + ".so"
         return super().get_ext_filename(fullname)
+
+
+def _sdk_files(pattern: str) -> list[str]:
+    folders = (_root() / "csrc" / name for name in ("include", "core", "adapters"))
+    return sorted(str(path) for folder in folders for path in folder.rglob(pattern))
 
 
 def _headers(kernels: Iterable[str]) -> list[str]:
     """What a change in must rebuild: our headers, and those that lie beside the ops."""
-    folders = {Path(source).parent for source in kernels} | {_root() / "csrc"}
-    return sorted({str(path) for folder in folders for path in folder.rglob("*.h")})
+    beside = {path for source in kernels for path in Path(source).parent.rglob("*.h")}
+    return sorted({*_sdk_files("*.h"), *map(str, beside)})
+
+
+# ---- Objects of the SDK that earlier builds made.
+
+CACHE_DAYS = 30  # what nobody has used for so long is deleted
+# What compilers read besides their arguments.
+_VARIABLES = ("CC", "CXX", "CPATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+
+
+def _cache_entry(
+    sources: Sequence[str], flags: Sequence[str], include_dirs: Sequence[str]
+) -> Path | None:
+    """The folder for objects of these files, compiled so; None where none may be stored.
+
+    Its name is a hash of everything that they are made from: files, flags, compiler, and the
+    versions and places of the headers that are not ours.
+    """
+    place = os.environ.get("MYOPS_BUILD_CACHE")
+    if place == "" or any("native" in flag for flag in flags):  # of the CPU that is here
+        return None
+    if place is None:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        place = os.path.join(home, "myops", "objects")
+    content = hashlib.sha256()
+    for part in (
+        *(Path(source).name for source in sources), *flags, *include_dirs, sys.version,
+        torch.__version__, torch.version.git_version, pybind11.__version__, platform.machine(),
+        *(f"{name}={os.environ.get(name)}" for name in _VARIABLES), _compiler_version(),
+    ):  # fmt: skip
+        content.update(f"{part}\0".encode())
+    for path in (*_sdk_files("*.cpp"), *_sdk_files("*.h")):
+        content.update(f"{Path(path).relative_to(_root())}\0".encode())
+        content.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return Path(place, content.hexdigest())
+
+
+def _compiler_version() -> str:
+    command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        return str(error)
+
+
+def _copied(stored: Path, objects: Sequence[str]) -> bool:
+    """Whether all of them were there; they are then where a compiler would have written them."""
+    try:
+        for number, target in enumerate(objects):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(stored / f"{number}.o", target)
+        os.utime(stored)
+    except OSError:
+        return False
+    return True
+
+
+def _store(objects: Sequence[str], stored: Path) -> None:
+    """For later builds; a folder that cannot be written or that another build fills is no error."""
+    with contextlib.suppress(OSError):
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=stored.parent)
+        try:
+            for number, source in enumerate(objects):
+                shutil.copyfile(source, os.path.join(folder, f"{number}.o"))
+            shutil.rmtree(stored, ignore_errors=True)  # what has lost a file
+            os.rename(folder, stored)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        for entry in stored.parent.iterdir():
+            if time.time() - entry.stat().st_mtime > CACHE_DAYS * 86400:
+                shutil.rmtree(entry, ignore_errors=True)

@@ -1,4 +1,4 @@
-// The fuzz target, for libFuzzer or driver.cpp. The bytes become a call of any op; it goes through
+// The fuzz target, for libFuzzer or replay.cpp. The bytes become a call of any op; it goes through
 // invoke() with tensors whose memory is not in order, as torch and NumPy pass them, and through the
 // ONNX Runtime library as a session would (fake_ort.h).
 //

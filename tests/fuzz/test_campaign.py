@@ -15,6 +15,7 @@ SECONDS = float(os.environ.get("MYOPS_FUZZ_SECONDS", "12"))
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", [["deform_conv2d"], ["resize", "interpolate", "my_add"]])
 def test_calls_are_right(ops: list[str]) -> None:
     command = [sys.executable, str(HERE / "campaign.py"), "--seconds", str(SECONDS), "--ops", *ops]

@@ -6,8 +6,14 @@ from __future__ import annotations
 import leaks
 import pytest
 
+# A minute for a group whose calls take long.
+SLOW = {"derivatives", "programs"}
 
-@pytest.mark.parametrize("group", leaks.GROUPS)
+
+@pytest.mark.parametrize(
+    "group",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in leaks.GROUPS],
+)
 def test_calls_keep_nothing(group: str) -> None:
     found = leaks.ask(group)
     assert len(found) >= 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ def probe_library(tmp_path_factory: pytest.TempPathFactory) -> str:
     command += ["-shared", "-fvisibility=hidden", '-DMYOPS_DOMAIN="probe"']
     command += [f"-I{csrc / 'include'}", *map(str, sources)]
     command += [str(ROOT / "tests/native/probe_op.cpp"), "-o", str(library)]
-    if sys.platform.startswith("linux"):
-        command.append(f"-Wl,--version-script={ROOT / 'cmake/ort_exports.map'},-z,defs")
+    command.append(f"-Wl,--version-script={ROOT / 'cmake/ort_exports.map'},-z,defs")
     subprocess.run(command, check=True)
     return str(library)

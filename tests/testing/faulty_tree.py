@@ -23,15 +23,16 @@ standard = FAULTS["{name}"].standard
 
 def build(tree: Path, names: list[str]) -> None:
     """Makes the tree: our sources without our ops, the faulty ops, and their three binaries."""
-    ignored = shutil.ignore_patterns("*.so", "*.dylib", "__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
     for name in ("cmake", "python", "csrc/core", "csrc/adapters", "csrc/include"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     shutil.copy(ROOT / "setup.py", tree)
-    script = tree / "python" / "myops" / "build.py"
-    assert '"-O3"' in script.read_text()
-    script.write_text(script.read_text().replace('"-O3"', '"-O0"'))  # compiled in half the time
+    script = tree / "setup.py"
+    assert 'folder="lib")' in script.read_text()
+    fast = 'folder="lib", extra_compile_args=["-O0"])'  # compiled in half the time
+    script.write_text(script.read_text().replace('folder="lib")', fast))
     folder = tree / "csrc" / "ops" / "faulty"
     folder.mkdir(parents=True)
     shutil.copy(FAULTY / "faulty_ops.cpp", folder)

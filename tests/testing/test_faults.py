@@ -9,6 +9,9 @@ from typing import Any
 import faulty_tree
 import pytest
 
+# The suite itself runs on every op in `make test`; these ops look for its blind spots.
+pytestmark = pytest.mark.slow
+
 # What each op must fail, what its message must say, and what it must pass all the same.
 FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "tail_twice": (["lengths"], "unrolled loop", ["values", "threads", "gradients"]),

@@ -114,8 +114,8 @@ PYBIND11_MODULE(_numpy, module) {
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
   module.attr("INTERFACE") = 5;  // counts up when what Python relies on here changes
-  module.attr("DOMAIN") = MYOPS_DOMAIN;
-  module.attr("NAMESPACE") = MYOPS_NAMESPACE;
+  module.attr("DOMAIN") = myops::library_domain();
+  module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
   myops::refuse_faults();  // an ImportError
   py::class_<Op>(module, "Op", py::module_local())

@@ -8,11 +8,7 @@
 #include "typed_op.h"
 #include "wrong_kinds.h"
 
-#ifdef _WIN32
-#define MYOPS_EXPORT __declspec(dllexport)
-#else
 #define MYOPS_EXPORT __attribute__((visibility("default")))
-#endif
 
 namespace myops::ort {
 namespace {
@@ -35,7 +31,7 @@ class Domain {
       if (!op.onnx_type.empty()) ops_.push_back(typed_ops(op, host_));
     }
     CustomOpDomain* domain = nullptr;
-    check(api_, api_.CreateCustomOpDomain(MYOPS_DOMAIN, &domain));
+    check(api_, api_.CreateCustomOpDomain(library_domain(), &domain));
     domain_.reset(domain);
     for (const std::vector<TypedOp>& choices : ops_) {
       for (const TypedOp& typed : choices) check(api_, api_.CustomOpDomain_Add(domain, &typed));
@@ -77,11 +73,11 @@ Status* too_old(const ApiBase* base) noexcept {
   const CreateStatus create_status = *reinterpret_cast<const CreateStatus*>(table);
   try {
     return create_status(ErrorCode::Fail,
-                         str(MYOPS_DOMAIN ": got ONNX Runtime ", base->get_version_string(),
+                         str(library_domain(), ": got ONNX Runtime ", base->get_version_string(),
                              ", expected 1.17 or later")
                              .c_str());
   } catch (...) {
-    return create_status(ErrorCode::Fail, MYOPS_DOMAIN ": needs ONNX Runtime 1.17 or later");
+    return create_status(ErrorCode::Fail, "myops: needs ONNX Runtime 1.17 or later");
   }
 }
 

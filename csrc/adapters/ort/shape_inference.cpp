@@ -14,7 +14,7 @@ namespace {
 // a number. The names must differ, as equal names mean equal lengths.
 std::string fresh_name() {
   static std::atomic<uint64_t> count{0};
-  return str("unk__" MYOPS_DOMAIN "_", count++);
+  return str("unk__", library_domain(), "_", count++);
 }
 
 Dims read_dims(const Api& api, const TypeAndShape* info) {

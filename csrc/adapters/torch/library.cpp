@@ -166,9 +166,12 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   // Never destroyed: kernels may run until the process ends, and torch would unregister the op
   // while Python may still use it.
   *entry.target = new Entry{op, overload};
-  auto* define = new StableLibrary(Kind::FRAGMENT, MYOPS_NAMESPACE, nullptr, __FILE__, __LINE__);
+  // What torch's messages name: no path of this machine, so that objects are the same everywhere.
+  constexpr const char* file = "myops/adapters/torch/library.cpp";
+  const char* name = library_namespace();
+  auto* define = new StableLibrary(Kind::FRAGMENT, name, nullptr, file, __LINE__);
   define->def(dispatcher_schema(op, overload).c_str());
-  auto* implement = new StableLibrary(Kind::IMPL, MYOPS_NAMESPACE, "CPU", __FILE__, __LINE__);
+  auto* implement = new StableLibrary(Kind::IMPL, name, "CPU", file, __LINE__);
   implement->impl(overload_name(op, overload).c_str(), entry.function);
 }
 

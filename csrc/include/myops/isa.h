@@ -55,7 +55,7 @@ struct ForEachIsa {
 
 }  // namespace myops
 
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 // Declares a function in the namespace of every set.
 #define MYOPS_FOR_EACH_ISA(declaration) \
   namespace portable {                  \

@@ -1,9 +1,6 @@
 """The native libraries: `libmyops_torch` and `libmyops_ort` lie in this folder once built."""
 
-import sys
 from pathlib import Path
-
-_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 
 def path(name: str) -> Path:
@@ -12,7 +9,7 @@ def path(name: str) -> Path:
     Raises:
         ImportError: The file is not there: the package was not built.
     """
-    file = Path(__file__).parent / (name + _SUFFIX)
+    file = Path(__file__).parent / f"{name}.so"
     if not file.is_file():
         raise ImportError(
             f"myops: {file} does not exist. Expected the compiled library beside this module. "

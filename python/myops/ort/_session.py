@@ -32,7 +32,7 @@ def get_library_path() -> str:
     `register` and `session` do. It stands alone: no torch, no Python.
 
     Returns:
-        The absolute path of libmyops_ort (.so, .dylib or .dll).
+        The absolute path of libmyops_ort.so.
 
     Raises:
         FileNotFoundError: The library has not been built.

@@ -15,15 +15,15 @@ _MACHINES = {
 _HERE = {"amd64": "x86_64", "arm64": "aarch64", "i686": "x86 (32 bit)", "i386": "x86 (32 bit)"}
 
 _OTHERS = {
-    b"MZ": ("a library or program for Windows", "win32"),
-    b"\xcf\xfa\xed\xfe": ("a library for macOS", "darwin"),
-    b"\xca\xfe\xba\xbe": ("a library for macOS", "darwin"),
-    b"!<arch>": ("a static library (.a)", ""),
-    b"PK\x03\x04": ("a zip archive, as a wheel is", ""),
-    b"version https://git-lfs": ("a pointer of Git LFS: run `git lfs pull`", ""),
-    b"\x1f\x8b": ("a gzip archive", ""),
-    b"<": ("a web page or XML, as a failed download leaves", ""),
-    b"#!": ("a script", ""),
+    b"MZ": ("a library or program for Windows", "wrong-architecture"),
+    b"\xcf\xfa\xed\xfe": ("a library for macOS", "wrong-architecture"),
+    b"\xca\xfe\xba\xbe": ("a library for macOS", "wrong-architecture"),
+    b"!<arch>": ("a static library (.a)", "not-a-library"),
+    b"PK\x03\x04": ("a zip archive, as a wheel is", "not-a-library"),
+    b"version https://git-lfs": ("a pointer of Git LFS: run `git lfs pull`", "not-a-library"),
+    b"\x1f\x8b": ("a gzip archive", "not-a-library"),
+    b"<": ("a web page or XML, as a failed download leaves", "not-a-library"),
+    b"#!": ("a script", "not-a-library"),
 }
 
 
@@ -53,17 +53,13 @@ def examine(path: str) -> FileFacts:
     if not data:
         return FileFacts("an empty file", "not-a-library")
     if data.startswith(b"\x7fELF"):
-        if sys.platform in ("darwin", "win32"):
-            return FileFacts("a library for Linux", "wrong-architecture")
         try:
             return _elf(data)
         except (struct.error, IndexError, ValueError):
             return FileFacts("the beginning of a shared library", "cut-off")
-    for start, (kind, home) in _OTHERS.items():
+    for start, (kind, fault) in _OTHERS.items():
         if data.startswith(start):
-            if home == sys.platform:
-                return FileFacts("library")
-            return FileFacts(kind, "wrong-architecture" if home else "not-a-library")
+            return FileFacts(kind, fault)
     text = all(31 < byte < 127 or byte in b"\t\r\n" for byte in data[:200])
     return FileFacts("a text file" if text else "no shared library", "not-a-library")
 

@@ -95,7 +95,7 @@ def _file(path: str) -> tuple[elf.FileFacts | None, Finding | None]:
             "Give the path of the library; for a relative one mind the working directory.",
         )  # fmt: skip
     if os.path.isdir(path):
-        found = sorted(p.name for p in Path(path).iterdir() if p.suffix in (".so", ".dll"))
+        found = sorted(p.name for p in Path(path).iterdir() if p.suffix == ".so")
         return None, Finding(
             "library-not-a-library", ERROR, f"{path} is a folder.",
             f"In it: {', '.join(found[:8])}." if found else "No library is in it.",
@@ -125,7 +125,7 @@ def _file(path: str) -> tuple[elf.FileFacts | None, Finding | None]:
         )  # fmt: skip
     return file, Finding(
         "library-not-a-library", ERROR, f"{name} is {file.kind}.", "A shared library is needed.",
-        "Give the .so (.dylib, .dll) that was built; after a failed download get it again.",
+        "Give the .so that was built; after a failed download get it again.",
     )  # fmt: skip
 
 

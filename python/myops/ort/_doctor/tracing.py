@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,14 +95,13 @@ def _runtime_base() -> Any:
     import onnxruntime
 
     capi = Path(onnxruntime.__file__).parent / "capi"
-    for name in ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll"):
-        for path in sorted(capi.glob(name)):
-            try:
-                get_base = ctypes.CDLL(str(path)).OrtGetApiBase
-            except (OSError, AttributeError):
-                continue
-            get_base.restype = ctypes.POINTER(_Base)
-            return get_base().contents
+    for path in sorted(capi.glob("libonnxruntime.so*")):
+        try:
+            get_base = ctypes.CDLL(str(path)).OrtGetApiBase
+        except (OSError, AttributeError):
+            continue
+        get_base.restype = ctypes.POINTER(_Base)
+        return get_base().contents
     return None
 
 
@@ -146,11 +144,10 @@ def _copied(table: int, log: Callable[..., None]) -> Any:
 
 def _entries(table: int) -> int:
     """How many entries can be copied without reading memory that is not there."""
-    if sys.platform.startswith("linux"):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            start, end = (int(part, 16) for part in line.split(None, 1)[0].split("-"))
-            if start <= table < end:
-                return min((end - table) // _WORD, _MOST_ENTRIES)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, end = (int(part, 16) for part in line.split(None, 1)[0].split("-"))
+        if start <= table < end:
+            return min((end - table) // _WORD, _MOST_ENTRIES)
     return _LEAST_ENTRIES
 
 

@@ -1,0 +1,16 @@
+#include "library_names.h"
+
+// Of the library of this project, where the build defines nothing else.
+#ifndef MYOPS_DOMAIN
+#define MYOPS_DOMAIN "myops"
+#endif
+#ifndef MYOPS_NAMESPACE
+#define MYOPS_NAMESPACE "myops"
+#endif
+
+namespace myops {
+
+const char* library_domain() { return MYOPS_DOMAIN; }
+const char* library_namespace() { return MYOPS_NAMESPACE; }
+
+}  // namespace myops

@@ -1,0 +1,63 @@
+"""The slowest tests of Python, as a table in a page of the documentation (`make slowest`).
+
+    python scripts/slowest.py docs/testing.md [PYTEST OPTION...]
+
+What counts is CPU time, that of programs which a test starts included: it says the same on a busy
+machine. The table stands between two comments of the page, at its end where it has none.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACE = re.compile(r"(<!-- slowest tests -->\n).*?(<!-- end of slowest tests -->)", re.DOTALL)
+SHOWN = 20
+SECTION = """
+## The slowest tests of myops
+
+`make slowest` writes this table; those that `make test` leaves out are in it.
+
+<!-- slowest tests -->
+<!-- end of slowest tests -->
+"""
+
+
+def measure(options: list[str]) -> list[tuple[float, str]]:
+    """Seconds and id of every test, the slowest first."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "seconds")
+        command = [sys.executable, "-m", "pytest", "-q", "--ignore=tests/hosts", *options]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "MYOPS_TEST_SECONDS": str(file)})
+        lines = [line.split(" ", 1) for line in file.read_text().splitlines()]
+    return sorted(((float(seconds), name) for seconds, name in lines), reverse=True)
+
+
+def table(found: list[tuple[float, str]]) -> str:
+    total = sum(seconds for seconds, _ in found)
+    return "".join(
+        [
+            f"{len(found)} tests in {total / 60:.1f} minutes of CPU time on {platform.machine()} "
+            f"with {os.cpu_count()} cores.\n\n",
+            "| seconds | test |\n|---|---|\n",
+            *(f"| {seconds:.0f} | `{name}` |\n" for seconds, name in found[:SHOWN]),
+        ]
+    )
+
+
+def main() -> None:
+    page, *options = sys.argv[1:]
+    text = Path(page).read_text()
+    if not PLACE.search(text):
+        text += SECTION
+    made = table(measure(options))
+    Path(page).write_text(PLACE.sub(lambda place: place[1] + made + place[2], text))
+    print(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Packages share the objects of our own sources: which builds compile them, and which do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from setuptools import Distribution, Extension
+
+from myops import build
+
+
+class Compiler:
+    """Writes what an object would be made from instead of compiling it."""
+
+    compiler_so = ("c++", "-fPIC")
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+        self.macros: list[Any] = []
+
+    def object_filenames(self, sources: list[str], output_dir: str) -> list[str]:
+        return [str(Path(output_dir, *Path(source).parts[1:])) + ".o" for source in sources]
+
+    def compile(self, sources: list[str], output_dir: str, **options: Any) -> None:
+        self.compiled += [Path(source).name for source in sources]
+        self.macros += options["macros"]
+        for source, target in zip(sources, self.object_filenames(sources, output_dir), strict=True):
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            Path(target).write_text(f"object of {Path(source).name}")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MYOPS_BUILD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def prepared(folder: Path, name: str, **options: Any) -> tuple[Compiler, Extension]:
+    """What building the library for torch of a package compiles of ours."""
+    (extension, *_) = build.extensions(name, ["op.cpp"], **options)
+    command = build.BuildExtension(Distribution({"ext_modules": [extension]}))
+    command.compiler = compiler = Compiler()
+    command.build_temp, command.debug = str(folder), None
+    command._prepare(extension, "torch")
+    return compiler, extension
+
+
+def test_the_next_package_compiles_its_own_sources_alone(tmp_path: Path) -> None:
+    first, extension = prepared(tmp_path / "one", "one")
+    assert {"registry.cpp", "library.cpp"} <= set(first.compiled)
+    second, other = prepared(tmp_path / "two", "two", extra_compile_args=["-O0"])
+    assert second.compiled == []
+    for one, two in zip(extension.extra_objects, other.extra_objects, strict=True):
+        assert one.startswith(str(tmp_path / "one"))
+        assert two.startswith(str(tmp_path / "two"))
+        assert Path(one).read_text() == Path(two).read_text()
+
+
+def test_the_names_of_a_package_are_in_none_of_them(tmp_path: Path) -> None:
+    compiler, extension = prepared(tmp_path / "one", "one", define_macros=[("MINE", "1")])
+    assert set(compiler.macros) == {("MINE", "1")}
+    assert "library_names.cpp" not in compiler.compiled
+    assert [Path(source).name for source in extension.sources] == ["op.cpp", "library_names.cpp"]
+    csrc = Path(build.get_include()).parent
+    using = [path.name for path in csrc.rglob("*.*") if "MYOPS_DOMAIN" in path.read_text()]
+    assert using == ["library_names.cpp"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"extra_compile_args": ["-D_GLIBCXX_ASSERTIONS"]},
+        {"define_macros": [("_GLIBCXX_DEBUG", None)]},
+    ],
+)
+def test_what_would_make_other_objects_is_compiled(tmp_path: Path, options: Any) -> None:
+    prepared(tmp_path / "one", "one")
+    assert prepared(tmp_path / "two", "two", **options)[0].compiled
+
+
+def test_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(tmp_path / "one", "one")
+    monkeypatch.setenv("CXX", "echo another")
+    assert prepared(tmp_path / "two", "two")[0].compiled
+
+
+@pytest.mark.parametrize("off", ["variable", "flag", "unwritable"])
+def test_nothing_is_stored(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    arguments = ["-march=native"] if off == "flag" else []
+    if off == "variable":
+        monkeypatch.setenv("MYOPS_BUILD_CACHE", "")
+    elif off == "unwritable":
+        cache.write_text("a file where the folder should be")
+    for name in ("one", "two"):
+        assert prepared(tmp_path / name, name, extra_compile_args=arguments)[0].compiled
+    assert not cache.is_dir()
+
+
+def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
+    prepared(tmp_path / "one", "one")
+    next(cache.rglob("*.o")).unlink()
+    assert prepared(tmp_path / "two", "two")[0].compiled
+    assert prepared(tmp_path / "three", "three")[0].compiled == []
+    assert len(list(cache.iterdir())) == 1  # no half-written folder
