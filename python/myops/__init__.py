@@ -25,12 +25,10 @@ import importlib.util
 from typing import Any
 
 from myops import _libraries
+from myops._distribution import RUNTIME_ONLY as _RUNTIME_ONLY
 from myops._version import __version__ as __version__
 
-# The distribution myops-runtime has these sources too, without what needs PyTorch or onnx.
-RUNTIME_ONLY = importlib.util.find_spec("myops.ops") is None
-
-if not RUNTIME_ONLY:
+if not _RUNTIME_ONLY:
     from myops.onnx.symbolics import translation as _translation
 
     # Must happen before the first export, and an export may be the first that touches an op. It
@@ -79,7 +77,7 @@ def _public() -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     if importlib.util.find_spec(f"myops.{name}") is not None:
         return importlib.import_module(f"myops.{name}")
-    if RUNTIME_ONLY:
+    if _RUNTIME_ONLY:
         raise AttributeError(
             f"myops.{name}: got myops-runtime, which has `myops.ort` only, expected all of myops: "
             "pip uninstall myops-runtime, then pip install myops"
@@ -95,6 +93,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    if RUNTIME_ONLY:
+    if _RUNTIME_ONLY:
         return ["__doc__", "__version__", "ort"]
     return sorted({*_MODULES, *_TORCH_FREE, *_public(), "__version__", "__doc__"})

@@ -27,7 +27,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import myops
+from myops._distribution import RUNTIME_ONLY
 from myops.ort._session import MINIMUM_ONNXRUNTIME as MINIMUM_ONNXRUNTIME
 from myops.ort._session import checked_onnxruntime, get_library_path, register, session
 from myops.ort._session import serialized as serialized
@@ -65,7 +65,7 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
-        if myops.RUNTIME_ONLY:
+        if RUNTIME_ONLY:
             raise AttributeError(
                 f"myops.ort.{name}: got myops-runtime, expected all of myops: "
                 "pip uninstall myops-runtime, then pip install myops"
@@ -76,4 +76,4 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
 
 
 def __dir__() -> list[str]:
-    return sorted(set(__all__) - set(_MODULES)) if myops.RUNTIME_ONLY else sorted(__all__)
+    return sorted(set(__all__) - set(_MODULES)) if RUNTIME_ONLY else sorted(__all__)
