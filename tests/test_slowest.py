@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from installed import ROOT, run
 
 TESTS = """
 import subprocess, sys
@@ -30,7 +29,7 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     options = ["-p", "conftest", "-p", "no:cacheprovider", str(tmp_path / "test_two.py")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for _ in range(2):
-        subprocess.run([*command, *options], check=True, env=environment, capture_output=True)
+        run(*command, *options, cwd=ROOT, environment=environment)
     text = page.read_text()
     assert text.startswith("# A page\n")
     rows = re.findall(r"^\| (\d+) \| `\S*::(\w+)` \|$", text, re.MULTILINE)
