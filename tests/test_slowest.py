@@ -27,7 +27,8 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     page.write_text("# A page\n")
     command = [sys.executable, str(ROOT / "scripts" / "slowest.py"), str(page)]
     options = ["-p", "conftest", "-p", "no:cacheprovider", str(tmp_path / "test_two.py")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    paths = [str(ROOT / "tests"), *sys.path]  # first: other folders have a conftest.py too
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     for _ in range(2):
         run(*command, *options, cwd=ROOT, environment=environment)
     text = page.read_text()
