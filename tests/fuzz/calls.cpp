@@ -223,7 +223,7 @@ Call make_call(Bytes& bytes) {
   call.facts.push_back(std::string("dtype: ") + dtype_name(chosen[0]));
   const bool spoil = bytes.one_in(16), wild = bytes.one_in(8);
   if (wild) call.facts.push_back("numbers: NaN, infinite, huge");
-  if (spoil) call.facts.push_back("call: an input spoilt");
+  if (spoil) call.facts.push_back("call: a corrupted input");
   const size_t spoilt = bytes.below(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     Plan::Item& item = plan.inputs[i];

@@ -1,4 +1,4 @@
-"""Results into a given tensor, with all that torch's own functions with `out=` do besides.
+"""Results into a given tensor, with everything else that torch's own functions with `out=` do.
 
 The kernel in C++ refuses what has a gradient, and counts what it writes: see given_out.h of the
 torch adapter. It sees plain tensors only, so above it stands what wrapper tensors, transformations

@@ -1,4 +1,4 @@
-"""torch's state as every call asks for it.
+"""torch's state, which every call asks for.
 
 Private names of torch make a call faster, never possible: each has a public way beside it.
 """

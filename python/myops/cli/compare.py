@@ -61,7 +61,7 @@ def compare(
     backend: Annotated[
         str | None,
         typer.Option(
-            help="Of two files, who runs them: ort (default), ort-no-optimization, reference."
+            help="The backend for two files: ort (default), ort-no-optimization, reference."
         ),
     ] = None,
     against: Annotated[
@@ -82,9 +82,9 @@ def compare(
     Both run on the same inputs; the values of every submodule are compared. Of
     two files all values are, also inside If, Loop and Scan; PyTorch is not needed.
 
-    When they differ, the first module is named that gets the same and gives
-    something else, and the node in it. Choices among equal values (argmax of
-    [0, 0, 0], boxes of one score) are told from faults.
+    When they differ, the command names the first module whose inputs agree and
+    whose outputs differ, and the node in it. Choices among equal values (argmax
+    of [0, 0, 0], boxes of one score) are reported as ties, not as faults.
 
     Example: myops compare net.py:example net.onnx --html report.html
 

@@ -24,13 +24,13 @@ def diff(
     ] = False,
     json: _graphs.Json = False,
 ) -> None:
-    """Show what stands otherwise in one ONNX model than in another.
+    """Show the differences between two ONNX models.
 
     Nodes, attributes, connections, constants with their numbers, inputs and
     outputs, operator sets, metadata and functions, also inside If, Loop and Scan.
 
-    Nodes are paired by what they compute: what only has another name, or stands
-    in another order, is no difference.
+    Nodes are paired by what they compute: another name or another order alone is
+    not a difference.
 
     Example: myops diff before.onnx after.onnx
     """

@@ -80,7 +80,7 @@ def matrix(
     """Export a model with each exporter and opset, run each file, and say which are right.
 
     A cell is ok, opset changed, node lost, refused, load error, wrong with a warning, or silently
-    wrong: the export succeeds, the numbers are not PyTorch's, and nobody said so.
+    wrong: the export succeeds, the numbers are not PyTorch's, and there was no warning.
 
     \b
     Examples:

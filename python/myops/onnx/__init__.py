@@ -7,7 +7,7 @@
     opset_matrix            what each exporter makes of a function, opset by opset
     compare                 a torch model and its ONNX file, layer by layer
     compare_files           two ONNX files, or one in two runtimes, value by value
-    diff                    what stands otherwise in one file than in another
+    diff                    the differences between two files
 
     lower                   our nodes in standard operators
     upgrade_ops             standard Resize and DeformConv nodes as ours (earlier: raise_ops)

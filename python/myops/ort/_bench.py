@@ -133,8 +133,8 @@ def bench(
     """Measures how long a model takes in ONNX Runtime, on the CPU.
 
     All models are loaded first and then run in turn, one run each, in an order that changes from
-    round to round: what the machine does besides meets all of them alike. Each run is one call of
-    `session.run` with NumPy arrays, all on the same inputs.
+    round to round, so that other load on the machine affects all of them alike. Each run is one
+    call of `session.run` with NumPy arrays, all on the same inputs.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto.

@@ -27,7 +27,7 @@ _LEAST_ALIKE = 0.6
 def changes(
     context: SearchContext, mismatch: FirstMismatch, places: Sequence[int]
 ) -> Iterator[tuple[int, str]]:
-    """What stands otherwise in these nodes than in a new export of their module.
+    """The differences between these nodes and a new export of their module.
 
     A node is found again by its place among the types of the nodes, as lines are in a diff; of a
     node that is not found again nothing is said.

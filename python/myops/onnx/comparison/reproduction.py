@@ -117,7 +117,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
 
 
 def _needed(model: Any, others: list[str]) -> tuple[str, str]:
-    """What the script needs besides, in words and as code."""
+    """What else the script needs, in words and as code."""
     nodes = [*scopes.all_nodes(model.graph.node)]
     nodes += [n for f in model.functions for n in scopes.all_nodes(f.node)]
     domains = {node.domain for node in nodes}

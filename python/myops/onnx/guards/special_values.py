@@ -102,7 +102,7 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
 def _in_doubt(
     exported: Exported, changes: dict[str, Any], wanted: list[Any], got: list[Any], title: str
 ) -> bool:
-    """Whether PyTorch's own result hangs by rounding there: ties, cancellation, overflow.
+    """Whether PyTorch's own result depends on rounding there: ties, cancellation, overflow.
 
     A number where PyTorch has none, or none where it has one, is never in doubt, but for
     overflow of large ones.

@@ -24,7 +24,7 @@ MEANINGS = {
     REFUSED: "the exporter raises an error",
     LOAD_ERROR: "exports, but ONNX Runtime does not load or run it",
     WARNED: "exports and runs, disagrees with PyTorch; the exporter warned about it",
-    WRONG: "exports and runs, disagrees with PyTorch, and nobody said so",
+    WRONG: "exports and runs, disagrees with PyTorch, without a warning",
 }
 
 EXPORTERS = {

@@ -1,4 +1,4 @@
-"""`diff`: what stands otherwise in one model than in another."""
+"""`diff`: the differences between two models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from myops.onnx.two_files.tensors import of_sides
 
 
 def diff(first: files.Model, second: files.Model) -> Difference:
-    """Says what stands otherwise in one model than in another, whatever its values are called.
+    """Finds the differences between two models, whatever their values are called.
 
     Nodes are paired by what they compute and from what, through the bodies of If, Loop and Scan
     and through functions; names only decide between equals. A value or node that only goes by
@@ -161,7 +161,7 @@ def _of_nodes(match: Match, where: str) -> Iterator[Change]:
 
 
 def node_changes(match: Match, place: int) -> Iterator[str]:
-    """What stands otherwise in a node of the first file and the constants that it reads."""
+    """The differences in a node of the first file and in the constants that it reads."""
     if place not in match.nodes:
         return
     node, twin = match.first.nodes[place], match.second.nodes[match.nodes[place][0]]

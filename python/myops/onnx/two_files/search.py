@@ -154,7 +154,7 @@ def _alone(
 def _explain(
     found: Pairing, mismatch: FirstFileMismatch, places: Sequence[int], other_places: Sequence[int]
 ) -> None:
-    """Adds what stands otherwise in these nodes, or says that nothing does."""
+    """Adds the differences between these nodes, or says that there are none."""
     changed = [text for place in places for text in diffing.node_changes(found.match, place)]
     alike = {place: pair[0] for place, pair in found.match.nodes.items()}
     unpaired = [p for p in places if p not in alike]

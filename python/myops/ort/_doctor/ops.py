@@ -23,11 +23,11 @@ _HOMES = {
     "then --library with the path that onnxruntime_extensions.get_library_path() returns",
     "mmdeploy": "MMDeploy: --library with its libmmdeploy_onnxruntime_ops.so",
     "mmcv": "MMCV or MMDeploy: --library with their ONNX Runtime library",
-    "org.pytorch.aten": "nobody: the exporter did not know a PyTorch operator and left it as it "
-    "is. Add a translation for it (custom_translation_table) and export again",
-    "aten": "nobody: the exporter did not know a PyTorch operator and left it as it is. Add a "
+    "org.pytorch.aten": "no library: the exporter did not know a PyTorch operator and left it as "
+    "it is. Add a translation for it (custom_translation_table) and export again",
+    "aten": "no library: the exporter did not know a PyTorch operator and left it as it is. Add a "
     "translation for it (custom_translation_table) and export again",
-    "prim": "nobody: the exporter left a piece of TorchScript as it is. Export again with "
+    "prim": "no library: the exporter left a piece of TorchScript as it is. Export again with "
     'exporter="dynamo", or rewrite that part of the model',
     "com.microsoft": "ONNX Runtime itself, but not this version: upgrade onnxruntime",
 }
