@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from installed import ROOT, run
 
 TESTS = """
 import subprocess, sys
@@ -28,9 +27,10 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     page.write_text("# A page\n")
     command = [sys.executable, str(ROOT / "scripts" / "slowest.py"), str(page)]
     options = ["-p", "conftest", "-p", "no:cacheprovider", str(tmp_path / "test_two.py")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    paths = [str(ROOT / "tests"), *sys.path]  # first: other folders have a conftest.py too
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     for _ in range(2):
-        subprocess.run([*command, *options], check=True, env=environment, capture_output=True)
+        run(*command, *options, cwd=ROOT, environment=environment)
     text = page.read_text()
     assert text.startswith("# A page\n")
     rows = re.findall(r"^\| (\d+) \| `\S*::(\w+)` \|$", text, re.MULTILINE)
