@@ -80,7 +80,8 @@ class List {
     const auto count = static_cast<int64_t>(numbers.size());
     memory_.resize(static_cast<size_t>((count + 1) * std::abs(step)) * dtype_size(dtype), 0x55);
     char* begin = memory_.data();
-    if (step < 0) begin += static_cast<size_t>((count - 1) * -step) * dtype_size(dtype);
+    if (step < 0 && count > 0)
+      begin += static_cast<size_t>((count - 1) * -step) * dtype_size(dtype);
     tensor = Tensor(begin, dtype, {count}, Shape{step});
     write(numbers);
   }

@@ -29,7 +29,7 @@ void test_alignment() {
 }
 
 void test_equal_blocks_are_found_again() {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !MYOPS_TEST_ADDRESS_SANITIZER
   const auto place = [](size_t bytes) { return Scratch(bytes).as<char>(); };
   const char* const first = place(1 << 20);
   const Scratch beside(100);  // what malloc() alone would do is not what is tested

@@ -80,7 +80,7 @@ int main() {
   test_every_task_runs_once();
   test_many_callers();
   test_a_task_may_ask_again();
-#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer has no threads in a child of many threads
+#if !MYOPS_TEST_THREAD_SANITIZER  // ThreadSanitizer has no threads in a child of many threads
   test_a_forked_child();
 #endif
   return finish("thread pool tests");
