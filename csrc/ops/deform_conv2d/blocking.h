@@ -201,8 +201,8 @@ struct StridedView {
   explicit StridedView(const Tensor& tensor) : present(tensor.present) {
     if (!present) return;
     end = data = static_cast<T*>(tensor.data);
+    if (tensor.elements() == 0) return;  // without steps: a null pointer has no offsets
     std::copy_n(tensor.strides.begin(), 4, step);
-    if (tensor.elements() == 0) return;
     for (size_t axis = 0; axis < 4; ++axis) end += (tensor.shape[axis] - 1) * step[axis];
     ++end;
   }
