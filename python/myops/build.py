@@ -251,9 +251,9 @@ class BuildExtension(cpp_extension.BuildExtension):
     Example:
         >>> from setuptools import Distribution
         >>> made = myops.build.extensions("my_ops", ["my_op.cpp"])
-        >>> commands = {"build_ext": myops.build.BuildExtension}
-        >>> Distribution({"ext_modules": made, "cmdclass": commands}).get_command_class("build_ext")
-        <class 'myops.build.BuildExtension'>
+        >>> command = myops.build.BuildExtension(Distribution({"ext_modules": made}))
+        >>> [extension.name for extension in command.distribution.ext_modules]
+        ['my_ops.lib.libmy_ops_torch', 'my_ops.lib.libmy_ops_ort', 'my_ops._my_ops']
     """
 
     def build_extension(self, ext: Extension) -> None:

@@ -48,6 +48,12 @@ def pages() -> dict[str, str]:
 
 def _text(name: str, value: Any) -> str:
     if name not in modules():
+        described = inspect.isclass(value) or inspect.isroutine(value)
+        module, _, inner = name.rpartition(".")
+        today = getattr(value, "__name__", inner) if described else inner
+        if today != inner and names().get(f"{module}.{today}") is value:
+            heading = f"# {inner} {{: #{name} }}"
+            return f"{heading}\n\nAn earlier name of [`{today}`]({today}.md). {_summary(value)}\n"
         # A module within a public one is shown with all that is in it.
         return f"::: {name}\n"
     rows = [

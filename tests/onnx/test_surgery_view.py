@@ -141,5 +141,5 @@ def test_view_from_the_command_line(tmp_path: Path) -> None:
 
 def test_without_netron(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewer.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install .myops\[view\]"):
+    with pytest.raises(ImportError, match=r"pip install .myops\[tools\]"):
         viewer.view(linear(), browser=False)

@@ -146,7 +146,7 @@ def _make(name: str) -> Fault:
     if name == "swapped_symbolic":
         _swap_symbolic(op)
     if name == "fake_dtype":
-        _fake_of(op, lambda x, w: op._fake(x, w).to(torch.float32))
+        _fake_of(op, lambda x, w: op.fake.run(x, w).to(torch.float32))
     if name == "fake_silent":
         _fake_of(op, lambda x, w: x.new_empty(x.shape[0]))
     return Fault(_public(name, op), BODIES.get(name, standard))
