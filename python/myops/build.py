@@ -252,8 +252,8 @@ class BuildExtension(cpp_extension.BuildExtension):
         >>> from setuptools import Distribution
         >>> made = myops.build.extensions("my_ops", ["my_op.cpp"])
         >>> command = myops.build.BuildExtension(Distribution({"ext_modules": made}))
-        >>> [extension.name for extension in command.distribution.ext_modules]
-        ['my_ops.lib.libmy_ops_torch', 'my_ops.lib.libmy_ops_ort', 'my_ops._my_ops']
+        >>> sorted(extension.name for extension in command.distribution.ext_modules)
+        ['my_ops._numpy', 'my_ops.libmy_ops_ort', 'my_ops.libmy_ops_torch']
     """
 
     def build_extension(self, ext: Extension) -> None:
