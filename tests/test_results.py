@@ -73,12 +73,14 @@ def matrix() -> Matrix:
                    for opset in (17, 18)], nasty("title"), versions={"torch": NASTY})  # fmt: skip
 
 
+ONE = np.ones((1, 3), np.float32)
 RESULTS: dict[str, Callable[[], Any]] = {
     "inspect": lambda: myops.onnx.inspect(model(nasty, nasty("d"))),
     "doctor": lambda: myops.ort.doctor(model(nasty), run=True),
     "doctor, errors": lambda: myops.ort.doctor(model(nasty, nasty("d"))),
     "doctor, environment": myops.ort.doctor,
     "simplify": lambda: myops.onnx.simplify(model(nasty)),
+    "half": lambda: myops.onnx.to_half(model(nasty), keep=["Mul"], inputs={nasty("x"): ONE}),
     "matrix": matrix,
     "compare": report,
     "compare_files": lambda: myops.onnx.compare_files(model(nasty), wrong(nasty)),

@@ -52,6 +52,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "edit": lambda model, out: [model, out, "--dim", "x:0=batch"],
     "export": None,
     "extract": lambda model, out: [model, out, "--outputs", "y"],
+    "half": lambda model, out: [model, out],
     "inspect": lambda model, out: [model, "--nodes"],
     "lower": lambda model, out: [model, out],
     "matrix": None,
@@ -298,7 +299,7 @@ def test_wrong_usage(command: str) -> None:
             assert json.loads(out)["error"].startswith("No such option")
 
 
-WRITERS = ("edit", "extract", "lower", "outputs", "simplify", "upgrade")
+WRITERS = ("edit", "extract", "half", "lower", "outputs", "simplify", "upgrade")
 
 
 @pytest.mark.parametrize("command", WRITERS)

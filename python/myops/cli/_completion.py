@@ -230,6 +230,10 @@ _BY_NAME: dict[str, Completer] = {
     "package": _packages,
     "skip_check": _one_of(*_CHECKS),
     "fail_on": _several_of(*_VERDICTS),
+    "dtype": _one_of("float16", "bfloat16"),
+    "runtime": _one_of("cpu", "any"),
+    "metric": _one_of("relative-l2", "max", "sqnr"),
+    "keep": lambda ctx, incomplete: _nodes(ctx),
     "optimization": _one_of("disable", "basic", "extended", "all"),
 }
 _BY_COMMAND: dict[tuple[str, str], Completer] = {

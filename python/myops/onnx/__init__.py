@@ -18,6 +18,7 @@
     add_outputs             inner values as outputs
     edit                    names, attributes, op types, dimensions
     simplify                fewer nodes, the same numbers
+    to_half                 float16 or bfloat16 where that loses nothing that matters
     view                    Netron, with our documentation
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
     reference_ops           lets onnx.reference.ReferenceEvaluator run them
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from myops.onnx.guards import ExportCheckError, ExportCheckWarning
     from myops.onnx.lowering import LoweringError, lower
     from myops.onnx.matrix import opset_matrix
+    from myops.onnx.precision.half import Half, to_half
     from myops.onnx.reference import reference_ops
     from myops.onnx.schema import register_schemas
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
@@ -66,6 +68,7 @@ __all__ = [
     "ExportCheckError",
     "ExportCheckWarning",
     "GraphError",
+    "Half",
     "LoweringError",
     "MissingBodyWarning",
     "Raised",
@@ -94,6 +97,7 @@ __all__ = [
     "register_torchvision",
     "remove_function_bodies",
     "simplify",
+    "to_half",
     "translation_table",
     "upgrade_ops",
     "view",
@@ -103,6 +107,7 @@ _HOMES = {
     "ExportCheckError": "guards",
     "ExportCheckWarning": "guards",
     "GraphError": "graph.structure",
+    "Half": "precision.half",
     "LoweringError": "lowering",
     "MissingBodyWarning": "bodies",
     "Raised": "surgery.upgrading",
@@ -131,6 +136,7 @@ _HOMES = {
     "register_torchvision": "symbolics.torchvision",
     "remove_function_bodies": "bodies",
     "simplify": "surgery.slimming",
+    "to_half": "precision.half",
     "translation_table": "symbolics.translation",
     "upgrade_ops": "surgery.upgrading",
     "view": "surgery.viewer",

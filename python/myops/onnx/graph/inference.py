@@ -29,13 +29,16 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     return inferred
 
 
-def types(model: onnx.ModelProto, wanted: Sequence[str] = ()) -> dict[str, onnx.ValueInfoProto]:
+def types(
+    model: onnx.ModelProto, wanted: Sequence[str] = (), libraries: Sequence[Any] = ()
+) -> dict[str, onnx.ValueInfoProto]:
     """What is known of the type of each value of the main graph.
 
     Args:
         model: The model.
         wanted: Values for which ONNX Runtime is asked where shape inference gives up, as it does
             behind ops whose schema only ONNX Runtime or one of its libraries has.
+        libraries: Custom-op libraries that ONNX Runtime needs for it.
     """
     inferred = infer(model).graph
     found: dict[str, onnx.ValueInfoProto] = {}
@@ -49,12 +52,12 @@ def types(model: onnx.ModelProto, wanted: Sequence[str] = ()) -> dict[str, onnx.
             )
     unknown = [name for name in wanted if name not in found]
     if unknown:
-        found.update(_types_in_runtime(model, unknown))
+        found.update(_types_in_runtime(model, unknown, libraries))
     return found
 
 
 def _types_in_runtime(
-    model: onnx.ModelProto, names: Sequence[str]
+    model: onnx.ModelProto, names: Sequence[str], libraries: Sequence[Any]
 ) -> dict[str, onnx.ValueInfoProto]:
     """The types of values as ONNX Runtime sees them; nothing where it cannot load the model."""
     import onnxruntime
@@ -66,7 +69,7 @@ def _types_in_runtime(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     try:
-        outputs = session(small, options).get_outputs()
+        outputs = session(small, options, libraries).get_outputs()
     except Exception:  # ONNX Runtime's errors share no base class but this
         return {}
     found = {}
@@ -85,12 +88,12 @@ _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.
 }
 
 
-def session(model: onnx.ModelProto, options: Any) -> Any:
+def session(model: onnx.ModelProto, options: Any, more_libraries: Sequence[Any] = ()) -> Any:
     """A session that knows our ops and, when the model has them, onnxruntime-extensions'."""
     from myops.ort import _session
 
     domains = {node.domain for graph in graphs_of(model.graph) for node in graph.node}
-    libraries = []
+    libraries = list(more_libraries)
     if domains & {"ai.onnx.contrib", "com.microsoft.extensions"}:
         try:
             import onnxruntime_extensions

@@ -30,6 +30,8 @@ class Scope:
         self._outer = outer
         values = [*inferred.input, *inferred.output, *inferred.value_info]
         self._types = {item.name: item.type.tensor_type for item in values}
+        self._others = {item.name for item in values
+                        if item.type.WhichOneof("value") not in ("tensor_type", None)}  # fmt: skip
         inputs = {item.name for item in graph.input}
         self._initializers = {t.name: t for t in graph.initializer if t.name not in inputs}
         for tensor in graph.initializer:
@@ -46,6 +48,15 @@ class Scope:
         """The dtype of a value, e.g. "float32"; None when unknown."""
         found = self._type(name)
         return None if found is None else DTYPES.get(found.elem_type)
+
+    def elem_type(self, name: str) -> int:
+        """The element type of a value that is a tensor, as in TensorProto; 0 when unknown."""
+        found = self._type(name)
+        return 0 if found is None else int(found.elem_type)
+
+    def is_other(self, name: str) -> bool:
+        """Whether a value of this graph is known to be no tensor: a sequence, an optional."""
+        return name in self._others
 
     def shape(self, name: str) -> list[Dim] | None:
         """Lengths, names and None; None when not even the rank is known."""

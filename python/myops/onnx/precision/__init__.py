@@ -1,0 +1,1 @@
+"""Models in fewer bits: half precision (`to_half`) and int8 (`quantize`)."""

@@ -1,0 +1,105 @@
+"""What `to_half` and `quantize` did, in a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from myops._terminal import say
+from myops._text import byte_size
+from myops.onnx.precision.losses import MEANINGS, Bound
+
+if TYPE_CHECKING:
+    from myops.onnx.precision.half import Half, HalfNode
+
+_MOST = 12  # rows, where not all are asked for
+# Why a node is float32: kinds of reasons in a few words.
+KINDS = {
+    "definition": "the definition does not have it",
+    "kernel": "no kernel in this runtime",
+    "constant": "a constant would be lost",
+    "range": "values beyond its range",
+    "coordinates": "coordinates, boxes, scales or sizes",
+    "sizes": "computed from shapes alone",
+    "accuracy": "loses too much alone",
+    "bound": "until max_loss holds",
+    "casts": "more casts than it is worth",
+    "kept": "asked for",
+}
+
+
+def show_half(result: Half, console: Console, name: str = "", *, all_nodes: bool = False) -> None:
+    """Prints what became of a model.
+
+    Args:
+        name: Of the file that was written.
+        all_nodes: Whether each node is listed.
+    """
+    say(console, f"{name}: {half_line(result)}" if name else half_line(result))
+    say(console, f"size {sizes(result)}; {casts(result)}")
+    for text in loss_lines(result):
+        say(console, text)
+    for note in result.notes:
+        say(console, f"note: {note}")
+    for kind, nodes in reasons(result):
+        shown = nodes if all_nodes else nodes[:3]
+        more = f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else ""
+        listed = ", ".join(item.name for item in shown)
+        say(console, f"  float32, {KINDS[kind]}: {len(nodes)}: {listed}{more}")
+        if all_nodes:
+            for item in nodes:
+                say(console, f"      {item.name}: {item.reason}")
+    if all_nodes:
+        for item in result.nodes:
+            loss = "" if item.loss is None else f", alone {item.loss:.2g}"
+            say(console, f"  {item.precision:<9} {item.name}{loss}")
+
+
+def half_line(result: Half) -> str:
+    half = sum(item.precision != "float32" for item in result.nodes)
+    return f"{half} of {len(result.nodes)} nodes in {result.dtype}"
+
+
+def sizes(result: Half) -> str:
+    return f"{byte_size(result.bytes_before)} -> {byte_size(result.bytes_after)}"
+
+
+def casts(result: Half) -> str:
+    text = f"{result.casts} cast{'s' * (result.casts != 1)}"
+    if result.weight_casts:
+        text += f", {result.weight_casts} of weights, once while it is loaded"
+    return text
+
+
+def loss_lines(result: Half) -> list[str]:
+    """The loss of each output, and whether it is allowed."""
+    if not result.losses:
+        return ["not measured"]
+    bound = Bound(result.metric, result.max_loss)
+    runs = f"{result.runs} input{'s' * (result.runs != 1)}"
+    lines = [f"loss on {runs}, {MEANINGS[result.metric]}:"]
+    lines += [f"  {bound.text(loss):>9} {name}" for name, loss in result.losses.items()]
+    if result.max_loss is not None:
+        word = "at least" if result.metric == "sqnr" else "at most"
+        verdict = "holds" if result.holds else "DOES NOT HOLD"
+        lines.append(f"max_loss {verdict}: {word} {result.max_loss:g}")
+    elif not result.holds:
+        lines.append("an output became infinite or NaN, or has another shape")
+    return lines
+
+
+def reasons(result: Half) -> list[tuple[str, list[HalfNode]]]:
+    """The nodes in float32 by kind of reason, the most frequent first."""
+    found: dict[str, list[HalfNode]] = {}
+    for item in result.nodes:
+        if item.kind:
+            found.setdefault(item.kind, []).append(item)
+    return sorted(found.items(), key=lambda pair: -len(pair[1]))
+
+
+def counted(nodes: list[HalfNode]) -> str:
+    """ "12 Conv, 3 Relu"."""
+    counts = Counter(item.op_type for item in nodes)
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common(_MOST))

@@ -1,0 +1,425 @@
+"""`to_half`: right types, right numbers, the fewest casts, and why nodes stay float32."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from precision_models import BOOL, INT64, branches, model, network, node, value, weight
+
+import myops.onnx
+import myops.ort
+from myops.onnx.graph import inference, scopes
+from myops.onnx.precision import kernels
+from myops.onnx.precision.cut import least_casts
+from myops.onnx.precision.losses import relative_l2
+
+HALVES = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+X = np.random.default_rng(5).standard_normal((1, 3, 12, 10)).astype(np.float32)
+
+
+def by_name(result: Any) -> dict[str, Any]:
+    return {item.name.split("'")[1]: item for item in result.nodes}
+
+
+def run(made: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    return myops.ort.session(made).run(None, feeds)
+
+
+def check(source: onnx.ModelProto, result: Any) -> None:
+    """The same names, a valid model, and each input and output of the type that it should have."""
+    assert inference.problem(result.model) == ""
+    for field in ("input", "output"):
+        before, after = getattr(source.graph, field), getattr(result.model.graph, field)
+        assert [item.name for item in before] == [item.name for item in after]
+
+
+@pytest.mark.parametrize("keep_io_types", [True, False])
+@pytest.mark.parametrize("runtime", ["cpu", "any"])
+@pytest.mark.parametrize("dtype", list(HALVES))
+def test_a_network(dtype: str, runtime: str, keep_io_types: bool, tmp_path: Path) -> None:
+    source = network()
+    path = tmp_path / "half.onnx"
+    result = myops.onnx.to_half(source, path, dtype=dtype, runtime=runtime,
+                                keep_io_types=keep_io_types, data=[{"x": X}])  # fmt: skip
+    check(source, result)
+    kinds = [item.type.tensor_type.elem_type
+             for item in (*result.model.graph.input, *result.model.graph.output)]  # fmt: skip
+    assert kinds == [TensorProto.FLOAT if keep_io_types else HALVES[dtype]] * 2
+    assert result.holds
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    assert 0 < result.losses["y"] < 4 * unit
+    assert by_name(result)["Resize_u"].precision == dtype
+    assert result.bytes_after < 0.8 * result.bytes_before
+    assert onnx.load(path).SerializeToString() == result.model.SerializeToString()
+    if dtype == "float16":
+        given = X if keep_io_types else X.astype(np.float16)
+        (expected,) = run(source, {"x": X})
+        (got,) = run(onnx.load(path), {"x": given})
+        loss = relative_l2(expected, got.astype(np.float32))
+        assert loss == pytest.approx(result.losses["y"], rel=0.5)
+
+
+def test_all_that_may_be_is_half_without_casts() -> None:
+    result = myops.onnx.to_half(network(), runtime="any")
+    assert (result.casts, result.weight_casts) == (0, 0)
+    assert {item.precision for item in result.nodes} == {"float16"}
+    kept = myops.onnx.to_half(network(), runtime="any", keep_io_types=True)
+    assert kept.casts == 2
+
+
+MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, *MANY])
+@pytest.mark.parametrize("runtime", ["cpu", "any"])
+def test_random_graphs_with_bodies(seed: int, runtime: str) -> None:
+    source = branches(seed)
+    x = np.random.default_rng(seed).standard_normal((4, 4)).astype(np.float32)
+    for dtype, keep in itertools.product(HALVES, (True, False)):
+        result = myops.onnx.to_half(source, dtype=dtype, runtime=runtime, keep_io_types=keep,
+                                    data=[{"x": x}])  # fmt: skip
+        check(source, result)
+        assert result.losses, result.notes
+        assert result.holds, result.losses
+        limit = {"float16": 0.01, "bfloat16": 0.1}[dtype]
+        assert max(result.losses.values()) < limit, [n for n in result.nodes if n.loss]
+        if runtime == "any":
+            assert sum(item.precision == dtype for item in result.nodes) > len(result.nodes) / 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_cut_is_the_best_of_all_assignments(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    names = [f"n{place}" for place in range(8)]
+    fixed = {name: bool(random.integers(2)) for name in names[:3]}
+    free = {name: int(random.integers(3)) for name in names[3:]}
+    values = [tuple(random.choice(names, random.integers(2, 5), replace=False)) for _ in range(8)]
+
+    def cost(assigned: dict[str, bool]) -> int:
+        casts = sum(len({assigned[pin] for pin in pins}) > 1 for pins in values)
+        return casts + sum(free[name] for name in free if not assigned[name])
+
+    every = [dict(zip(free, bits, strict=True))
+             for bits in itertools.product((True, False), repeat=len(free))]  # fmt: skip
+    best = min(cost({**fixed, **bits}) for bits in every)
+    found = least_casts(fixed, free, values)
+    assert {name: found[name] for name in fixed} == fixed
+    assert cost(found) == best
+    most = max(sum(bits.values()) for bits in every if cost({**fixed, **bits}) == best)
+    assert sum(found[name] for name in free) == most
+
+
+def test_one_cast_serves_all_readers() -> None:
+    """A value in half that three nodes want in float32 is converted once."""
+    nodes = [node("MyAdd", "x x", "a", "myops"), *(node("Sin", "a", f"s{n}") for n in range(3)),
+             node("Sum", "s0 s1 s2", "y")]  # fmt: skip
+    result = myops.onnx.to_half(model(nodes, [value("x", [3])], [value("y")]), keep=["Sin"])
+    assert result.casts == 2  # after MyAdd, and at the output
+    assert by_name(result)["Sin_s0"].kind == "kept"
+
+
+def test_constants_that_half_cannot_hold_stay() -> None:
+    numbers = {"large": -1e9, "tiny": 1e-9, "infinite": -np.inf, "fine": 0.5}
+    weights = [weight(name, np.float32([number])) for name, number in numbers.items()]
+    nodes = [node("Mul", "x fine", "f"), node("Add", "f tiny", "t"), node("Add", "f large", "l"),
+             node("Max", "f infinite", "i"), node("Sum", "f t l", "s"), node("Tanh", "i", "z"),
+             node("Add", "s z", "y")]  # fmt: skip
+    source = model(nodes, [value("x", [3])], [value("y")], weights)
+    x = {"x": np.float32([1, 2, 3])}
+    result = myops.onnx.to_half(source, runtime="any", data=[x])
+    found = by_name(result)
+    assert found["Add_l"].kind == "constant"
+    assert "'large' reaches 1e+09" in found["Add_l"].reason
+    assert found["Add_t"].kind == "constant"
+    assert "'tiny' is 1e-09" in found["Add_t"].reason
+    assert found["Mul_f"].precision == found["Max_i"].precision == "float16"
+    stored = {t.name: t.data_type for t in result.model.graph.initializer}
+    assert stored["large"] == stored["tiny"] == TensorProto.FLOAT
+    bfloat = by_name(myops.onnx.to_half(source, runtime="any", dtype="bfloat16", data=[x]))
+    assert bfloat["Add_l"].precision == bfloat["Add_t"].precision == "bfloat16"
+
+
+def test_values_beyond_the_range_stay() -> None:
+    """x * 300 * 300 overflows float16 on the way to a sum that does not."""
+    weights = [weight("w", np.float32([300])), weight("v", np.float32([1e-4]))]
+    nodes = [node("Mul", "x w", "a"), node("Mul", "a w", "b"), node("Mul", "b v", "y")]
+    source = model(nodes, [value("x", [3])], [value("y")], weights)
+    result = myops.onnx.to_half(source, runtime="any", data=[{"x": np.float32([1, 2, 3])}])
+    found = by_name(result)
+    assert found["Mul_b"].kind == found["Mul_y"].kind == "range"
+    assert "'b' reaches 2.7e+05" in found["Mul_b"].reason
+    assert result.losses["y"] < 1e-3
+
+
+def test_what_loses_accuracy_stays() -> None:
+    """The small difference of two large numbers."""
+    nodes = [node("Add", "x large", "a"), node("Sub", "a large", "d"), node("Tanh", "d", "y")]
+    weights = [weight("large", np.float32([1000]))]
+    source = model(nodes, [value("x", [64])], [value("y")], weights)
+    x = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+    result = myops.onnx.to_half(source, runtime="any", data=[{"x": x}])
+    found = by_name(result)
+    assert found["Sub_d"].kind == "accuracy"
+    assert "alone it loses" in found["Sub_d"].reason
+    assert found["Sub_d"].loss > 0.004
+    loose = myops.onnx.to_half(source, runtime="any", data=[{"x": x}], layer_loss=1.0)
+    assert by_name(loose)["Sub_d"].precision == "float16"
+    assert found["Add_a"].kind == "accuracy"  # what it makes is what is rounded
+    assert "rounding what it makes loses" in found["Add_a"].reason
+    assert loose.losses["y"] > 0.05
+    assert result.losses["y"] < 2e-3
+
+
+def test_max_loss_is_kept_with_few_nodes_in_float32() -> None:
+    source, data = network(), [{"x": X}]
+    free = myops.onnx.to_half(source, runtime="any", keep_io_types=True, data=data)
+    bound = 0.7 * free.losses["y"]
+    held = myops.onnx.to_half(source, runtime="any", keep_io_types=True, data=data, max_loss=bound)
+    assert held.holds
+    assert 0 < held.losses["y"] <= bound
+    back = [item for item in held.nodes if item.kind == "bound"]
+    assert back
+    assert any(item.precision == "float16" for item in held.nodes)
+    never = myops.onnx.to_half(source, runtime="any", data=data, max_loss=1e-9)
+    assert not never.holds
+    assert "does not hold with any node in half" in " ".join(never.notes)
+    decibels = myops.onnx.to_half(source, runtime="any", data=data, max_loss=40, metric="sqnr")
+    assert decibels.holds
+    assert decibels.to_dict()["losses"]["y"] > 40
+
+
+def test_scales_sizes_and_grids_stay_float32() -> None:
+    """Scales that are computed, a grid made of a data-dependent shift, boxes."""
+    weights = [weight("one", np.float32([1, 1])), weight("k", np.float32([0.9]))]
+    nodes = [
+        node("Mul", "factor one", "scaled"), node("Concat", "one scaled", "scales", axis=0),
+        node("Resize", "x - scales", "u", "myops", mode="linear"),
+        node("Resize", "u - scales", "v", mode="linear"),
+        node("Mul", "shift k", "grid"), node("GridSample", "v grid", "g"),
+        node("RoiAlign", "g boxes index", "y"),
+    ]  # fmt: skip
+    inputs = [value("x", [1, 2, 6, 6]), value("factor", [2]), value("shift", [1, 5, 5, 2]),
+              value("boxes", [1, 4]), value("index", [1], INT64)]  # fmt: skip
+    source = model(nodes, inputs, [value("y")], weights)
+    random = np.random.default_rng(0)
+    feed = {"x": random.random((1, 2, 6, 6), np.float32), "factor": np.float32([1.5, 2.5]),
+            "shift": random.random((1, 5, 5, 2), np.float32), "boxes": np.float32([[0, 0, 3, 3]]),
+            "index": np.int64([0])}  # fmt: skip
+    result = myops.onnx.to_half(source, runtime="any", data=[feed])
+    check(source, result)
+    found = by_name(result)
+    for name in ("Mul_scaled", "Concat_scales", "Mul_grid"):
+        assert found[name].kind == "coordinates", found[name]
+    assert found["RoiAlign_y"].reason == "the boxes would be float16 too"
+    for name in ("Resize_u", "Resize_v", "GridSample_g"):
+        assert found[name].precision == "float16"
+    kinds = {i.name: i.type.tensor_type.elem_type for i in result.model.graph.input}
+    assert kinds == {"x": TensorProto.FLOAT16, "factor": TensorProto.FLOAT, "index": INT64,
+                     "shift": TensorProto.FLOAT, "boxes": TensorProto.FLOAT}  # fmt: skip
+    assert "stay float32" in " ".join(result.notes)
+    assert result.losses["y"] < 1e-3
+
+
+def test_indices_computed_in_float_stay_right() -> None:
+    """Positions of 3001 rows times 1.0: float16 has no 3001."""
+    weights = [weight("half", np.float32([0.5])), weight("table", np.arange(1600, dtype="f4"))]
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s first", "n"),
+        node("Range", "nought n step", "r"), node("Cast", "r", "f", to=1),
+        node("Mul", "f half", "h"), node("Floor", "h", "w"),
+        node("Cast", "w", "i", to=7), node("Gather", "table i", "t"), node("Add", "x t", "y"),
+    ]  # fmt: skip
+    weights += [weight("first", np.int64(0)), weight("nought", np.int64(0)),
+                weight("step", np.int64(1))]  # fmt: skip
+    source = model(nodes, [value("x", ["n"])], [value("y"), value("i", None, INT64)], weights)
+    feed = {"x": np.zeros(3001, np.float32)}
+    result = myops.onnx.to_half(source, runtime="any", data=[feed])
+    check(source, result)
+    assert result.losses["i"] == 0
+    assert {by_name(result)[name].precision for name in ("Mul_h", "Floor_w")} == {"float32"}
+    expected = run(source, feed)
+    got = run(result.model, {"x": feed["x"].astype(np.float16)})
+    np.testing.assert_array_equal(got[1], expected[1])
+
+
+def test_weights_are_shared_between_both_precisions() -> None:
+    """One weight that a node in half and one in float32 read."""
+    w = (np.random.default_rng(0).standard_normal((32, 32)) / 6).astype(np.float32)
+    nodes = [node("MatMul", "x W", "a"), node("MatMul", "a W", "b"), node("Sin", "b", "y")]
+    source = model(nodes, [value("x", [2, 32])], [value("y")], [weight("W", w)])
+    result = myops.onnx.to_half(source, runtime="any", keep=["MatMul_b"])
+    check(source, result)
+    kinds = sorted(tensor.data_type for tensor in result.model.graph.initializer)
+    assert kinds == [TensorProto.FLOAT, TensorProto.FLOAT16]
+    assert result.losses["y"] < 1e-2
+    # For want of a kernel, one copy in half serves both.
+    stored = myops.onnx.to_half(source, dtype="bfloat16")
+    (tensor,) = stored.model.graph.initializer
+    assert tensor.data_type == TensorProto.BFLOAT16
+    assert stored.weight_casts == 1
+
+
+@pytest.mark.parametrize("attribute", ["value", "value_float", "value_floats"])
+def test_constant_nodes(attribute: str) -> None:
+    given = {"value": weight("", np.float32([[0.25]])), "value_float": 0.25,
+             "value_floats": [0.25]}[attribute]  # fmt: skip
+    nodes = [node("Constant", "", "c", **{attribute: given}), node("Mul", "x c", "m"),
+             node("Sin", "c", "s"), node("Add", "m s", "y")]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3])], [value("y")])
+    for keep in ([], ["Sin"]):
+        result = myops.onnx.to_half(source, runtime="any", keep=keep)
+        check(source, result)
+        assert result.losses["y"] < 1e-3
+
+
+def test_a_model_that_is_half_already_stays() -> None:
+    once = myops.onnx.to_half(network(), runtime="any")
+    feed = {"x": X.astype(np.float16)}
+    twice = myops.onnx.to_half(once.model, runtime="any", data=[feed])
+    assert (twice.casts, twice.nodes) == (0, [])
+    assert twice.losses == {"y": 0.0}
+    assert [n.op_type for n in twice.model.graph.node] == [n.op_type for n in once.model.graph.node]
+    mixed = myops.onnx.to_half(network(), keep_io_types=True)
+    again = myops.onnx.to_half(mixed.model, keep_io_types=True, data=[{"x": X}])
+    check(mixed.model, again)
+    assert again.losses["y"] < 1e-3
+
+
+def test_integers_and_booleans_are_left_alone() -> None:
+    weights = [weight("table", np.random.default_rng(0).random((9, 4), np.float32)),
+               weight("four", np.float32(4))]  # fmt: skip
+    nodes = [node("Gather", "table ids", "e"), node("Cast", "mask", "m", to=1),
+             node("Mul", "e m", "p"), node("ReduceSum", "p", "t", keepdims=0),
+             node("Greater", "t four", "big"), node("Cast", "ids", "f", to=1),
+             node("Add", "p f", "y")]  # fmt: skip
+    inputs = [value("ids", [3, 1], INT64), value("mask", [3, 1, 1], BOOL)]
+    source = model(nodes, inputs, [value("y"), value("big", None, BOOL)], weights)
+    feed = {"ids": np.int64([[1], [2], [8]]), "mask": np.array([1, 0, 1], bool).reshape(3, 1, 1)}
+    for dtype in HALVES:
+        result = myops.onnx.to_half(source, runtime="any", dtype=dtype, data=[feed])
+        check(source, result)
+        assert result.losses["big"] == 0
+        kinds = [i.type.tensor_type.elem_type for i in result.model.graph.input]
+        assert kinds == [INT64, BOOL]
+    casts = {n.output[0]: n.attribute[0].i for n in result.model.graph.node if n.op_type == "Cast"}
+    assert casts["m"] == TensorProto.BFLOAT16  # makes the other type itself: no second cast
+
+
+def test_functions_of_the_file_and_bodies_of_ours() -> None:
+    inner = helper.make_function(
+        "mine", "Block", ["a"], ["b"],
+        [helper.make_node("MyAdd", ["a", "a"], ["m"], domain="myops"),
+         helper.make_node("Relu", ["m"], ["b"])],
+        [helper.make_opsetid("", 20), helper.make_opsetid("myops", 1)],
+    )  # fmt: skip
+    nodes = [node("Block", "x", "h", "mine"), node("Block", "h", "y", "mine")]
+    source = model(nodes, [value("x", [3])], [value("y", [3])], functions=[inner])
+    result = myops.onnx.to_half(source, runtime="any")
+    check(source, result)
+    assert result.losses["y"] < 1e-3
+    assert sum(item.op_type == "myops::MyAdd" for item in result.nodes) == 2
+    portable = myops.onnx.add_function_bodies(network())
+    halved = myops.onnx.to_half(portable, keep_io_types=True)
+    assert any(map(scopes.is_body, halved.model.functions))
+    import onnxruntime
+
+    alone = onnxruntime.InferenceSession(halved.model.SerializeToString())  # without our library
+    (got,) = alone.run(None, {"x": X})
+    (expected,) = run(network(), {"x": X})
+    assert relative_l2(expected, got) < 2e-3
+
+
+def test_an_op_that_nothing_describes_is_refused_by_name() -> None:
+    nodes = [node("Sin", "x", "s"), node("Foo", "s", "y", "acme")]
+    source = model(nodes, [value("x", [3])], [value("y", [3])])
+    source.opset_import.append(helper.make_opsetid("acme", 1))
+    with pytest.raises(ValueError, match=r"'Foo_y' \(acme::Foo\).*'acme'.*op_library.*--library"):
+        myops.onnx.to_half(source)
+    bad = model([node("Sine", "x", "y")], [value("x", [3])], [value("y", [3])])
+    with pytest.raises(ValueError, match=r"'Sine_y' \(Sine\): opset 20 of ai.onnx has no such op"):
+        myops.onnx.to_half(bad)
+
+
+def test_an_op_that_takes_float32_only() -> None:
+    """Its neighbours are half all the same."""
+    nodes = [node("Tanh", "x", "t"), node("NonMaxSuppression", "boxes scores", "n"),
+             node("Sin", "t", "y")]  # fmt: skip
+    inputs = [value("x", [3]), value("boxes", [1, 2, 4]), value("scores", [1, 1, 2])]
+    source = model(nodes, inputs, [value("y"), value("n", None, INT64)])
+    result = myops.onnx.to_half(source, runtime="any")
+    check(source, result)
+    found = by_name(result)
+    assert found["NonMaxSuppression_n"].reason == "its definition has no float16"
+    assert found["Tanh_t"].precision == "float16"
+
+
+def test_the_probe_tells_kernels_from_casts() -> None:
+    """What ONNX Runtime runs in half itself, and what it only pretends to."""
+    imports = [helper.make_opsetid("", 20)]
+    relu, move = node("Relu", "x", "y"), node("Transpose", "x", "y")
+    for dtype, number in HALVES.items():
+        types = {0: number}, {0: number}
+        assert not kernels.missing(move, *types, imports, 9)
+        missing = kernels.missing(relu, *types, imports, 9)
+        graph = helper.make_graph([relu], "g", [value("x", [2], number)], [value("y", [2], number)])
+        made = helper.make_model(graph, opset_imports=imports, ir_version=9)
+        try:
+            session = myops.ort.session(made)
+            loads = True
+        except Exception:
+            loads = False
+        if not missing:
+            assert loads
+            assert session.get_inputs()[0].type == f"tensor({dtype})"
+    assert not kernels.missing(relu, {0: 1}, {0: 1}, imports, 9)
+
+
+def test_arguments() -> None:
+    source = network()
+    for wrong, text in (
+        ({"dtype": "float8"}, "dtype"), ({"runtime": "gpu"}, "runtime"),
+        ({"metric": "l3"}, "metric"), ({"max_loss": -1}, "max_loss"),
+        ({"layer_loss": float("nan")}, "layer_loss"), ({"keep": ["Convolution"]}, "Conv"),
+        ({"data": []}, "data: got no inputs"), ({"data": [{"z": X}]}, "'z'"),
+        ({"data": [{"x": X[0]}]}, r"got shape \[3, 12, 10\]"),
+        ({"data": [{"x": X}], "inputs": {"x": X}}, "expected one of them"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            myops.onnx.to_half(source, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = myops.onnx.to_half(network(), data=[{"x": X}], keep_io_types=True)
+    result.print()
+    text = capsys.readouterr().out
+    assert "no kernel in this runtime" in text or "Conv" not in text
+    assert "loss on 1 input" in text
+    result.print(all_nodes=True)
+    assert len(capsys.readouterr().out.splitlines()) > len(result.nodes)
+    data = json.loads(json.dumps(result.to_dict()))
+    assert len(data["nodes"]) == len(result.nodes)
+    assert data["holds"] is True
+    page = result._repr_html_()
+    assert "float16" in page
+
+
+def test_large_models_with_external_data(tmp_path: Path) -> None:
+    """Weights in other files are read, and the new ones are in the file."""
+    source = network()
+    path = tmp_path / "outside.onnx"
+    onnx.save(source, path, save_as_external_data=True, size_threshold=0, location="w.bin")
+    result = myops.onnx.to_half(path, tmp_path / "half.onnx", keep_io_types=True)
+    check(source, result)
+    (got,) = run(onnx.load(tmp_path / "half.onnx"), {"x": X})
+    (expected,) = run(network(), {"x": X})
+    assert relative_l2(expected, got) < 2e-3
+    assert numpy_helper.to_array(result.model.graph.initializer[0]).dtype in (
+        np.float16, ml_dtypes.bfloat16, np.float32)  # fmt: skip
