@@ -81,6 +81,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "doctor, environment": myops.ort.doctor,
     "simplify": lambda: myops.onnx.simplify(model(nasty)),
     "half": lambda: myops.onnx.to_half(model(nasty), keep=["Mul"], inputs={nasty("x"): ONE}),
+    "quantize": lambda: myops.onnx.quantize(model(nasty), data=[{nasty("x"): ONE}]),
     "matrix": matrix,
     "compare": report,
     "compare_files": lambda: myops.onnx.compare_files(model(nasty), wrong(nasty)),

@@ -15,7 +15,7 @@ import importlib.machinery
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "myops.libraries"
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+
+# From the attributes of a node to which output has the scale of which input, for integers.
+QuantizedRule = Callable[[Mapping[str, Any]], Mapping[str, str]]
 
 _define: Callable[..., Any] | None = None
 
@@ -65,6 +68,7 @@ class Library:
         self._folder = folder  # of the native libraries; None: there are none
         self._module = module or package  # where `define` is called for the op {name}
         self._standards: dict[str, Callable[[Any], list[str]] | None] = {}
+        self._quantized: dict[str, QuantizedRule | None] = {}
 
     def __repr__(self) -> str:
         return f"<op library {self.domain!r}: {', '.join(sorted(self.ops))}>"
@@ -126,6 +130,7 @@ class Library:
         jvp: Callable[..., Any] | None = None,
         vmap: Callable[..., Any] | None = None,
         standard: Callable[[Any], list[str]] | None = None,
+        quantized: QuantizedRule | None = None,
     ) -> TorchOp:
         """Gives the op `name` what cannot be derived from its description; returns a callable.
 
@@ -151,6 +156,10 @@ class Library:
             standard: `standard(g)` writes the op in standard ONNX nodes and returns the names of
                 its outputs; `g` is a `myops.onnx.lowering.Builder`. Exported models then run in
                 runtimes without the library, and `myops.onnx.lower` knows the op.
+            quantized: `quantized(attributes)` says what the op is on integers q that stand for
+                (q - zero_point) * scale: {output: input} for each output whose integers have
+                scale and zero point of that input; {} where the op needs the numbers themselves.
+                `myops.onnx.quantize` then runs such nodes on integers. Default: never.
 
         Raises:
             ValueError: The description has no op of that name, or `backward` is not its gradient.
@@ -160,6 +169,7 @@ class Library:
         assert _define is not None  # `import myops` installs it
         op = _define(self, info, shape, save, backward, jvp, vmap)
         self._standards[name] = standard
+        self._quantized[name] = quantized
         return op
 
     def info(self, name: str) -> OpInfo:
@@ -175,6 +185,11 @@ class Library:
         if info.name not in self._standards and self._module:
             importlib.import_module(self._module.format(name=info.name))
         return self._standards.get(info.name)
+
+    def quantized_rule(self, info: OpInfo) -> QuantizedRule | None:
+        """What says how the op works on integers; None when it does not."""
+        self.standard_form(info)  # which imports the module that defines the op
+        return self._quantized.get(info.name)
 
 
 OURS = Library(

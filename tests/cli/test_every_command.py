@@ -58,6 +58,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "matrix": None,
     "new": None,
     "outputs": lambda model, out: [model, out, "--all"],
+    "quantize": lambda model, out: [model, out, "--data", "inputs"],
     "upgrade": lambda model, out: [model, out],
     "simplify": lambda model, out: [model, out],
     "stubs": None,
@@ -73,6 +74,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     (tmp_path / "net.py").write_text(NET.replace("HOSTILE", repr(HOSTILE)))
     onnx.save(small(), tmp_path / "good.onnx")
+    (tmp_path / "inputs").mkdir()
+    np.save(tmp_path / "inputs" / "one.npy", np.float32([[1, 2]]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Viewer, "wait", lambda self: None)
 
@@ -299,7 +302,7 @@ def test_wrong_usage(command: str) -> None:
             assert json.loads(out)["error"].startswith("No such option")
 
 
-WRITERS = ("edit", "extract", "half", "lower", "outputs", "simplify", "upgrade")
+WRITERS = ("edit", "extract", "half", "lower", "outputs", "quantize", "simplify", "upgrade")
 
 
 @pytest.mark.parametrize("command", WRITERS)

@@ -39,6 +39,7 @@ def prototype(
     jvp: Callable[..., Any] | None = None,
     vmap: Callable[..., Any] | None = None,
     standard: Callable[[Any], list[str]] | None = None,
+    quantized: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
 ) -> Callable[..., Any]:
     """Makes an op of a NumPy function: for torch, both exporters, ONNX tools and PyOps.
 
@@ -75,8 +76,8 @@ def prototype(
             of a gradient.
         doc: One sentence. Default: the first line of the function's docstring.
         namespace: Namespace in torch.ops. Default: the domain, dots written as underscores.
-        save, backward, jvp, vmap, standard: As in `Library.define`; without `backward` the op is
-            not differentiable, without `standard` only myops can run its node.
+        save, backward, jvp, vmap, standard, quantized: As in `Library.define`; without `backward`
+            the op is not differentiable, without `standard` only myops can run its node.
 
     Defined again with an equal description, as when a notebook cell runs twice, the op takes the
     new functions.
@@ -121,7 +122,7 @@ def prototype(
     _check(description, domain, namespace)
     _check_signature(function, name, [item.name for item in inputs], attributes)
     rules = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
-             "standard": standard}  # fmt: skip
+             "standard": standard, "quantized": quantized}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
     op = _numpy.Op(description, shape_rule.rule(shape))
     before = _defined.get((domain, name))

@@ -230,6 +230,8 @@ _BY_NAME: dict[str, Completer] = {
     "package": _packages,
     "skip_check": _one_of(*_CHECKS),
     "fail_on": _several_of(*_VERDICTS),
+    "method": _one_of("minmax", "entropy", "percentile"),
+    "activations": _one_of("uint8", "int8"),
     "dtype": _one_of("float16", "bfloat16"),
     "runtime": _one_of("cpu", "any"),
     "metric": _one_of("relative-l2", "max", "sqnr"),

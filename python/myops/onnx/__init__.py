@@ -18,6 +18,7 @@
     add_outputs             inner values as outputs
     edit                    names, attributes, op types, dimensions
     simplify                fewer nodes, the same numbers
+    quantize                int8, by ONNX Runtime's quantizer
     to_half                 float16 or bfloat16 where that loses nothing that matters
     view                    Netron, with our documentation
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from myops.onnx.lowering import LoweringError, lower
     from myops.onnx.matrix import opset_matrix
     from myops.onnx.precision.half import Half, to_half
+    from myops.onnx.precision.int8 import Quantized, quantize
     from myops.onnx.reference import reference_ops
     from myops.onnx.schema import register_schemas
     from myops.onnx.surgery.editing import StaleShapeWarning, edit
@@ -71,6 +73,7 @@ __all__ = [
     "Half",
     "LoweringError",
     "MissingBodyWarning",
+    "Quantized",
     "Raised",
     "RedundantInputWarning",
     "Simplified",
@@ -90,6 +93,7 @@ __all__ = [
     "inspect",
     "lower",
     "opset_matrix",
+    "quantize",
     "raise_ops",
     "reference_ops",
     "register_schemas",
@@ -110,6 +114,7 @@ _HOMES = {
     "Half": "precision.half",
     "LoweringError": "lowering",
     "MissingBodyWarning": "bodies",
+    "Quantized": "precision.int8",
     "Raised": "surgery.upgrading",
     "RedundantInputWarning": "surgery.extraction",
     "Simplified": "surgery.slimming",
@@ -129,6 +134,7 @@ _HOMES = {
     "inspect": "surgery.summary",
     "lower": "lowering",
     "opset_matrix": "matrix",
+    "quantize": "precision.int8",
     "raise_ops": "surgery.upgrading",
     "reference_ops": "reference",
     "register_schemas": "schema",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -252,9 +252,18 @@ def _backward_jvp(ctx: Any, grad: Tensor | None, *unused: Any) -> Tensor | None:
     return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes)
 
 
+def _quantized(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """An average of integers is the integer of the average; "cubic" can leave their range, and
+    extrapolation_value is no integer."""
+    averages = attributes["mode"] in ("nearest", "linear")
+    inside = attributes["coordinate_transformation_mode"] != "tf_crop_and_resize"
+    return {"Y": "X"} if averages and inside else {}
+
+
 _resize = define(
-    "resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard
-)
+    "resize", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard,
+    quantized=_quantized,
+)  # fmt: skip
 _resize_backward = define(
     "resize_backward",
     shape=_backward_shape,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -12,7 +12,8 @@ from myops._text import byte_size
 from myops.onnx.precision.losses import MEANINGS, Bound
 
 if TYPE_CHECKING:
-    from myops.onnx.precision.half import Half, HalfNode
+    from myops.onnx.precision.half import Half
+    from myops.onnx.precision.int8 import Quantized
 
 _MOST = 12  # rows, where not all are asked for
 # Why a node is float32: kinds of reasons in a few words.
@@ -62,7 +63,7 @@ def half_line(result: Half) -> str:
     return f"{half} of {len(result.nodes)} nodes in {result.dtype}"
 
 
-def sizes(result: Half) -> str:
+def sizes(result: Half | Quantized) -> str:
     return f"{byte_size(result.bytes_before)} -> {byte_size(result.bytes_after)}"
 
 
@@ -73,7 +74,7 @@ def casts(result: Half) -> str:
     return text
 
 
-def loss_lines(result: Half) -> list[str]:
+def loss_lines(result: Half | Quantized) -> list[str]:
     """The loss of each output, and whether it is allowed."""
     if not result.losses:
         return ["not measured"]
@@ -90,16 +91,74 @@ def loss_lines(result: Half) -> list[str]:
     return lines
 
 
-def reasons(result: Half) -> list[tuple[str, list[HalfNode]]]:
+def reasons(result: Half | Quantized) -> list[tuple[str, list[Any]]]:
     """The nodes in float32 by kind of reason, the most frequent first."""
-    found: dict[str, list[HalfNode]] = {}
+    found: dict[str, list[Any]] = {}
     for item in result.nodes:
         if item.kind:
             found.setdefault(item.kind, []).append(item)
     return sorted(found.items(), key=lambda pair: -len(pair[1]))
 
 
-def counted(nodes: list[HalfNode]) -> str:
+def counted(nodes: list[Any]) -> str:
     """ "12 Conv, 3 Relu"."""
     counts = Counter(item.op_type for item in nodes)
     return ", ".join(f"{count} {name}" for name, count in counts.most_common(_MOST))
+
+
+# ---- int8.
+
+INT8_KINDS = {
+    "custom": "custom nodes",
+    "quantizer": "not quantized by ONNX Runtime's quantizer",
+    "body": "bodies of If, Loop, Scan",
+    "bound": "until max_loss holds",
+    "kept": "asked for",
+}
+_WORST = 5
+
+
+def show_quantized(
+    result: Quantized, console: Console, name: str = "", *, all_nodes: bool = False
+) -> None:
+    """Prints what became of a model.
+
+    Args:
+        name: Of the file that was written.
+        all_nodes: Whether each node is listed.
+    """
+    say(console, f"{name}: {int8_line(result)}" if name else int8_line(result))
+    say(console, f"size {sizes(result)}; {settings(result)}")
+    for text in loss_lines(result):
+        say(console, text)
+    for note in result.notes:
+        say(console, f"note: {note}")
+    for title, loss in worst(result, len(result.nodes) if all_nodes else _WORST):
+        say(console, f"  alone loses {loss}: {title}")
+    for kind, nodes in reasons(result):
+        shown = nodes if all_nodes else nodes[:3]
+        more = f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else ""
+        listed = ", ".join(
+            f"{item.name}: {item.reason}" if kind in ("custom", "bound") else item.name
+            for item in shown
+        )
+        say(console, f"  float32, {INT8_KINDS[kind]}: {len(nodes)}: {listed}{more}")
+
+
+def int8_line(result: Quantized) -> str:
+    count = sum(item.precision == "int8" for item in result.nodes)
+    return f"{count} of {len(result.nodes)} nodes in int8"
+
+
+def settings(result: Quantized) -> str:
+    """How it was quantized."""
+    channels = "a scale for each channel" if result.per_channel else "a scale for each weight"
+    bits = "7 bits" if result.reduce_range else "8 bits"
+    many = f"{result.calibrated} input{'s' * (result.calibrated != 1)}"
+    weights = f"weights of {bits}, {channels}"
+    return f"{result.activations} activations, {weights}, {result.method} over {many}"
+
+
+def worst(result: Quantized, most: int = _WORST) -> list[tuple[str, str]]:
+    """The layers that lose most alone: names and losses."""
+    return [(item.name, f"{item.loss:.2g}") for item in result.worst[:most] if item.loss]

@@ -1,0 +1,197 @@
+"""ONNX Runtime's own calibration and quantizer, for models with custom nodes.
+
+What they lack for such models is shape inference, which our schemas give, and sessions that know
+the libraries; and by its name they take a custom `Resize` for that of ONNX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from myops._text import reason
+from myops.onnx.comparison.ort_side import Runner
+from myops.onnx.graph import files, inference, structure
+from myops.ort import _session
+
+METHODS = {"minmax": "MinMaxCalibrater", "entropy": "EntropyCalibrater",
+           "percentile": "PercentileCalibrater"}  # fmt: skip
+TYPES = {"uint8": "QUInt8", "int8": "QInt8"}
+
+
+class _Reader:
+    """Inputs one after the other, as a calibrator asks for them."""
+
+    def __init__(self, feeds: Sequence[Mapping[str, Any]]) -> None:
+        self._feeds = iter(feeds)
+
+    def get_next(self) -> Mapping[str, Any] | None:
+        return next(self._feeds, None)
+
+
+def prepared(model: onnx.ModelProto, libraries: Sequence[Any]) -> onnx.ModelProto:
+    """A copy with the types of all values, as the quantizer wants it, and a name for each node."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _name_nodes(copy)
+    made = [name for node in copy.graph.node for name in node.output if name]
+    known = inference.types(copy, made, libraries)
+    have = {item.name for item in (*copy.graph.value_info, *copy.graph.output, *copy.graph.input)}
+    copy.graph.value_info.extend(known[name] for name in made if name in known and name not in have)
+    onnx.helper.set_model_props(copy, {
+        **{item.key: item.value for item in copy.metadata_props},
+        "onnx.infer": "onnxruntime.quant",  # what the quantizer asks before it infers itself
+    })  # fmt: skip
+    return copy
+
+
+def _name_nodes(model: onnx.ModelProto) -> None:
+    """The quantizer knows nodes by name."""
+    used: set[str] = set()
+    for node in model.graph.node:
+        stem = node.name or f"{node.op_type}_{next(filter(None, node.output), '')}"
+        name, number = stem, 1
+        while name in used:
+            name, number = f"{stem}_{number}", number + 1
+        used.add(name)
+        node.name = name
+
+
+def ranges(
+    model: onnx.ModelProto,
+    feeds: Sequence[Mapping[str, Any]],
+    method: str,
+    custom: Sequence[str],
+    libraries: Sequence[Any],
+    advance: Callable[..., None],
+) -> Any:
+    """The range of each value, by a calibrator of ONNX Runtime.
+
+    Args:
+        model: As `prepared` made it.
+        feeds: Inputs.
+        method: One of METHODS.
+        custom: Op types of custom nodes that become integers, too.
+        libraries: Custom-op libraries that are needed.
+        advance: Called for each input.
+    """
+    from onnxruntime.quantization import calibrate, registry
+
+    base: Any = getattr(calibrate, METHODS[method])
+    runner = Runner(libraries)
+
+    class Calibrator(base):
+        """One whose sessions know custom nodes."""
+
+        def create_inference_session(self) -> None:
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            self.infer_session = _session.session(
+                self.augmented_model_path, session_options=options,
+                libraries=runner.libraries_of(model),
+            )  # fmt: skip
+
+    types = sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry, *custom})
+    with _quiet(), tempfile.TemporaryDirectory(prefix="myops.quantize.") as folder:
+        path = Path(folder) / "model.onnx"
+        large = files.is_large(model)
+        onnx.save(_copied(model) if large else model, path, save_as_external_data=large)
+        calibrator = Calibrator(
+            path, types, augmented_model_path=str(Path(folder) / "augmented.onnx"),
+            use_external_data_format=large,
+        )  # fmt: skip
+        calibrator.augment_graph()
+        calibrator.create_inference_session()
+        for feed in feeds:  # one by one: it would keep the values of all of them
+            calibrator.collect_data(_Reader([feed]))
+            advance("calibration")
+        return calibrator.compute_data()
+
+
+def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Saving with external data takes the weights out of a model."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def quantized(
+    model: onnx.ModelProto,
+    found: Any,
+    excluded: Sequence[str],
+    places: Mapping[str, dict[int, int]],
+    *,
+    activations: str,
+    per_channel: bool,
+    reduce_range: bool,
+) -> onnx.ModelProto:
+    """The model with quantize and dequantize nodes, by ONNX Runtime's quantizer.
+
+    Args:
+        model: As `prepared` made it; it is not changed.
+        found: What `ranges` returned.
+        excluded: Nodes that stay float, by name.
+        places: Custom nodes that may become integers, by name, with places of outputs and inputs.
+    """
+    from onnxruntime.quantization import QuantType, qdq_quantizer, registry
+
+    class Quantizer(qdq_quantizer.QDQQuantizer):
+        """One that tells a custom node from the node of ONNX with the same type."""
+
+        def should_quantize_node(self, node: onnx.NodeProto) -> bool:
+            if not structure.is_custom(node.domain):
+                return bool(super().should_quantize_node(node))
+            if node.name in excluded:
+                return False
+            for made, given in places.get(node.name, {}).items():
+                # As the quantizer treats its own that move integers: only where they are already.
+                if self.is_tensor_quantized(node.input[given]):
+                    self.quantize_activation_tensor(node.input[given])
+                    self.quantize_output_same_as_input(
+                        node.output[made], node.input[given], node.name
+                    )
+            for name in node.input:
+                self.tensor_to_its_receiving_nodes.setdefault(name, []).append(node)
+            return False
+
+    types = sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry})
+    with _quiet():
+        quantizer = Quantizer(
+            _copied(model), per_channel, reduce_range, QuantType.QInt8,
+            getattr(QuantType, TYPES[activations]), found, [], list(excluded), types,
+            {"ActivationSymmetric": activations == "int8"},
+        )  # fmt: skip
+        quantizer.quantize_model()
+    result: onnx.ModelProto = quantizer.model.model
+    kept = [item for item in result.metadata_props if item.key != "onnx.infer"]
+    properties = {item.key: item.value for item in kept}
+    del result.metadata_props[:]
+    onnx.helper.set_model_props(result, properties)
+    return result
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """ONNX Runtime advises through the root logger, about steps that are done here, and prints."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:  # whatever its passes run into
+        kind = type(error).__name__
+        raise RuntimeError(
+            f"ONNX Runtime's quantizer gave up: {kind}: {reason(error, 300)}"
+        ) from error
+    finally:
+        logging.disable(before)

@@ -1,0 +1,234 @@
+"""`quantize`: a model with int8 weights and activations, custom nodes included."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import platform
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from myops._names import choose
+from myops.onnx.bodies import add_function_bodies
+from myops.onnx.graph import files, scopes, storage
+from myops.onnx.precision import calibration, losses, samples
+from myops.onnx.precision.quantization import OLDEST, Quantization, QuantizedNode
+from myops.onnx.schema import register_schemas
+from myops.onnx.two_files.backends import flattened
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """What `quantize` did; `print()` shows it, and so does a notebook.
+
+    Attributes:
+        model: The new model.
+        activations: "uint8" or "int8"; weights are int8.
+        per_channel: Whether each channel of a weight has a scale of its own.
+        reduce_range: Whether weights have 7 bits.
+        method: How ranges were found: "minmax", "entropy" or "percentile".
+        nodes: What became of each node.
+        losses: The loss of each output, in `metric`; empty when the model could not be run.
+        metric: What the losses are.
+        max_loss: What was allowed; None: nothing was asked for.
+        bytes_before: Size of the model, weights in other files included.
+        bytes_after: The same afterwards.
+        inputs: dtype and shape of the inputs of the first run.
+        calibrated: How many inputs gave the ranges.
+        runs: How many inputs gave the losses.
+        notes: What is left to know, in sentences.
+
+    Example:
+        >>> result = myops.onnx.quantize("model.onnx", data=[{"x": image}])
+        >>> result.holds, result.activations, result.calibrated
+        (True, 'uint8', 1)
+    """
+
+    model: onnx.ModelProto = field(repr=False)
+    activations: str
+    per_channel: bool
+    reduce_range: bool
+    method: str
+    nodes: list[QuantizedNode] = field(repr=False)
+    losses: dict[str, float]
+    metric: str
+    max_loss: float | None
+    bytes_before: int
+    bytes_after: int
+    inputs: dict[str, Any] = field(repr=False)
+    calibrated: int = 0
+    runs: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether no output loses more than `max_loss`, and none became infinite or NaN."""
+        bound = losses.Bound(self.metric, self.max_loss)
+        return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
+
+    @property
+    def worst(self) -> list[QuantizedNode]:
+        """The nodes whose loss alone was measured, those that lose most first."""
+        known = [item for item in self.nodes if item.loss is not None]
+        return sorted(known, key=lambda item: -(item.loss or 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `myops quantize --json` prints: everything but the model."""
+        bound = losses.Bound(self.metric)
+        found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
+                 if item.name not in ("model", "nodes", "losses")}  # fmt: skip
+        found["losses"] = {name: bound.shown(loss) for name, loss in self.losses.items()}
+        found["holds"] = self.holds
+        found["nodes"] = [dataclasses.asdict(item) for item in self.nodes]
+        return found
+
+    def print(self, console: Console | None = None, *, all_nodes: bool = False) -> None:
+        """Sizes, losses, the layers that lose most and what stayed float, in the terminal.
+
+        Args:
+            console: Where to, a `rich.console.Console`. Default: stdout.
+            all_nodes: Whether each node is listed.
+        """
+        from myops._terminal import Console as Terminal
+        from myops.onnx.precision import printing
+
+        printing.show_quantized(self, console or Terminal(), all_nodes=all_nodes)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from myops import _pages
+        from myops.onnx.precision import printing
+
+        return _pages.fragment("quantized.html", result=self, words=printing)
+
+
+def quantize(
+    model: files.Model,
+    f: files.Target = None,
+    *,
+    data: samples.Data,
+    check: samples.Data = None,
+    most: int = 100,
+    method: str = "minmax",
+    activations: str = "uint8",
+    per_channel: bool = True,
+    reduce_range: bool | None = None,
+    keep: Sequence[str] = (),
+    max_loss: float | None = None,
+    metric: str = "relative-l2",
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    progress: Callable[..., None] | None = None,
+) -> Quantized:
+    """Quantizes a model to int8 by ONNX Runtime's own quantizer, custom nodes included.
+
+    The new model has QuantizeLinear and DequantizeLinear nodes (QDQ) with static ranges. Shape
+    inference and sessions that know custom nodes are ours. Custom nodes stay float, but for those
+    whose op declares what it is on integers (`Library.define(quantized=...)`): our Resize in
+    "nearest" and "linear" then runs on the integers themselves.
+
+    With `max_loss`, layers go back to float, those that lose most alone first, until the outputs
+    hold; a bisection finds how many.
+
+    Args:
+        model: A path, the bytes of a file, or a ModelProto of opset 11 or later. It is not changed.
+        f: File to write. None: only return.
+        data: Inputs that give the ranges: a folder, or a sequence of dicts of arrays. A folder
+            holds .npz files with the inputs of one run each; .npy files or images, each the only
+            input; or a folder for each input.
+        check: Inputs that give the losses, in the same form. Default: those of `data`.
+        most: How many inputs of each are taken.
+        method: "minmax", "entropy" or "percentile".
+        activations: "uint8" or "int8".
+        per_channel: Whether each channel of a weight has a scale; opset 13 or later.
+        reduce_range: Whether weights have 7 bits, so that sums of products of 8-bit integers fit
+            into 16 bits. Default: where this machine's CPU lacks VNNI and would saturate.
+        keep: Nodes that stay float: names, op types or "domain::Type".
+        max_loss: What an output may lose. None: only measured.
+        metric: What the loss of an output is: "relative-l2", "max" or "sqnr" (decibels; then
+            `max_loss` is the least).
+        mean, std: For images that are float inputs: subtracted from, and divided into values from
+            0 to 1; one number, or one for each channel.
+        libraries: Custom-op libraries that ONNX Runtime needs besides those of op libraries.
+        progress: Called with what is done now, for each input of the calibration.
+
+    Returns:
+        The new model and the report. `holds` says whether `max_loss` was kept; the file is written
+        in any case.
+
+    Raises:
+        ValueError: An argument is wrong, the inputs do not fit, or the opset is too old.
+        FileNotFoundError: No such file or folder.
+        RuntimeError: A model does not run.
+
+    Example:
+        >>> result = myops.onnx.quantize("model.onnx", "int8.onnx", data=[{"x": image}])
+        >>> [item.precision for item in result.nodes]
+        ['int8', 'int8', 'int8', 'int8']
+    """
+    choose(method, calibration.METHODS, "quantize: method: there is")
+    choose(activations, calibration.TYPES, "quantize: activations: there is")
+    bound = losses.Bound(metric, max_loss)
+    if data is None:
+        raise ValueError("quantize: data: got none, expected inputs of the model's own kind")
+    if most < 1:
+        raise ValueError(f"quantize: most: got {most}, expected at least 1")
+    source = storage.load(model)
+    before = storage.size(source) + storage.light_bytes(source)
+    storage.attach(source, storage.folder_of(model))
+    register_schemas(source)
+    opset = scopes.onnx_opset(source)
+    needed = 13 if per_channel else OLDEST
+    if opset < needed:
+        raise ValueError(
+            f"quantize: got a model of opset {opset}, expected {needed} or later"
+            f"{' for per_channel' if per_channel else ''}: export it with a newer opset_version"
+        )
+    had_bodies = any(map(scopes.is_body, source.functions))
+    narrow = not _has_vnni() if reduce_range is None else reduce_range
+    work = Quantization(
+        flattened(source), activations, per_channel, narrow, keep, bound, list(libraries),
+        progress or (lambda *text: None),
+    )  # fmt: skip
+    if reduce_range is None and narrow:
+        work.notes.append(
+            "Weights have 7 bits, because this CPU has no VNNI and would saturate: "
+            "reduce_range=False (--full-range) takes 8, for CPUs that have it."
+        )
+    work.prepare()
+    work.measure(data, most, (mean, std), method, check)
+    result, nodes = work.result, work.nodes()
+    if had_bodies:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            result = add_function_bodies(result)
+    if not any(item.precision == "int8" for item in nodes):
+        work.notes.append("No node became int8; see the reasons.")
+    after = storage.size(result) + storage.light_bytes(result)
+    storage.finish(result, model, f)
+    runs = len(work.tried) if work.lost else 0
+    return Quantized(
+        result, activations, per_channel, narrow, method, nodes, work.lost, metric, max_loss,
+        before, after, work.described, len(work.feeds), runs, tuple(dict.fromkeys(work.notes)),
+    )  # fmt: skip
+
+
+def _has_vnni() -> bool:
+    """Whether 8-bit products are summed in 32 bits by this CPU; other CPUs than x86 do so."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "avx512_vnni" in text or "avx_vnni" in text

@@ -1,0 +1,350 @@
+"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and the bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from precision_models import model, network, node, value, weight
+
+import myops
+import myops.onnx
+import myops.ort
+from myops.onnx.graph import scopes
+from myops.onnx.precision.integer_ops import declared
+from myops.onnx.precision.losses import relative_l2
+
+RANDOM = np.random.default_rng(3)
+DATA = [{"x": RANDOM.standard_normal((1, 3, 12, 10)).astype(np.float32)} for _ in range(4)]
+
+
+def run(made: onnx.ModelProto, feeds: dict[str, Any], level: str = "all") -> list[Any]:
+    options = onnxruntime.SessionOptions()
+    if level != "all":
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return myops.ort.session(made, session_options=options).run(None, feeds)
+
+
+def by_name(result: Any) -> dict[str, Any]:
+    return {item.name.split("'")[1]: item for item in result.nodes}
+
+
+def resize_of(made: onnx.ModelProto) -> onnx.NodeProto:
+    (found,) = [n for n in made.graph.node if n.domain == "myops"]
+    return found
+
+
+def test_onnx_runtime_alone_fails_on_the_model(tmp_path: Path) -> None:
+    """What this is for: should it run one day, less of ours is needed."""
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def get_next(self) -> None:
+            return None
+
+    with pytest.raises(Exception, match=r"myops"):
+        quantize_static(network(), tmp_path / "out.onnx", Reader())
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+@pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
+def test_a_network(method: str, activations: str, tmp_path: Path) -> None:
+    source = network(channels=16)
+    path = tmp_path / "int8.onnx"
+    steps: list[str] = []
+    result = myops.onnx.quantize(source, path, data=DATA, method=method, activations=activations,
+                                 progress=lambda text: steps.append(text))  # fmt: skip
+    assert steps.count("calibration") == len(DATA)
+    assert [item.name for item in result.model.graph.input] == ["x"]
+    assert [item.name for item in result.model.graph.output] == ["y"]
+    assert result.losses["y"] < 0.15
+    loaded = onnx.load(path)
+    expected = [run(source, feed)[0] for feed in DATA]
+    got = [run(loaded, feed)[0] for feed in DATA]
+    losses = [relative_l2(a, b) for a, b in zip(expected, got, strict=True)]
+    assert max(losses) == pytest.approx(result.losses["y"], rel=1e-3)
+    assert result.bytes_after < result.bytes_before
+    kinds = {t.data_type for t in loaded.graph.initializer
+             if t.name.startswith("W") and t.name.endswith("_quantized")}  # fmt: skip
+    assert kinds == {TensorProto.INT8}
+    losing = [item.loss for item in result.worst]
+    assert losing == sorted(losing, reverse=True)
+    assert {"Conv_c1", "Conv_c2", "Conv_y"} <= {item.name.split("'")[1] for item in result.worst}
+
+
+def test_resize_runs_on_the_integers() -> None:
+    """The node reads what a quantize node made, and its result is that of floats between pairs."""
+    result = myops.onnx.quantize(network(), data=DATA, reduce_range=False)
+    made = resize_of(result.model)
+    makers = {name: n.op_type for n in result.model.graph.node for name in n.output}
+    readers = {name: n.op_type for n in result.model.graph.node for name in n.input}
+    assert makers[made.input[0]] == "QuantizeLinear"
+    assert readers[made.output[0]] == "DequantizeLinear"
+    assert by_name(result)["Resize_u"].precision == "int8"
+    # The same file with the node in float, between dequantize and quantize.
+    floats = onnx.ModelProto()
+    floats.CopyFrom(result.model)
+    again = resize_of(floats)
+    pair = next(n for n in floats.graph.node if again.output[0] in n.input)
+    given, out = again.input[0], again.output[0]
+    place = list(floats.graph.node).index(again)
+    again.input[0], again.output[0] = "wide_in", "wide_out"
+    parameters = list(pair.input[1:])
+    floats.graph.node.insert(
+        place, helper.make_node("DequantizeLinear", [given, *parameters], ["wide_in"])
+    )
+    floats.graph.node.insert(
+        place + 2, helper.make_node("QuantizeLinear", ["wide_out", *parameters], [out])
+    )
+    for feed in DATA:
+        one, two = run(result.model, feed, "none")[0], run(floats, feed, "none")[0]
+        assert relative_l2(two, one) < 0.01  # ties are rounded away from zero and to even
+
+
+@pytest.mark.parametrize(("attributes", "declares"), [
+    ({"mode": "nearest"}, True), ({"mode": "linear"}, True),
+    ({"mode": "linear", "antialias": 1}, True), ({"mode": "cubic"}, False),
+    ({"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, False),
+    ({}, True),
+])  # fmt: skip
+def test_what_resize_declares(attributes: dict[str, Any], declares: bool) -> None:
+    made = node("Resize", "x - scales", "y", "myops", **attributes)
+    places, why = declared(made, "uint8")
+    assert (places == {0: 0}) == declares
+    assert bool(why) != declares
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_declaration_is_true_of_the_kernel(mode: str, seed: int) -> None:
+    """Resizing integers and resizing what they stand for agree, to the rounding of one step."""
+    random = np.random.default_rng(seed)
+    scale, zero = np.float32(random.uniform(0.01, 2)), int(random.integers(0, 256))
+    integers = random.integers(0, 256, (1, 2, 7, 9)).astype(np.uint8)
+    scales = weight("scales", np.float32([1, 1, *random.uniform(0.4, 3, 2)]))
+    made = node("Resize", "x - scales", "y", "myops", mode=mode)
+    narrow = model([made], [value("x", None, TensorProto.UINT8)],
+                   [value("y", None, TensorProto.UINT8)], [scales])  # fmt: skip
+    wide = model([made], [value("x")], [value("y")], [scales])
+    (one,) = run(narrow, {"x": integers})
+    (two,) = run(wide, {"x": (integers.astype(np.float32) - zero) * scale})
+    steps = np.abs((one.astype(np.float64) - zero) - two.astype(np.float64) / scale)
+    assert steps.max() <= (1e-3 if mode == "nearest" else 0.501)
+
+
+def test_custom_nodes_that_declare_nothing_stay_float() -> None:
+    """MyAdd and a cubic Resize; that of ONNX beside it is quantized."""
+    weights = [weight("W", (RANDOM.standard_normal((4, 3, 1, 1)) / 2).astype(np.float32)),
+               weight("scales", np.float32([1, 1, 2, 2]))]  # fmt: skip
+    nodes = [node("Conv", "x W", "c"), node("MyAdd", "c c", "a", "myops"),
+             node("Resize", "c - scales", "u", "myops", mode="cubic"),
+             node("Resize", "c - scales", "v", mode="linear"), node("Relu", "u", "r"),
+             node("Add", "r v", "y")]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3, "h", "w"])], [value("y"), value("a")], weights)
+    result = myops.onnx.quantize(source, data=DATA)
+    found = by_name(result)
+    assert found["MyAdd_a"].reason == "its op does not declare what it is on integers"
+    assert "needs the numbers themselves" in found["Resize_u"].reason
+    assert found["Resize_v"].precision == found["Conv_c"].precision == "int8"
+    assert max(result.losses.values()) < 0.05
+    int8 = myops.onnx.quantize(network(), data=DATA, activations="int8")
+    found = by_name(int8)["Resize_u"]
+    assert found.precision == "int8" or found.reason == "its op takes no int8"
+
+
+def test_a_custom_op_with_the_name_of_a_standard_one_is_not_taken_for_it() -> None:
+    """An op of another library called MatMul, which is something else."""
+
+    def subtract(a: Any, b: Any) -> Any:
+        """a - b."""
+        return a - b
+
+    myops.prototype(
+        subtract, domain="quantize_test", onnx_type="MatMul", types={"T": ["float32"]},
+        inputs=[myops.Input("a", "T", "One."), myops.Input("b", "T", "Other.")],
+        outputs=[myops.Output("y", "T", "Difference.")],
+        shape=lambda inputs, attributes: [inputs[0].shape],
+    )  # fmt: skip
+    nodes = [node("Conv", "x W", "c"), node("MatMul", "c half", "y", "quantize_test")]
+    weights = [weight("W", np.ones((3, 3, 1, 1), np.float32)), weight("half", np.float32([0.5]))]
+    source = model(nodes, [value("x", [1, 3, 4, 4])], [value("y")], weights)
+    source.opset_import.append(helper.make_opsetid("quantize_test", 1))
+    from myops.onnx.precision.quantization import Quantization
+
+    work = Quantization(source, "uint8", True, False, (), None, [], lambda *a: None)  # type: ignore[arg-type]
+    work.prepare()
+    assert work.reasons["MatMul_y"][0] == "custom"
+
+
+def test_max_loss_is_kept() -> None:
+    data, source = DATA, network(channels=16)
+    free = myops.onnx.quantize(source, data=data, reduce_range=False)
+    bound = 0.8 * free.losses["y"]
+    held = myops.onnx.quantize(source, data=data, reduce_range=False, max_loss=bound)
+    assert held.holds
+    assert 0 <= held.losses["y"] <= bound < free.losses["y"]
+    back = [item for item in held.nodes if item.kind == "bound"]
+    assert back
+    # Those that lose most went back, and no more than a run with one fewer would need.
+    ranked = [item.name for item in free.worst]
+    assert {item.name for item in back} == set(ranked[: len(back)])
+    if len(back) > 1:
+        fewer = [name.split("'")[1] for name in ranked[: len(back) - 1]]
+        tried = myops.onnx.quantize(source, data=data, reduce_range=False, keep=fewer)
+        assert tried.losses["y"] > bound
+    decibels = myops.onnx.quantize(source, data=data, metric="sqnr", max_loss=10)
+    assert decibels.holds
+    assert 10 < decibels.to_dict()["losses"]["y"] < 60
+
+
+def test_nodes_asked_for_stay_float() -> None:
+    result = myops.onnx.quantize(network(), data=DATA, keep=["Conv_c1", "myops::Resize"])
+    found = by_name(result)
+    assert found["Conv_c1"].kind == found["Resize_u"].kind == "kept"
+    assert found["Conv_c2"].precision == "int8"
+    kinds = {t.name: t.data_type for t in result.model.graph.initializer}
+    assert kinds["W1"] == TensorProto.FLOAT
+
+
+def test_other_inputs_give_the_losses() -> None:
+    loud = [{"x": 30 * DATA[0]["x"]}]
+    usual = myops.onnx.quantize(network(), data=DATA)
+    outside = myops.onnx.quantize(network(), data=DATA, check=loud)
+    assert outside.losses["y"] > 3 * usual.losses["y"]  # beyond the ranges
+    assert (outside.calibrated, outside.runs) == (4, 1)
+    assert myops.onnx.quantize(network(), data=DATA, most=2).calibrated == 2
+
+
+def test_bodies_functions_and_names() -> None:
+    """If in the graph, functions of the file, nodes without names, bodies of our nodes."""
+    inner = helper.make_function(
+        "mine", "Block", ["a", "w"], ["b"],
+        [helper.make_node("Conv", ["a", "w"], ["c"]), helper.make_node("Relu", ["c"], ["b"])],
+        [helper.make_opsetid("", 20)],
+    )  # fmt: skip
+    branch = {
+        name: helper.make_graph([node(op, "h", f"{name}_y")], name, [], [value(f"{name}_y")])
+        for name, op in (("then_branch", "Relu"), ("else_branch", "Tanh"))
+    }
+    nodes = [node("Block", "x W", "h", "mine"), node("If", "yes", "y", **branch)]
+    weights = [weight("W", (RANDOM.standard_normal((3, 3, 1, 1)) / 2).astype(np.float32)),
+               weight("yes", np.array(True))]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y")], weights, functions=[inner])
+    for item in source.graph.node:
+        item.name = ""
+    result = myops.onnx.quantize(source, data=DATA)
+    assert result.losses["y"] < 0.05
+    kinds = {item.op_type: item.kind for item in result.nodes}
+    assert kinds["If"] == "body"
+    assert kinds["Conv"] == ""
+    portable = myops.onnx.quantize(myops.onnx.add_function_bodies(network()), data=DATA)
+    assert any(map(scopes.is_body, portable.model.functions))
+    alone = onnxruntime.InferenceSession(portable.model.SerializeToString())
+    (got,) = alone.run(None, DATA[0])
+    assert relative_l2(run(network(), DATA[0])[0], got) < 0.1
+
+
+# ---- Inputs from folders.
+
+
+def test_folders_of_arrays(tmp_path: Path) -> None:
+    for place, feed in enumerate(DATA):
+        np.save(tmp_path / f"{place}.npy", feed["x"])
+    (tmp_path / "notes.txt").write_text("not an input")
+    whole = myops.onnx.quantize(network(), data=tmp_path)
+    assert whole.calibrated == len(DATA)
+    assert whole.losses == myops.onnx.quantize(network(), data=DATA).losses
+    named = tmp_path / "named"
+    (named / "x").mkdir(parents=True)
+    np.save(named / "x" / "0.npy", DATA[0]["x"])
+    assert myops.onnx.quantize(network(), data=named).calibrated == 1
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    np.savez(archives / "a.npz", x=DATA[0]["x"])
+    np.savez(archives / "b.npz", x=DATA[1]["x"])
+    assert myops.onnx.quantize(network(), data=archives).calibrated == 2
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.UINT8])
+@pytest.mark.parametrize("last", [False, True])
+def test_images(last: bool, kind: int, tmp_path: Path) -> None:
+    """In the size, the order of channels and the type that the model states."""
+    pictures = pytest.importorskip("PIL.Image")
+    from myops.onnx.precision.samples import read_folder
+
+    pixels = RANDOM.integers(0, 256, (9, 11, 3)).astype(np.uint8)
+    pictures.fromarray(pixels).save(tmp_path / "a.png")
+    shape = [1, "h", "w", 3] if last else [1, 3, "h", "w"]
+    source = model([node("Identity", "x", "y")], [value("x", shape, kind)],
+                   [value("y", None, kind)])  # fmt: skip
+    (feed,) = read_folder(source, tmp_path)
+    expected = pixels if last else pixels.transpose(2, 0, 1)
+    if kind == TensorProto.FLOAT:
+        np.testing.assert_allclose(feed["x"][0], expected / np.float32(255), rtol=1e-6)
+        (shifted,) = read_folder(source, tmp_path, mean=[0.5], std=[0.25])
+        np.testing.assert_allclose(shifted["x"], (feed["x"] - 0.5) / 0.25, rtol=1e-4, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(feed["x"][0], expected)
+    fixed = model([node("Identity", "x", "y")], [value("x", [1, 1, 4, 6])], [value("y")])
+    (grey,) = read_folder(fixed, tmp_path)
+    assert grey["x"].shape == (1, 1, 4, 6)
+
+
+def test_wrong_data(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.npy").write_bytes(b"junk")
+    (tmp_path / "pickled").mkdir()
+    np.save(tmp_path / "pickled" / "a.npy", np.array([{}], object))
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "a.png").write_bytes(b"junk")
+    for data, text in (
+        (tmp_path / "none", "no such folder"), (tmp_path / "empty", "expected such files"),
+        (tmp_path / "bad", "a.npy"), (tmp_path / "pickled", "a.npy"),
+        (tmp_path / "image", "got no image"), ([], "got no inputs"), ([{}], "no array for"),
+        ([{"x": np.ones((1, 4, 5, 5), np.float32)}], r"got shape \[1, 4, 5, 5\]"),
+        (None, "got none"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, FileNotFoundError), match=text):
+            myops.onnx.quantize(network(), data=data)  # type: ignore[arg-type]
+    two = model([node("Add", "a b", "y")], [value("a", [1]), value("b", [1])], [value("y")])
+    np.save(tmp_path / "empty" / "a.npy", np.ones(1, np.float32))
+    with pytest.raises(ValueError, match="a folder for each"):
+        myops.onnx.quantize(two, data=tmp_path / "empty")
+
+
+def test_arguments() -> None:
+    old = network()
+    old.opset_import[0].version = 10
+    for source, more, text in (
+        (network(), {"method": "mean"}, "minmax"), (network(), {"activations": "int4"}, "uint8"),
+        (network(), {"keep": ["Convolution"]}, "Conv"), (network(), {"most": 0}, "at least 1"),
+        (network(), {"max_loss": -1}, "max_loss"), (network(), {"metric": "l3"}, "metric"),
+        (old, {}, "opset 10, expected 13 or later for per_channel"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            myops.onnx.quantize(source, data=DATA, **more)  # type: ignore[arg-type]
+
+
+def test_the_report_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
+    result = myops.onnx.quantize(network(), data=DATA)
+    result.print(all_nodes=True)
+    text = capsys.readouterr().out
+    assert "nodes in int8" in text
+    assert "alone loses" in text
+    assert json.loads(json.dumps(result.to_dict()))["calibrated"] == 4
+    assert "uint8 activations" in result._repr_html_()
+
+
+def test_weights_in_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "outside.onnx"
+    onnx.save(network(), path, save_as_external_data=True, size_threshold=0, location="w.bin")
+    result = myops.onnx.quantize(path, tmp_path / "int8.onnx", data=DATA)
+    assert result.losses["y"] < 0.1
+    assert numpy_helper.to_array(result.model.graph.initializer[0]) is not None
