@@ -1,36 +1,22 @@
 #include "convert.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace myops::numpy {
 namespace {
 
-constexpr const char* kTypeNames[] = {"bool", "int", "float", "string", "ints", "floats"};
+constexpr const char* kTypeNames[] = {"bool",   "int",     "float",  "string", "ints",
+                                      "floats", "strings", "tensor", "double", "doubles"};
 constexpr const char* kAccessNames[] = {"contiguous", "channels_last", "strided", "shape_only"};
-
-AttributeValue convert(AttributeType type, const py::handle& value) {
-  switch (type) {
-    case AttributeType::Bool:
-      return value.cast<int64_t>() != 0;
-    case AttributeType::Int:
-      return value.cast<int64_t>();
-    case AttributeType::Float:
-      return value.cast<double>();
-    case AttributeType::String:
-      return value.cast<std::string>();
-    case AttributeType::Ints:
-      return value.cast<std::vector<int64_t>>();
-    case AttributeType::Floats:
-      return value.cast<std::vector<double>>();
-  }
-  throw std::bad_variant_access();
-}
 
 }  // namespace
 
 py::dtype to_numpy(DType dtype) {
-  if (dtype == DType::BFloat16) {  // NumPy has none; ml_dtypes (which onnx uses) brings it
-    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  if (dtype == DType::String) return py::dtype("O");  // of str, as in ONNX Runtime
+  // NumPy has none of these; ml_dtypes (which onnx uses) brings them
+  if (dtype == DType::BFloat16 || dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2) {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr(dtype_name(dtype)));
   }
   return py::dtype(dtype_name(dtype));
 }
@@ -50,19 +36,84 @@ DType dtype_of(const Op& op, const Input& input, const py::array& array) {
   const py::dtype type = array.dtype();
   const char kind = type.kind();
   const py::ssize_t size = type.itemsize();
-  if (kind == 'f' && size == 4) return DType::Float32;
-  if (kind == 'f' && size == 8) return DType::Float64;
-  if (kind == 'f' && size == 2) return DType::Float16;
-  if (kind == 'u' && size == 1) return DType::UInt8;
-  if (kind == 'i' && size == 4) return DType::Int32;
-  if (kind == 'i' && size == 8) return DType::Int64;
+  struct Known {
+    char kind;
+    py::ssize_t size;
+    DType dtype;
+  };
+  constexpr Known kKnown[] = {
+      {'f', 4, DType::Float32},   {'f', 8, DType::Float64},    {'f', 2, DType::Float16},
+      {'u', 1, DType::UInt8},     {'i', 4, DType::Int32},      {'i', 8, DType::Int64},
+      {'b', 1, DType::Bool},      {'i', 1, DType::Int8},       {'i', 2, DType::Int16},
+      {'u', 2, DType::UInt16},    {'u', 4, DType::UInt32},     {'u', 8, DType::UInt64},
+      {'c', 8, DType::Complex64}, {'c', 16, DType::Complex128}};
+  for (const Known& known : kKnown) {
+    if (known.kind == kind && known.size == size) return known.dtype;
+  }
+  if (kind == 'O') return DType::String;
   return from_name(op, input, py::str(type.attr("name")));
+}
+
+// The text of a Python str; what is none is refused.
+std::string text_of(const Op& op, const Input& input, PyObject* item) {
+  if (PyUnicode_Check(item) == 0) {
+    fail(op.name, input.name, str("an element of type ", Py_TYPE(item)->tp_name), "a str");
+  }
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(item, &size);
+  if (data != nullptr) return std::string(data, static_cast<size_t>(size));
+  PyErr_Clear();
+  fail(op.name, input.name, "a str with an unpaired surrogate", "one that UTF-8 can write");
 }
 
 }  // namespace
 
-Tensor view(const Op& op, const Input& input, const py::array& array) {
+Tensor Strings::read(const Op& op, const Input& input, const py::array& array, Budget& budget) {
+  const auto count = static_cast<size_t>(array.size());
+  budget.take(op.name, input.name, "a copy of its strings", count * sizeof(std::string));
+  std::vector<std::string>& strings = read_.emplace_back();
+  strings.reserve(count);
+  const auto* items = static_cast<PyObject* const*>(array.data());
+  for (size_t i = 0; i < count; ++i) {
+    strings.push_back(text_of(op, input, items[i]));
+    budget.take(op.name, input.name, "a copy of its strings", strings.back().size());
+  }
+  return Tensor(strings.data(), DType::String, Shape(array.shape(), array.shape() + array.ndim()));
+}
+
+void* Strings::make(const Op& op, size_t output, const py::array& array) {
+  const auto count = static_cast<size_t>(array.size());
+  made_.push_back({&op.outputs[output].name, array, std::vector<std::string>(count)});
+  return made_.back().strings.data();
+}
+
+void Strings::write(const Op& op) const {
+  for (const Result& result : made_) {
+    auto** items = static_cast<PyObject**>(const_cast<void*>(result.array.data()));
+    for (size_t i = 0; i < result.strings.size(); ++i) {
+      const std::string& text = result.strings[i];
+      PyObject* made =
+          PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict");
+      if (made == nullptr) {
+        PyErr_Clear();
+        fail(op.name, *result.name, str("the bytes ", quoted(text), " from the kernel"), "UTF-8");
+      }
+      Py_XDECREF(items[i]);
+      items[i] = made;
+    }
+  }
+}
+
+Tensor view(const Op& op, const Input& input, const py::array& array, Strings& strings,
+            Budget& budget) {
   const DType dtype = dtype_of(op, input, array);
+  if (dtype == DType::String) {
+    const std::vector<DType>& legal = op.dtypes(input.type);
+    if (std::find(legal.begin(), legal.end(), dtype) == legal.end()) {
+      refuse_dtype(op, input, "string");
+    }
+    return strings.read(op, input, array, budget);
+  }
   const auto size = static_cast<py::ssize_t>(dtype_size(dtype));
   Shape shape(array.shape(), array.shape() + array.ndim());
   Shape strides;
@@ -71,6 +122,68 @@ Tensor view(const Op& op, const Input& input, const py::array& array) {
   }
   return Tensor(const_cast<void*>(array.data()), dtype, std::move(shape), std::move(strides));
 }
+
+namespace {
+
+ConstantTensorPointer to_constant(const py::handle& value) {
+  const auto array = py::array::ensure(value, py::array::c_style);
+  if (!array) {
+    PyErr_Clear();
+    throw py::cast_error("no array");
+  }
+  Op nothing("an attribute");  // for messages about its dtype
+  nothing.type("T", {DType::Float32});
+  Strings strings;
+  Budget budget;
+  const Tensor seen = view(nothing, Input{"the tensor", "T", ""}, array, strings, budget);
+  return constant_tensor(seen);
+}
+
+AttributeValue convert(AttributeType type, const py::handle& value) {
+  switch (type) {
+    case AttributeType::Bool:
+      return value.cast<int64_t>() != 0;
+    case AttributeType::Int:
+      return value.cast<int64_t>();
+    case AttributeType::Float:
+    case AttributeType::Double:
+      return value.cast<double>();
+    case AttributeType::String:
+      return value.cast<std::string>();
+    case AttributeType::Ints:
+      return value.cast<std::vector<int64_t>>();
+    case AttributeType::Floats:
+    case AttributeType::Doubles:
+      return value.cast<std::vector<double>>();
+    case AttributeType::Strings:
+      return value.cast<std::vector<std::string>>();
+    case AttributeType::Tensor:
+      return to_constant(value);
+  }
+  throw std::bad_variant_access();
+}
+
+py::object to_python(const AttributeValue& value) {
+  if (!value.given()) return py::none();
+  if (const auto* tensor = std::get_if<ConstantTensorPointer>(&value)) {
+    const Tensor& seen = (*tensor)->view;
+    return py::array(to_numpy(seen.dtype),
+                     std::vector<py::ssize_t>(seen.shape.begin(), seen.shape.end()), seen.data);
+  }
+  return std::visit(
+      [](const auto& held) -> py::object {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, ConstantTensorPointer> ||
+                      std::is_same_v<Held, std::monostate>) {
+          return py::none();
+        } else {
+          return py::cast(held);
+        }
+      },
+      value.held());
+}
+
+}  // namespace
 
 Attributes attributes_from(const Op& op, const py::dict& given) {
   Attributes values(op.attributes);
@@ -88,6 +201,10 @@ Attributes attributes_from(const Op& op, const py::dict& given) {
       fail(op.name, name, "an attribute of this name", str("one of ", legal));
     }
     const AttributeType type = op.attributes[index].type();
+    if (item.second.is_none() && op.attributes[index].is_optional) {
+      values.set(index, std::monostate());
+      continue;
+    }
     try {
       values.set(index, convert(type, item.second));
     } catch (const py::cast_error&) {
@@ -100,8 +217,7 @@ Attributes attributes_from(const Op& op, const py::dict& given) {
 py::dict to_python(const Attributes& attributes) {
   py::dict values;
   for (size_t i = 0; i < attributes.declared().size(); ++i) {
-    values[attributes.declared()[i].name.c_str()] = std::visit(
-        [](const auto& held) -> py::object { return py::cast(held); }, attributes.value(i));
+    values[attributes.declared()[i].name.c_str()] = to_python(attributes.value(i));
   }
   return values;
 }
@@ -154,16 +270,22 @@ py::dict describe(const Op& op) {
                             "may_overwrite"_a = py::tuple(py::cast(output.overwritten))));
   }
   for (const Attribute& attribute : op.attributes) {
-    const py::object value =
-        std::visit([](const auto& held) { return py::cast(held); }, attribute.default_value);
-    attributes.append(py::dict("name"_a = attribute.name,
-                               "type"_a = kTypeNames[static_cast<int>(attribute.type())],
-                               "default"_a = value, "doc"_a = attribute.doc,
-                               "choices"_a = py::tuple(py::cast(attribute.choices))));
+    const bool none = attribute.is_required || attribute.is_optional;
+    const py::object value = none ? py::none() : to_python(attribute.default_value);
+    const py::object choices = attribute.integers.empty()
+                                   ? py::object(py::tuple(py::cast(attribute.choices)))
+                                   : py::object(py::tuple(py::cast(attribute.integers)));
+    attributes.append(py::dict(
+        "name"_a = attribute.name, "type"_a = kTypeNames[static_cast<int>(attribute.type())],
+        "default"_a = value, "doc"_a = attribute.doc, "choices"_a = choices,
+        "required"_a = attribute.is_required, "optional"_a = attribute.is_optional,
+        "lower"_a = attribute.bound, "above"_a = attribute.above_bound, "upper"_a = attribute.upper,
+        "below"_a = attribute.below_upper));
   }
   return py::dict("name"_a = op.name, "onnx_type"_a = op.onnx_type,
                   "since_version"_a = op.since_version, "doc"_a = op.summary, "types"_a = types,
-                  "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes);
+                  "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes,
+                  "rule"_a = op.shape_text);
 }
 
 namespace {
@@ -193,6 +315,56 @@ Access access_from(const std::string& name) {
 AttributeType type_from(const std::string& name) {
   const auto* place = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
   return static_cast<AttributeType>(place - std::begin(kTypeNames));
+}
+
+AttributeValue value_of_type(AttributeType type) {
+  switch (type) {
+    case AttributeType::Bool:
+      return false;
+    case AttributeType::Int:
+      return int64_t{0};
+    case AttributeType::Float:
+    case AttributeType::Double:
+      return 0.0;
+    case AttributeType::String:
+      return std::string();
+    case AttributeType::Ints:
+      return std::vector<int64_t>();
+    case AttributeType::Floats:
+    case AttributeType::Doubles:
+      return std::vector<double>();
+    case AttributeType::Strings:
+      return std::vector<std::string>();
+    case AttributeType::Tensor:
+      return constant_tensor(Tensor(nullptr, DType::Float32, {0}));
+  }
+  throw std::bad_variant_access();
+}
+
+Attribute attribute_from(const Op& op, const py::handle& item) {
+  const AttributeType type = type_from(get<std::string>(item, "type"));
+  const py::object value = item["default"];
+  Attribute made{get<std::string>(item, "name"),
+                 value.is_none() ? value_of_type(type) : convert(type, value),
+                 get<std::string>(item, "doc")};
+  for (const auto& choice : item["choices"]) {
+    if (py::isinstance<py::str>(choice)) {
+      made.choices.push_back(choice.cast<std::string>());
+    } else {
+      made.integers.push_back(choice.cast<int64_t>());
+    }
+  }
+  made.is_required = get<bool>(item, "required");
+  made.is_optional = get<bool>(item, "optional");
+  made.is_exact = type == AttributeType::Double || type == AttributeType::Doubles;
+  made.bound = get<std::optional<double>>(item, "lower");
+  made.above_bound = get<bool>(item, "above");
+  made.upper = get<std::optional<double>>(item, "upper");
+  made.below_upper = get<bool>(item, "below");
+  if (value.is_none() && !made.is_required && !made.is_optional) {
+    fail(op.name, made.name, "no default", "one, or required=True, or optional=True");
+  }
+  return made;
 }
 
 void run_rule(const py::function& rule, ShapeContext& context, size_t inputs) {
@@ -235,15 +407,17 @@ Op prototype(const py::dict& description, py::function rule) {
                           get<std::string>(item, "doc")});
   }
   for (const auto& item : get<py::list>(description, "attributes")) {
-    op.attributes.push_back({get<std::string>(item, "name"),
-                             convert(type_from(get<std::string>(item, "type")), item["default"]),
-                             get<std::string>(item, "doc"),
-                             get<std::vector<std::string>>(item, "choices")});
+    op.attributes.push_back(attribute_from(op, item));
   }
   const size_t inputs = op.inputs.size();
-  op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
-    run_rule(rule, context, inputs);
-  };
+  const auto text = get<std::string>(description, "rule");
+  if (text.empty()) {
+    op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
+      run_rule(rule, context, inputs);
+    };
+  } else {
+    op = std::move(op).shape(text.c_str());
+  }
   op.compute = [](KernelContext&) {};  // the outputs are allocated; Python fills them
   check_description(op);
   return op;

@@ -38,11 +38,22 @@ enum class ElementType : int {
   Undefined = 0,
   Float32 = 1,
   UInt8 = 2,
+  Int8 = 3,
+  UInt16 = 4,
+  Int16 = 5,
   Int32 = 6,
   Int64 = 7,
+  String = 8,
+  Bool = 9,
   Float16 = 10,
   Float64 = 11,
+  UInt32 = 12,
+  UInt64 = 13,
+  Complex64 = 14,
+  Complex128 = 15,
   BFloat16 = 16,
+  Float8E4M3FN = 17,
+  Float8E5M2 = 19,
 };
 
 enum class AttributeKind : int {
@@ -53,6 +64,7 @@ enum class AttributeKind : int {
   Floats = 4,
   String = 5,
   Strings = 6,
+  Tensor = 8,
 };
 enum class Characteristic : int { Required = 0, Optional = 1 };
 enum class DeviceType : int { Cpu = 0 };
@@ -116,6 +128,11 @@ struct CustomOp {
   /* Tensors. */                                                                                   \
   call(GetTensorMutableData, 51, Status*, Value*, void** out)                                      \
   call(GetTensorTypeAndShape, 65, Status*, const Value*, TypeAndShape** out)                       \
+  call(GetStringTensorDataLength, 53, Status*, const Value*, size_t* bytes)                        \
+  call(GetStringTensorContent, 54, Status*, const Value*, void* characters, size_t bytes,          \
+       size_t* begins, size_t count)                                                               \
+  call(GetResizedStringTensorElementBuffer, 252, Status*, Value*, size_t index, size_t bytes,      \
+       char** out)                                                                                 \
   call(GetTensorMemoryInfo, 194, Status*, const Value*, const MemoryInfo** out)                    \
   call(MemoryInfoGetMemType, 73, Status*, const MemoryInfo*, MemoryType* out)                      \
   call(MemoryInfoGetDeviceType, 225, void, const MemoryInfo*, DeviceType* out)                     \
@@ -142,6 +159,7 @@ struct CustomOp {
   call(KernelInfoGetAttribute_tensor, 236, Status*, const KernelInfo*, const char* name,           \
        Allocator*, Value** out)                                                                    \
   call(GetAllocatorWithDefaultOptions, 78, Status*, Allocator** out)                               \
+  call(AllocatorFree, 76, Status*, Allocator*, void*)                                              \
   call(ReleaseValue, 96, void, Value*)                                                             \
   call(KernelInfo_GetInputCount, 230, Status*, const KernelInfo*, size_t* out)                     \
   call(KernelInfoGetConstantInput_tensor, 249, Status*, const KernelInfo*, size_t index,           \
@@ -172,6 +190,12 @@ inline constexpr uint32_t kNewerApiVersion = 24;
   call(GetTensorElementTypeAndShapeDataReference, 414, Status*, const Value*, ElementType* type,   \
        const int64_t** dims, size_t* rank)                                                         \
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
+
+// And from this one on: a list of strings, whose memory the caller frees.
+inline constexpr uint32_t kNewestApiVersion = 25;
+#define MYOPS_ORT_NEWEST_CALLS(call)                                                               \
+  call(KernelInfoGetAttributeArray_string, 417, Status*, const KernelInfo*, const char* name,      \
+       Allocator*, char*** out, size_t* size)
 // clang-format on
 
 // The functions by name, read from the table of one ONNX Runtime. Newer ones are null if the table
@@ -180,6 +204,7 @@ struct Api {
 #define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(MYOPS_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_MEMBER)
+  MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_MEMBER)
 #undef MYOPS_ORT_MEMBER
 
   Api(const Table* table, uint32_t version) {
@@ -190,6 +215,8 @@ struct Api {
     MYOPS_ORT_CALLS(MYOPS_ORT_LOAD)
     if (version < kNewerApiVersion) return;
     MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_LOAD)
+    if (version < kNewestApiVersion) return;
+    MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_LOAD)
 #undef MYOPS_ORT_LOAD
   }
 };

@@ -4,7 +4,9 @@
 
 #include "../../core/shape_cache.h"
 #include "status.h"
+#include "strings.h"
 #include "typed_op.h"
+#include "values.h"
 
 namespace myops::ort {
 namespace {
@@ -12,39 +14,11 @@ namespace {
 struct Kernel {
   const TypedOp& typed;
   const Attributes attributes;
-  const Tensors constants;  // constant inputs; others are not `present`
-  const Prepared prepared;  // from the constants
-  mutable ShapeCache last;  // any thread may use it
+  const std::unique_ptr<const Strings> strings;  // those among the constants
+  const Tensors constants;                       // constant inputs; others are not `present`
+  const Prepared prepared;                       // from the constants
+  mutable ShapeCache last;                       // any thread may use it
 };
-
-struct Description {
-  DType dtype;
-  Shape shape;
-};
-
-// Uses a temporary object; older hosts have no other function.
-Description describe_by_copy(const Api& api, const Value* value) {
-  TypeAndShape* info = nullptr;
-  check(api, api.GetTensorTypeAndShape(value, &info));
-  const std::unique_ptr<TypeAndShape, decltype(api.ReleaseTensorTypeAndShapeInfo)> owner(
-      info, api.ReleaseTensorTypeAndShapeInfo);
-  ElementType type;
-  check(api, api.GetTensorElementType(info, &type));
-  size_t rank = 0;
-  check(api, api.GetDimensionsCount(info, &rank));
-  Shape shape(rank);
-  check(api, api.GetDimensions(info, shape.data(), rank));
-  return {from_element_type(type), shape};
-}
-
-Description describe(const Api& api, const Value* value) {
-  if (api.GetTensorElementTypeAndShapeDataReference == nullptr) return describe_by_copy(api, value);
-  ElementType type;
-  const int64_t* dims = nullptr;  // remains null for a scalar
-  size_t rank = 0;
-  check(api, api.GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
-  return {from_element_type(type), Shape(dims, dims + rank)};
-}
 
 // Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
 void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {
@@ -66,13 +40,17 @@ void* data_of(const Api& api, const Value* value) {
   return data;
 }
 
-Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
+Tensor view(const Op& op, const Api& api, size_t input, const Value* value, Strings& strings,
+            Budget& budget) {
   check_on_cpu(op, api, input, value);
   const auto [dtype, shape] = describe(api, value);
-  return Tensor(data_of(api, value), dtype, shape);
+  if (dtype != DType::String) return Tensor(data_of(api, value), dtype, shape);
+  const int64_t count = element_count(shape);
+  return Tensor(strings.read(op, op.inputs[input].name, api, value, count, budget), dtype, shape);
 }
 
-Tensors views(const Kernel& kernel, const ComputeContext* context) {
+Tensors views(const Kernel& kernel, const ComputeContext* context, Strings& strings,
+              Budget& budget) {
   const Op& op = *kernel.typed.op;
   const Api& api = *kernel.typed.api;
   size_t count = 0;
@@ -83,9 +61,9 @@ Tensors views(const Kernel& kernel, const ComputeContext* context) {
     const Value* value = nullptr;
     check(api, api.KernelContext_GetInput(context, i, &value));
     if (inputs[i].present && value != nullptr) {
-      inputs[i].data = data_of(api, value);
+      if (inputs[i].dtype != DType::String) inputs[i].data = data_of(api, value);
     } else {
-      inputs[i] = value == nullptr ? Tensor() : view(op, api, i, value);
+      inputs[i] = value == nullptr ? Tensor() : view(op, api, i, value, strings, budget);
     }
   }
   return inputs;
@@ -104,7 +82,11 @@ class OrtRuntime : public Runtime {
     Value* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, output, shape.data(), shape.size(), &value));
     Tensor tensor(nullptr, dtype, shape);
-    check(api_, api_.GetTensorMutableData(value, &tensor.data));
+    if (dtype == DType::String) {
+      tensor.data = strings.make(value, tensor.elements());
+    } else {
+      check(api_, api_.GetTensorMutableData(value, &tensor.data));
+    }
     return tensor;
   }
 
@@ -122,13 +104,15 @@ class OrtRuntime : public Runtime {
           api_.KernelContext_ParallelFor(context_, forward, static_cast<size_t>(count), 0, &call));
   }
 
+  Strings strings;  // of this call
+
  private:
   const TypedOp& typed_;
   const Api& api_;
   ComputeContext* context_;
 };
 
-Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
+Tensors read_constants(const TypedOp& typed, const KernelInfo* info, Strings& strings) {
   const Op& op = *typed.op;
   const Api& api = *typed.api;
   size_t count = 0;
@@ -138,7 +122,10 @@ Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
     int is_constant = 0;
     const Value* value = nullptr;
     check(api, api.KernelInfoGetConstantInput_tensor(info, i, &is_constant, &value));
-    if (is_constant != 0 && value != nullptr) constants[i] = view(op, api, i, value);
+    if (is_constant != 0 && value != nullptr) {
+      Budget budget;
+      constants[i] = view(op, api, i, value, strings, budget);
+    }
   }
   return constants;
 }
@@ -151,10 +138,12 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
   return guard(*typed.api, [&] {
     (void)max_bytes();  // an invalid setting is refused when a model is loaded,
     Attributes attributes = read_attributes(*typed.op, *typed.api, info);
-    Tensors constants = read_constants(typed, info);
+    auto strings = std::make_unique<Strings>();
+    Tensors constants = read_constants(typed, info, *strings);
     Prepared prepared = prepare(*typed.op, constants, attributes);
-    *kernel =
-        new Kernel{typed, std::move(attributes), std::move(constants), std::move(prepared), {}};
+    *kernel = new Kernel{
+        typed, std::move(attributes), std::move(strings), std::move(constants), std::move(prepared),
+        {}};
   });
 }
 
@@ -165,8 +154,9 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   const TypedOp& typed = self.typed;
   return guard(*typed.api, [&] {
     OrtRuntime runtime(typed, context);
-    invoke(*typed.op, views(self, context), self.attributes, runtime, self.prepared.get(),
-           &self.last);
+    const Tensors inputs = views(self, context, runtime.strings, runtime.budget());
+    invoke(*typed.op, inputs, self.attributes, runtime, self.prepared.get(), &self.last);
+    runtime.strings.write(*typed.api);
   });
 }
 

@@ -1,9 +1,13 @@
 // Attributes of a node, as ONNX Runtime stores them: ints and floats, strings, lists of both.
+#include <exception>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "status.h"
+#include "strings.h"
 #include "typed_op.h"
+#include "values.h"
 #include "wrong_kinds.h"
 
 namespace myops::ort {
@@ -18,6 +22,8 @@ struct Found {
   std::optional<std::string> text;
   std::optional<std::vector<int64_t>> integers;
   std::optional<std::vector<float>> reals;
+  std::optional<std::vector<std::string>> texts;
+  ConstantTensorPointer tensor;
   const char* other = nullptr;  // description of any other kind, if it is known
 };
 
@@ -26,6 +32,16 @@ void check_length(const Op& op, const Attribute& attribute, size_t length, const
     fail(op.name, attribute.name, str(length, " ", unit), str("at most ", kMaxLength));
   }
 }
+
+bool in_a_tensor(AttributeType type) {
+  return type == AttributeType::Tensor || type == AttributeType::Double ||
+         type == AttributeType::Doubles;
+}
+
+// Thrown for an attribute that shape inference cannot read.
+struct NotYet : std::exception {
+  const char* what() const noexcept override { return "an attribute that is not read yet"; }
+};
 
 constexpr const char* kSomethingElse = "something else";  // a graph, a sparse tensor, a type ...
 
@@ -42,6 +58,8 @@ class KernelSource {
     const Attribute& attribute = op_.attributes[index];
     const char* name = attribute.name.c_str();
     Found found;
+    if (in_a_tensor(attribute.type()) && find_tensor(attribute, found)) return found;
+    if (attribute.type() == AttributeType::Strings && find_texts(attribute, found)) return found;
     int64_t integer = 0;
     float real = 0;
     size_t size = 0;
@@ -66,6 +84,76 @@ class KernelSource {
   }
 
  private:
+  // Whether it is a tensor, which is copied: of numbers, or strings for a list of them.
+  bool find_tensor(const Attribute& attribute, Found& found) const {
+    Allocator* allocator = nullptr;
+    check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
+    Value* value = nullptr;
+    const char* name = attribute.name.c_str();
+    if (!succeeded(api_, api_.KernelInfoGetAttribute_tensor(info_, name, allocator, &value))) {
+      return false;
+    }
+    const std::unique_ptr<Value, decltype(api_.ReleaseValue)> owner(value, api_.ReleaseValue);
+    const auto [dtype, shape] = describe(api_, value);
+    if (attribute.type() == AttributeType::Strings) {
+      if (dtype != DType::String || shape.size() != 1) {
+        fail(op_.name, attribute.name, str("a tensor of ", dtype_name(dtype), " of shape ", shape),
+             "a list of strings");
+      }
+      Strings strings;
+      Budget budget;
+      const auto* texts = static_cast<const std::string*>(
+          strings.read(op_, attribute.name, api_, value, shape[0], budget));
+      found.texts.emplace(texts, texts + shape[0]);
+      return true;
+    }
+    if (dtype == DType::String) {
+      fail(op_.name, attribute.name, "a tensor of string", "a tensor of numbers");
+    }
+    void* data = nullptr;
+    check(api_, api_.GetTensorMutableData(value, &data));
+    Budget().take(op_.name, attribute.name, "a copy of it", byte_count(shape, dtype));
+    found.tensor = constant_tensor(Tensor(data, dtype, shape));
+    return true;
+  }
+
+  // Strings of the kind that ONNX has for them. Older hosts have no function for it.
+  bool find_texts(const Attribute& attribute, Found& found) const {
+    const char* name = attribute.name.c_str();
+    if (find_tensor(attribute, found)) return true;
+    if (api_.KernelInfoGetAttributeArray_string == nullptr) {
+      refuse_texts_of_old_host(attribute);
+      return false;
+    }
+    Allocator* allocator = nullptr;
+    check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
+    char** texts = nullptr;
+    size_t count = 0;
+    if (!succeeded(api_, api_.KernelInfoGetAttributeArray_string(info_, name, allocator, &texts,
+                                                                 &count))) {
+      return false;
+    }
+    check_length(op_, attribute, count, "elements");
+    std::vector<std::string> found_texts;
+    found_texts.reserve(count);
+    for (size_t i = 0; i < count; ++i) found_texts.emplace_back(texts[i]);
+    for (size_t i = 0; i < count; ++i) check(api_, api_.AllocatorFree(allocator, texts[i]));
+    if (texts != nullptr) check(api_, api_.AllocatorFree(allocator, texts));
+    found.texts = std::move(found_texts);
+    return true;
+  }
+
+  // An attribute of any kind reads as an empty list of ints, so it is seen that there is one.
+  void refuse_texts_of_old_host(const Attribute& attribute) const {
+    size_t size = 0;
+    const char* name = attribute.name.c_str();
+    if (!succeeded(api_, api_.KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size))) {
+      return;
+    }
+    fail(op_.name, attribute.name, "a list of strings, which this ONNX Runtime hands to no library",
+         "a tensor of strings in its place, as myops.onnx.export writes it");
+  }
+
   // Description of an attribute that reads as an empty list although it is none; null: it may be
   // one.
   const char* other(size_t index) const {
@@ -99,9 +187,10 @@ class KernelSource {
 // ---- During shape inference.
 
 AttributeKind expected_kind(AttributeType type) {
-  constexpr AttributeKind kinds[] = {AttributeKind::Int,   AttributeKind::Int,
-                                     AttributeKind::Float, AttributeKind::String,
-                                     AttributeKind::Ints,  AttributeKind::Floats};
+  constexpr AttributeKind kinds[] = {
+      AttributeKind::Int,    AttributeKind::Int,    AttributeKind::Float,  AttributeKind::String,
+      AttributeKind::Ints,   AttributeKind::Floats, AttributeKind::Tensor, AttributeKind::Tensor,
+      AttributeKind::Tensor, AttributeKind::Tensor};
   return kinds[static_cast<int>(type)];
 }
 
@@ -132,6 +221,8 @@ class InferenceSource {
     const NodeAttribute* node = nullptr;
     const char* name = attribute.name.c_str();
     if (!succeeded(api_, api_.ShapeInferContext_GetAttribute(context_, name, &node))) return found;
+    // What is in a tensor is read when the kernel is created; shapes stay unknown until then.
+    if (in_a_tensor(attribute.type())) throw NotYet();
     check_kind(index, node);
     switch (attribute.type()) {
       case AttributeType::Bool:
@@ -148,8 +239,12 @@ class InferenceSource {
       case AttributeType::Ints:
         found.integers = list<std::vector<int64_t>>(attribute, node, AttributeKind::Ints);
         break;
+      case AttributeType::Strings:
+        throw NotYet();
       case AttributeType::Floats:
         found.reals = list<std::vector<float>>(attribute, node, AttributeKind::Floats);
+        break;
+      default:
         break;
     }
     return found;
@@ -195,26 +290,37 @@ class InferenceSource {
 // ---- Conversion to the declared type.
 
 const char* type_name(AttributeType type) {
-  constexpr const char* names[] = {"an int (0 or 1)", "an int",         "a float",
-                                   "a string",        "a list of ints", "a list of floats"};
+  constexpr const char* names[] = {"an int (0 or 1)",
+                                   "an int",
+                                   "a float",
+                                   "a string",
+                                   "a list of ints",
+                                   "a list of floats",
+                                   "a list of strings",
+                                   "a tensor",
+                                   "a tensor of one float64",
+                                   "a tensor of float64 of rank 1"};
   return names[static_cast<int>(type)];
 }
 
 [[noreturn]] void wrong_type(const Op& op, const Attribute& attribute, const Found& found) {
   const bool ints = found.integers && !found.integers->empty();
   const bool floats = found.reals && !found.reals->empty();
-  const char* got = found.integer ? "an int"
-                    : found.real  ? "a float"
-                    : found.text  ? "a string"
-                    : ints        ? "a list of ints"
-                    : floats      ? "a list of floats"
-                    : found.other ? found.other
-                                  : kSomethingElse;
+  const char* got = found.integer  ? "an int"
+                    : found.real   ? "a float"
+                    : found.text   ? "a string"
+                    : ints         ? "a list of ints"
+                    : floats       ? "a list of floats"
+                    : found.texts  ? "a list of strings"
+                    : found.tensor ? "a tensor of another dtype or shape"
+                    : found.other  ? found.other
+                                   : kSomethingElse;
   fail(op.name, attribute.name, got, type_name(attribute.type()));
 }
 
 bool absent(const Found& found) {
-  return !found.integer && !found.real && !found.text && !found.integers && !found.reals;
+  return !found.integer && !found.real && !found.text && !found.integers && !found.reals &&
+         !found.texts && !found.tensor;
 }
 
 // ONNX has no boolean attributes: 0 and 1 stand for them.
@@ -245,6 +351,25 @@ AttributeValue convert(const Op& op, const Attribute& attribute, Found found) {
     case AttributeType::Floats:
       if (found.reals && only_floats && !found.other) {
         return std::vector<double>(found.reals->begin(), found.reals->end());
+      }
+      break;
+    case AttributeType::Strings:
+      if (found.texts) return std::move(*found.texts);
+      break;
+    case AttributeType::Tensor:
+      if (found.tensor) return std::move(found.tensor);
+      break;
+    case AttributeType::Double:
+      if (found.tensor && found.tensor->view.dtype == DType::Float64 &&
+          found.tensor->view.elements() == 1) {
+        return found.tensor->view.as<double>()[0];
+      }
+      break;
+    case AttributeType::Doubles:
+      if (found.tensor && found.tensor->view.dtype == DType::Float64 &&
+          found.tensor->view.rank() == 1) {
+        const double* numbers = found.tensor->view.as<double>();
+        return std::vector<double>(numbers, numbers + found.tensor->view.elements());
       }
       break;
   }

@@ -1,11 +1,14 @@
 #include "stack.h"
 
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
 #include <exception>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "scalar_types.h"
 
 namespace myops::torch_adapter {
 namespace {
@@ -65,25 +68,67 @@ Argument take_input(const Op& op, const Input& input, Overload overload, StableI
   return take_value(input, value, take_list<double>);
 }
 
-AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
-  if (may_be_none(attribute)) {
-    return take_optional(value, take_list<int64_t>).value_or(std::vector<int64_t>());
+// A list whose elements own memory: each is taken before anything can throw.
+std::vector<std::string> take_strings(StableIValue value) {
+  struct Delete {
+    void operator()(StableListHandle list) const { (void)torch_delete_list(list); }
+  };
+  const std::unique_ptr<StableListOpaque, Delete> list(to<StableListHandle>(value));
+  size_t size = 0;
+  TORCH_ERROR_CODE_CHECK(torch_list_size(list.get(), &size));
+  std::vector<std::string> strings(size);
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue item;
+    TORCH_ERROR_CODE_CHECK(torch_list_get_item(list.get(), i, &item));
+    strings[i] = take_string(item);
   }
+  return strings;
+}
+
+ConstantTensorPointer take_constant(const Op& op, const Attribute& attribute, StableIValue value) {
+  const TorchTensor tensor = torch::stable::contiguous(take_tensor(value));
+  if (!tensor.is_cpu()) {
+    fail(op.name, attribute.name, "a tensor on another device", "a tensor on the CPU");
+  }
+  const auto dtype = from_scalar_type(tensor.scalar_type());
+  if (!dtype) {
+    fail(op.name, attribute.name, "dtype " + scalar_type_name(tensor.scalar_type()),
+         "a dtype that ops have");
+  }
+  return constant_tensor(Tensor(const_cast<void*>(tensor.const_data_ptr()), *dtype,
+                                Shape(tensor.sizes().begin(), tensor.sizes().end())));
+}
+
+AttributeValue take_given(const Op& op, const Attribute& attribute, StableIValue value) {
   switch (attribute.type()) {
     case AttributeType::Bool:
       return to<bool>(value);
     case AttributeType::Int:
       return to<int64_t>(value);
     case AttributeType::Float:
+    case AttributeType::Double:
       return to<double>(value);
     case AttributeType::String:
       return take_string(value);
     case AttributeType::Ints:
       return take_list<int64_t>(value);
     case AttributeType::Floats:
+    case AttributeType::Doubles:
       return take_list<double>(value);
+    case AttributeType::Strings:
+      return take_strings(value);
+    case AttributeType::Tensor:
+      return take_constant(op, attribute, value);
   }
   throw std::bad_variant_access();
+}
+
+AttributeValue take_attribute(const Op& op, const Attribute& attribute, StableIValue value) {
+  const auto take = [&](StableIValue given) { return take_given(op, attribute, given); };
+  if (!may_be_none(attribute)) return take(value);
+  auto taken = take_optional(value, take);
+  if (taken) return std::move(*taken);
+  return attribute.is_optional ? AttributeValue(std::monostate()) : attribute.default_value;
 }
 
 }  // namespace
@@ -105,7 +150,7 @@ Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack)
     take([&](StableIValue value) { inputs[i] = take_input(op, op.inputs[i], overload, value); });
   }
   for (size_t i = 0; i < attributes.size(); ++i) {
-    take([&](StableIValue value) { attributes[i] = take_attribute(op.attributes[i], value); });
+    take([&](StableIValue value) { attributes[i] = take_attribute(op, op.attributes[i], value); });
   }
   if (overload.out) take([&](StableIValue value) { out = take_tensor(value); });
   if (failure) std::rethrow_exception(failure);
