@@ -150,14 +150,15 @@ void check_rule(const Op& op, const std::string& rule) {
 
 void follow(ShapeContext& context, const std::string& rule) {
   const auto [inputs, outputs] =
-      parse(context.op_name(), rule, context.inputs_.size(), context.outputs_.size());
+      parse(context.op_name(), rule, context.declared_inputs(), context.outputs_.size());
   Lengths lengths(context);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const size_t open = inputs[i].find('{');
+  for (size_t i = 0; i < context.input_count(); ++i) {
+    const std::string& pattern = i < inputs.size() ? inputs[i] : inputs.back();  // of a list
+    const size_t open = pattern.find('{');
     if (open == std::string::npos) {
-      lengths.match(i, inputs[i]);
+      lengths.match(i, pattern);
     } else {
-      lengths.values(i, inputs[i].substr(open + 1, inputs[i].find('}') - open - 1));
+      lengths.values(i, pattern.substr(open + 1, pattern.find('}') - open - 1));
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

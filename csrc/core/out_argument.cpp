@@ -18,6 +18,12 @@ std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
 
 }  // namespace
 
+bool share_memory(const Tensor& one, const Tensor& other) {
+  const auto [begin, end] = extent(one);
+  const auto [first, last] = extent(other);
+  return first < end && begin < last;
+}
+
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
                      const Shape& shape, Layout layout) {
   if (out.dtype != dtype) {
@@ -30,12 +36,10 @@ Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtyp
          layout == Layout::ChannelsLast ? "channels_last memory, as that of the input"
                                         : "contiguous memory");
   }
-  const auto [begin, end] = extent(out);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].present) continue;
-    const auto [first, last] = extent(inputs[i]);
-    if (first < end && begin < last) {
-      fail(op.name, "out", str("memory that it shares with ", op.inputs[i].name),
+    if (share_memory(out, inputs[i])) {
+      fail(op.name, "out", str("memory that it shares with ", op.input_name(i)),
            "memory of its own");
     }
   }

@@ -5,6 +5,9 @@
 
 namespace myops {
 
+// Whether some memory belongs to both.
+bool share_memory(const Tensor& one, const Tensor& other);
+
 // `out` as the kernel writes it. Refuses a tensor whose dtype, shape or layout differs from the
 // result's, or which shares memory with an input.
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,

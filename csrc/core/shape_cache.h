@@ -2,6 +2,7 @@
 // call.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -11,14 +12,19 @@ namespace myops {
 
 struct OutputDescription {
   DType dtype = DType::Float32;
-  Shape shape;
+  Shape shape;          // -1: decided by the kernel
+  bool present = true;  // false: left out in this call
 };
 using OutputDescriptions = SmallVector<OutputDescription, 3>;
 
+struct DecidedAxis;
+using DecidedAxes = std::vector<DecidedAxis>;
+
 struct CachedCall {
   OutputDescriptions outputs;
-  CallCache call_cache;  // of the kernel; may be null
-  uint64_t number = 0;   // identifies the cached call; 0: not cached
+  std::shared_ptr<const DecidedAxes> decided;  // null: the rule knows every length
+  CallCache call_cache;                        // of the kernel; may be null
+  uint64_t number = 0;                         // identifies the cached call; 0: not cached
 };
 
 // A node of a model, or a function in a loop, is mostly called with the same shapes as before. The
@@ -52,6 +58,7 @@ class ShapeCache {
   SmallVector<CachedInput, 6> inputs_;
   std::vector<AttributeValue> attributes_;
   OutputDescriptions outputs_;
+  std::shared_ptr<const DecidedAxes> decided_;
   CallCache call_cache_;
 };
 

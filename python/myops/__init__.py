@@ -50,6 +50,7 @@ _libraries.install_define(_define)
 _TORCH_FREE = {
     "Attribute": ("myops._description", "AttributeInfo"),
     "Input": ("myops._description", "InputInfo"),
+    "at_most": ("myops._description", "at_most"),
     "Output": ("myops._description", "OutputInfo"),
     "new_package": ("myops.scaffold", "new_package"),
     "op_library": ("myops._libraries", "op_library"),

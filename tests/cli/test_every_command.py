@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from pairs import covering
 from test_commands import COMMANDS, called
 
 import myops.cli
@@ -133,9 +134,7 @@ def test_good(command: str, output: str, tmp_path: Path) -> None:
     check_signs(out.decode(), errors)
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(("command", "kind", "output"), covering(READERS, KINDS, OUTPUTS))
 def test_not_a_model(command: str, kind: str, output: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
@@ -203,9 +202,9 @@ def hostile_models() -> dict[str, onnx.ModelProto]:
     return found
 
 
-@pytest.mark.parametrize("output", [*OUTPUTS, "terminal"])
-@pytest.mark.parametrize("kind", list(hostile_models()))
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    ("command", "kind", "output"), covering(READERS, [*hostile_models()], [*OUTPUTS, "terminal"])
+)
 def test_hostile_names(
     command: str, kind: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

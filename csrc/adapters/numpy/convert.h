@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -35,8 +36,9 @@ py::dict describe(const Op& op);
 // rule(shapes, dtypes, values, attributes) -> shapes.
 Op prototype(const py::dict& description, py::function rule);
 
-// A shape as lengths, names and None.
-using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;
+// A shape as lengths, names, None, and (name, bound or None) for a length that the kernel decides.
+using PyDecided = std::tuple<std::string, std::optional<int64_t>>;
+using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string, PyDecided>>;
 Dims to_dims(const PyDims& lengths);
 py::object to_python(const std::optional<Dims>& dims);
 

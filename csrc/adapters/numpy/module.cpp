@@ -18,9 +18,11 @@ namespace {
 
 class NumpyRuntime final : public Runtime {
  public:
-  explicit NumpyRuntime(int threads) : threads_(threads) {}
+  NumpyRuntime(int threads, size_t count) : threads_(threads) {
+    for (size_t i = 0; i < count; ++i) outputs.append(py::none());
+  }
 
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     released_gil_.reset();
     Shape strides = strides_for(shape, layout);
     std::vector<py::ssize_t> bytes;
@@ -31,10 +33,14 @@ class NumpyRuntime final : public Runtime {
     {  // the last use of Python, including the end of a reference
       py::array array(to_numpy(dtype), shape, bytes);
       data = array.mutable_data();
-      outputs.append(array);
+      outputs[output] = array;
     }
     released_gil_.emplace();
     return Tensor(data, dtype, shape, std::move(strides));
+  }
+
+  void begin_kernel() override {
+    if (!released_gil_) released_gil_.emplace();
   }
 
   void run(int64_t count, Task task, void* argument) override {
@@ -44,7 +50,7 @@ class NumpyRuntime final : public Runtime {
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 
-  py::list outputs;
+  py::list outputs;  // None: left out
 
  private:
   int threads_;
@@ -53,16 +59,16 @@ class NumpyRuntime final : public Runtime {
 
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
               const py::dict& given, int threads) {
-  if (arrays.size() != op.inputs.size()) {
+  if (op.is_variadic() ? arrays.size() + 1 < op.inputs.size() : arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
   Tensors inputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
-    inputs.push_back(arrays[i] ? view(op, op.inputs[i], *arrays[i]) : Tensor());
+    inputs.push_back(arrays[i] ? view(op, op.declared(i), *arrays[i]) : Tensor());
   }
   const Attributes attributes = attributes_from(op, given);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  NumpyRuntime runtime(threads);
+  NumpyRuntime runtime(threads, op.outputs.size());
   invoke(op, inputs, attributes, runtime);
   runtime.reacquire_gil();
   return runtime.outputs;
@@ -80,11 +86,12 @@ py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& sh
                       const std::vector<std::optional<std::vector<double>>>& values) {
   const Attributes attributes = attributes_from(op, given);
   ShapeContext context(op, attributes);
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
+  const size_t count = op.is_variadic() ? shapes.size() : op.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
     context.inputs_.push_back(i < shapes.size() && shapes[i] ? std::optional(to_dims(*shapes[i]))
                                                              : std::nullopt);
     context.dtypes_.push_back(i < dtypes.size() && dtypes[i]
-                                  ? std::optional(from_name(op, op.inputs[i], *dtypes[i]))
+                                  ? std::optional(from_name(op, op.declared(i), *dtypes[i]))
                                   : std::nullopt);
     context.values_.push_back(i < values.size() ? values[i] : std::nullopt);
   }
@@ -113,7 +120,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 5;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 6;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);

@@ -56,7 +56,7 @@ void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value
   MemoryType type;
   check(api, api.MemoryInfoGetMemType(memory, &type));
   if (type == MemoryType::Default) {
-    fail(op.name, op.inputs[input].name, "a tensor on another device", "a tensor on the CPU");
+    fail(op.name, op.input_name(input), "a tensor on another device", "a tensor on the CPU");
   }
 }
 
@@ -101,11 +101,18 @@ class OrtRuntime : public Runtime {
       fail(typed_.op->name, typed_.op->outputs[output].name, str("dtype ", dtype_name(dtype)),
            str(dtype_name(typed_.outputs[output]), ", which the model was loaded with"));
     }
+    if (!typed_.op->outputs[output].condition.empty() && !has_output(output)) return Tensor();
     Value* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, output, shape.data(), shape.size(), &value));
+    if (value == nullptr) return Tensor();  // the node leaves it out
     Tensor tensor(nullptr, dtype, shape);
     check(api_, api_.GetTensorMutableData(value, &tensor.data));
     return tensor;
+  }
+
+  // A node that names it all the same gets what torch.ops gives.
+  void leave_out(size_t output, DType dtype) override {
+    (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
   void run(int64_t count, Task task, void* argument) override {
@@ -123,6 +130,12 @@ class OrtRuntime : public Runtime {
   }
 
  private:
+  bool has_output(size_t output) const {
+    size_t count = 0;
+    check(api_, api_.KernelContext_GetOutputCount(context_, &count));
+    return output < count;
+  }
+
   const TypedOp& typed_;
   const Api& api_;
   ComputeContext* context_;
@@ -133,7 +146,7 @@ Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
   const Api& api = *typed.api;
   size_t count = 0;
   check(api, api.KernelInfo_GetInputCount(info, &count));
-  Tensors constants(op.inputs.size());
+  Tensors constants(op.is_variadic() ? count : op.inputs.size());
   for (size_t i = 0; i < constants.size() && i < count; ++i) {
     int is_constant = 0;
     const Value* value = nullptr;

@@ -50,16 +50,35 @@ class TorchRuntime final : public Runtime {
   TorchRuntime(const Op& op, const Tensors& inputs, TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
-    outputs.emplace_back(new_tensor(dtype, shape, strides));
-    return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
+    if (output >= outputs.size()) outputs.resize(output + 1);
+    TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
+    return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
+  }
+
+  // The schema has a tensor for every output; Python makes None of it.
+  void leave_out(size_t output, DType dtype) override {
+    (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
   void run(int64_t count, Task task, void* argument) override { run_tasks(count, task, argument); }
 
-  std::vector<TorchTensor> outputs;
+  void begin_kernel() override {
+    for (auto& [input, tensor] : written) count_write(op_, op_.inputs[input].name, tensor);
+  }
+
+  // Where the kernel wrote into copies, because it does not accept the layout of the input.
+  void copy_back(const std::vector<Argument>& arguments) {
+    for (auto& [input, tensor] : written) {
+      const auto& used = std::get<TorchTensor>(arguments[input]);
+      if (used.const_data_ptr() != tensor.const_data_ptr()) torch::stable::copy_(tensor, used);
+    }
+  }
+
+  std::vector<std::optional<TorchTensor>> outputs;
+  std::vector<std::pair<size_t, TorchTensor>> written;  // inputs, as the caller passed them
 
  private:
   Tensor accept(DType dtype, const Shape& shape, Layout layout) {
@@ -71,7 +90,8 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
-    count_write(op_, *out_);  // last, because a call that is refused must not count as a write
+    count_write(op_, "out",
+                *out_);  // last, because a call that is refused must not count as a write
     return accepted;
   }
 
@@ -116,9 +136,18 @@ void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const To
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto* tensor = std::get_if<TorchTensor>(&inputs[i]);
     if (tensor == nullptr || !recorded(*tensor)) continue;
-    fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
+    fail(op.name, op.input_name(i), "a tensor that requires grad", expected);
   }
   if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
+}
+
+// What the op writes must not be what it reads elsewhere.
+void refuse_shared(const Op& op, const Tensors& inputs, size_t written) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i == written || !inputs[i].present || !share_memory(inputs[i], inputs[written])) continue;
+    fail(op.name, op.inputs[written].name, str("memory that it shares with ", op.input_name(i)),
+         "memory of its own");
+  }
 }
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
@@ -133,15 +162,30 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   Tensors inputs;
   inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
+  std::vector<size_t> written_inputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i].is_written) continue;
+    written_inputs.push_back(i);
+    auto& tensor = std::get<TorchTensor>(arguments.inputs[i]);
+    if (recorded(tensor)) {
+      fail(op.name, op.inputs[i].name, "a tensor that requires grad",
+           "none: the op writes into it; make the call in no_grad mode, or call the op without "
+           "the \"_\" in its name");
+    }
+    if (tensor.is_cpu()) (void)tensor.mutable_data_ptr();  // see above
+    runtime.written.emplace_back(i, tensor);
+  }
   for (size_t i = 0; i < arguments.inputs.size(); ++i) {
-    inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
+    inputs.push_back(view(op, op.declared(i), arguments.inputs[i], runtime.budget()));
   }
   Attributes attributes(op.attributes);
   for (size_t i = 0; i < arguments.attributes.size(); ++i) {
     attributes.set(i, std::move(arguments.attributes[i]));
   }
+  for (size_t i : written_inputs) refuse_shared(op, inputs, i);
   invoke(op, inputs, attributes, runtime);
-  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
+  runtime.copy_back(arguments.inputs);
+  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(*runtime.outputs[i]);
 }
 
 // What a function of an op (see op.h) calls.

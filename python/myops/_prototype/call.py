@@ -26,6 +26,7 @@ class Native:
         self._name = description["name"]
         self._outputs = [item["name"] for item in description["outputs"]]
         self._decide = [item["values"] for item in description["inputs"]]
+        self._fixed = len(self._decide) - bool(description["inputs"][-1]["variadic"])
         self.take(op, function)
 
     def take(self, op: Any, function: Callable[..., Any]) -> None:
@@ -43,19 +44,82 @@ class Native:
     ) -> list[np.ndarray]:
         """Checks, infers and allocates as for a kernel; then the function computes."""
         # Numbers that decide a shape are read once, as for a kernel: others may write them.
+        decide = [*self._decide[: self._fixed], *[False] * (len(inputs) - self._fixed)]
         inputs = [
             array.copy() if decides and array is not None else array
-            for array, decides in zip(inputs, self._decide, strict=True)
+            for array, decides in zip(inputs, decide, strict=True)
         ]
         outputs = self._op.call(inputs, attributes, threads)
-        arrays = [None if array is None else _read_only(array) for array in inputs]
+        arrays: list[Any] = [None if array is None else _read_only(array) for array in inputs]
+        if self._fixed < len(self._decide):
+            arrays = [*arrays[: self._fixed], arrays[self._fixed :]]
         results = self._function(*arrays, **self._op.complete(attributes))
-        results = results if isinstance(results, (tuple, list)) else (results,)
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
         if len(results) != len(outputs):
             self._refuse("the function", f"{len(results)} results", str(len(outputs)))
+        if any(output is None for output in outputs):
+            self._allocate(inputs, attributes, results, outputs)
         for name, result, output in zip(self._outputs, results, outputs, strict=True):
-            self._fill(name, np.asarray(result), output)
+            if output is not None:
+                self._fill(name, np.asarray(result), output)
         return outputs
+
+    def _allocate(
+        self,
+        inputs: Sequence[np.ndarray | None],
+        attributes: dict[str, Any],
+        results: Sequence[Any],
+        outputs: list[Any],
+    ) -> None:
+        """Makes the outputs with lengths that the function decides, with the checks of
+        csrc/core/decided_outputs.cpp. What is None afterwards is left out."""
+        shapes = [None if array is None else list(array.shape) for array in inputs]
+        dtypes = [None if array is None else array.dtype.name for array in inputs]
+        decide = [*self._decide[: self._fixed], *[False] * (len(inputs) - self._fixed)]
+        values = [array.tolist() if d and array is not None and array.ndim == 1 else None
+                  for array, d in zip(inputs, decide, strict=True)]  # fmt: skip
+        described = self._op.infer(shapes, dtypes, attributes, values)
+        said: dict[str, int] = {}
+        for place, (dtype, dims) in enumerate(described):
+            if (
+                outputs[place] is not None
+                or dims is None
+                or not self._is_wanted(place, inputs, attributes)
+            ):
+                continue
+            outputs[place] = np.empty(
+                self._decided(self._outputs[place], np.shape(results[place]), dims, said),
+                numpy_dtype(dtype),
+            )
+
+    def _is_wanted(self, place: int, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
+        return self._info().present(inputs, self._op.complete(attributes))[place]
+
+    def _info(self) -> OpInfo:
+        return _description.read(self, "", "")
+
+    def _decided(
+        self, name: str, shape: Sequence[int], dims: Sequence[Any], said: dict[str, int]
+    ) -> list[int]:
+        known = [-1 if isinstance(dim, tuple) else dim for dim in dims]
+        alike = len(shape) == len(known) and all(
+            wanted in (-1, got) for got, wanted in zip(shape, known, strict=True)
+        )
+        if not alike:
+            self._refuse(
+                name, f"shape {list(shape)} from the function",
+                f"{known}, where -1 is a length for the function to decide",
+            )  # fmt: skip
+        for axis, (length, dim) in enumerate(zip(shape, dims, strict=True)):
+            if not isinstance(dim, tuple):
+                continue
+            got = f"length {length} on axis {axis} from the function"
+            title, most = dim
+            if most is not None and length > most:
+                self._refuse(name, got, f"at most {most}, the bound in the shape rule")
+            if title and said.setdefault(title, length) != length:
+                self._refuse(name, got, f'{said[title]}, that of another output for "{title}"')
+        return list(shape)
 
     def _fill(self, name: str, result: np.ndarray, output: np.ndarray) -> None:
         if result.shape != output.shape:
@@ -91,15 +155,17 @@ def kernel(info: OpInfo) -> Callable[..., Any]:
 
     def run(*inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
+        flat = info.flat(padded)
         arrays = [
             _array(item, info.is_integer(declared))
-            for item, declared in zip(padded, info.inputs, strict=True)
+            for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
         ]
         try:
-            results = _description.call(info, arrays, attributes)
+            results = _description.call(info, info.nested(arrays), attributes)
         except ValueError as error:  # what a C++ kernel refuses is a RuntimeError in torch
             raise RuntimeError(str(error)) from error
-        tensors = tuple(_tensor(result) for result in results)
+        given = zip(info.outputs, results, strict=True)
+        tensors = tuple(_tensor(result, info.types[item.type][0]) for item, result in given)
         return tensors if len(tensors) > 1 else tensors[0]
 
     return run
@@ -114,7 +180,9 @@ def _array(item: Any, integer: bool) -> np.ndarray | None:
     return item.numpy()
 
 
-def _tensor(array: np.ndarray) -> torch.Tensor:
+def _tensor(array: np.ndarray | None, dtype: str) -> torch.Tensor:
+    if array is None:  # left out
+        return torch.empty(0, dtype=getattr(torch, dtype))
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
@@ -136,7 +204,7 @@ def public(op: TorchOp, function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = []
     for number, item in enumerate(info.inputs):
         kind = "Optional[Tensor]" if item.optional else "Tensor"
-        kind = "Any" if item.values else kind
+        kind = "Any" if item.values else "List[Tensor]" if item.variadic else kind
         droppable = all(later.optional for later in info.inputs[number:])
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
     for attribute in info.attributes:

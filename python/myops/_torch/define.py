@@ -18,6 +18,19 @@ from myops.onnx.symbolics import symbolic, translation
 define = _libraries.OURS.define
 
 
+def _functional(library: Library, info: OpInfo) -> str:
+    """The op without writes that stands for `info` in compiled and exported programs."""
+    for other in library.ops.values():
+        if other.in_place == info.name:
+            return other.name
+    raise ValueError(
+        f"{info.name}: got an op that writes into its inputs alone, expected another one that "
+        "writes nothing, for programs that are compiled or exported: describe it in C++ with "
+        f"MYOPS_OP({info.name.removesuffix('_')}) "
+        f"{{ return functional_of(describe_{info.name}()); }}"
+    )
+
+
 def define_op(
     library: Library,
     info: OpInfo,
@@ -32,7 +45,8 @@ def define_op(
     if isinstance(backward, str):
         save, backward = described(library, info, backward, save)
     rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
-    op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap)
+    functional = _functional(library, info) if info.writes else ""
+    op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap, functional)
     if info.onnx_type:
         symbolic.register(info)
         translation.register()

@@ -239,6 +239,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
         written, program = _exported(task, exporter, recorded)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
+    finishing.drop_left_out(written)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
     finishing.set_lowest_ir_version(proto)
     finishing.add_shapes(proto)
