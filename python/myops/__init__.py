@@ -51,6 +51,7 @@ _TORCH_FREE = {
     "Attribute": ("myops._description", "AttributeInfo"),
     "Input": ("myops._description", "InputInfo"),
     "Output": ("myops._description", "OutputInfo"),
+    "Philox": ("myops._random", "Philox"),
     "new_package": ("myops.scaffold", "new_package"),
     "op_library": ("myops._libraries", "op_library"),
     "package_stub": ("myops._stubs", "package_stub"),

@@ -7,6 +7,7 @@
 #include "../../core/library_names.h"
 #include "convert.h"
 #include "myops/isa.h"
+#include "prepared.h"
 #include "released_gil.h"
 #include "thread_pool.h"
 #ifndef MYOPS_WITHOUT_FAST_CALL  // in a build without PyTorch's headers
@@ -61,9 +62,11 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
     inputs.push_back(arrays[i] ? view(op, op.inputs[i], *arrays[i]) : Tensor());
   }
   const Attributes attributes = attributes_from(op, given);
+  Prepared prepared;
+  if (!op.prepared_inputs.empty()) prepared = find_prepared(op, arrays, inputs, attributes);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   NumpyRuntime runtime(threads);
-  invoke(op, inputs, attributes, runtime);
+  invoke(op, inputs, attributes, runtime, prepared.get());
   runtime.reacquire_gil();
   return runtime.outputs;
 }
@@ -113,7 +116,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 5;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 6;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);

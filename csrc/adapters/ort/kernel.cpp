@@ -11,6 +11,7 @@ namespace {
 
 struct Kernel {
   const TypedOp& typed;
+  const Op& op;  // the version that the node means
   const Attributes attributes;
   const Tensors constants;  // constant inputs; others are not `present`
   const Prepared prepared;  // from the constants
@@ -73,7 +74,7 @@ Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
 }
 
 Tensors views(const Kernel& kernel, const ComputeContext* context) {
-  const Op& op = *kernel.typed.op;
+  const Op& op = kernel.op;
   const Api& api = *kernel.typed.api;
   size_t count = 0;
   check(api, api.KernelContext_GetInputCount(context, &count));
@@ -93,12 +94,12 @@ Tensors views(const Kernel& kernel, const ComputeContext* context) {
 
 class OrtRuntime : public Runtime {
  public:
-  OrtRuntime(const TypedOp& typed, ComputeContext* context)
-      : typed_(typed), api_(*typed.api), context_(context) {}
+  OrtRuntime(const TypedOp& typed, const Op& op, ComputeContext* context)
+      : typed_(typed), op_(op), api_(*typed.api), context_(context) {}
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout) override {
     if (dtype != typed_.outputs[output]) {
-      fail(typed_.op->name, typed_.op->outputs[output].name, str("dtype ", dtype_name(dtype)),
+      fail(op_.name, op_.outputs[output].name, str("dtype ", dtype_name(dtype)),
            str(dtype_name(typed_.outputs[output]), ", which the model was loaded with"));
     }
     Value* value = nullptr;
@@ -124,13 +125,12 @@ class OrtRuntime : public Runtime {
 
  private:
   const TypedOp& typed_;
+  const Op& op_;
   const Api& api_;
   ComputeContext* context_;
 };
 
-Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
-  const Op& op = *typed.op;
-  const Api& api = *typed.api;
+Tensors read_constants(const Op& op, const Api& api, const KernelInfo* info) {
   size_t count = 0;
   check(api, api.KernelInfo_GetInputCount(info, &count));
   Tensors constants(op.inputs.size());
@@ -150,11 +150,12 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
   const TypedOp& typed = TypedOp::of(self);
   return guard(*typed.api, [&] {
     (void)max_bytes();  // an invalid setting is refused when a model is loaded,
-    Attributes attributes = read_attributes(*typed.op, *typed.api, info);
-    Tensors constants = read_constants(typed, info);
-    Prepared prepared = prepare(*typed.op, constants, attributes);
+    const Op& op = typed.of_version(read_version(typed, info));
+    Attributes attributes = read_attributes(op, *typed.api, info);
+    Tensors constants = read_constants(op, *typed.api, info);
+    Prepared prepared = prepare(op, constants, attributes);
     *kernel =
-        new Kernel{typed, std::move(attributes), std::move(constants), std::move(prepared), {}};
+        new Kernel{typed, op, std::move(attributes), std::move(constants), std::move(prepared), {}};
   });
 }
 
@@ -164,8 +165,8 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   const Kernel& self = *static_cast<const Kernel*>(kernel);
   const TypedOp& typed = self.typed;
   return guard(*typed.api, [&] {
-    OrtRuntime runtime(typed, context);
-    invoke(*typed.op, views(self, context), self.attributes, runtime, self.prepared.get(),
+    OrtRuntime runtime(typed, self.op, context);
+    invoke(self.op, views(self, context), self.attributes, runtime, self.prepared.get(),
            &self.last);
   });
 }

@@ -11,6 +11,7 @@ from myops._libraries import Library
 from myops._torch.call import TorchOp
 from myops._torch.described_gradient import described
 from myops._torch.loading import load
+from myops._torch.random import RandomOp
 from myops.onnx.symbolics import symbolic, translation
 
 # Called once in each ops/<op>.py. The op file gives what cannot be derived (gradient, symbolic
@@ -32,7 +33,8 @@ def define_op(
     if isinstance(backward, str):
         save, backward = described(library, info, backward, save)
     rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
-    op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap)
+    kind = RandomOp if info.random else TorchOp
+    op = kind(info, library.torch_library, rule, save, backward, jvp, vmap)
     if info.onnx_type:
         symbolic.register(info)
         translation.register()

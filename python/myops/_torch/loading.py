@@ -7,6 +7,7 @@ import ctypes
 import torch
 
 from myops._libraries import Library
+from myops._torch import torch_internals
 
 
 def load(library: Library) -> None:
@@ -19,7 +20,10 @@ def load(library: Library) -> None:
     if file is None:
         return
     torch.ops.load_library(str(file))
-    faults = ctypes.CDLL(str(file)).myops_faults
+    loaded = ctypes.CDLL(str(file))
+    memory = torch_internals.owned_memory(torch.__version__, torch.version.git_version)
+    loaded.myops_use_owned_memory(ctypes.c_void_p(memory))
+    faults = loaded.myops_faults
     faults.restype = ctypes.c_char_p
     if text := faults().decode():
         raise ImportError(text)
