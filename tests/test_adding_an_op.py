@@ -10,6 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow  # it compiles the library again
+
 ROOT = Path(__file__).parents[1]
 NEW = ROOT / "tests" / "data" / "new_op"
 KEPT = {"my_add", "my_add.py", "__init__.py"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+import warm
 
 from myops.onnx import ExportCheckError, export
 
@@ -203,9 +202,8 @@ for wanted in (True, False):
 
 def test_torchvisions_operator_is_registered_by_itself() -> None:
     """In a process of its own, where nobody has called register_torchvision."""
-    done = subprocess.run(
-        [sys.executable, "-c", TORCHVISION], capture_output=True, text=True, check=True
-    )
+    done = warm.run("-c", TORCHVISION)
+    assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "myops:DeformConv" in lines[0], done.stdout
     assert "myops:DeformConv" in lines[1], done.stdout
