@@ -150,6 +150,20 @@ def test_constants_that_half_cannot_hold_stay() -> None:
     assert bfloat["Add_l"].precision == bfloat["Add_t"].precision == "bfloat16"
 
 
+@pytest.mark.parametrize(("number", "half"), [(0.5, True), (-1e9, False), (1e-9, False)])
+def test_filled_constants(number: float, half: bool) -> None:
+    """ConstantOfShape holds its number in an attribute."""
+    filled = node("ConstantOfShape", "shape", "c", value=numpy_helper.from_array(
+        np.float32([number]), "filled"))  # fmt: skip
+    nodes = [filled, node("Mul", "x x", "m"), node("Add", "m c", "y")]
+    source = model(nodes, [value("x", [3])], [value("y")], [weight("shape", np.int64([3]))])
+    result = myops.onnx.to_half(source, runtime="any")
+    check(source, result)
+    found = by_name(result)["ConstantOfShape_c"]
+    assert found.precision == ("float16" if half else "float32")
+    assert found.kind == ("" if half else "constant")
+
+
 def test_values_beyond_the_range_stay() -> None:
     """x * 300 * 300 overflows float16 on the way to a sum that does not."""
     weights = [weight("w", np.float32([300])), weight("v", np.float32([1e-4]))]

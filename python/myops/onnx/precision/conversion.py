@@ -13,7 +13,7 @@ from myops._names import choose
 from myops._text import reason as short
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, inference, scopes, structure
-from myops.onnx.precision import layers, losses, plan, rewriting, samples
+from myops.onnx.precision import keeping, layers, losses, planning, rewriting, samples
 from myops.onnx.precision.definitions import CONTROL, FOLLOWS, UnknownOpError, slots
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.plan import Plan, Vertex
@@ -88,7 +88,7 @@ class Conversion:
             kept.update(titles)
             return bool(titles.intersection(self.keep))
 
-        self.plan: Plan = plan.make(
+        self.plan: Plan = planning.make(
             self.base, self.frames, self.dtype, keep_io_types=self.keep_io_types,
             for_cpu=self.for_cpu, keep=keep,
         )  # fmt: skip
@@ -115,7 +115,7 @@ class Conversion:
         for feed in self.feeds[: samples.LAYERWISE]:
             values = layers.Values(self.base, self.frames, feed, self.libraries)
             self.notes += [text for text in values.notes if "compared" not in text]
-            plan.held_by(self.plan, values.ranges(self.plan), LARGEST[self.dtype])
+            keeping.held_by(self.plan, values.ranges(self.plan), LARGEST[self.dtype])
             candidates = [vertex for vertex in self.plan.slots if self._may_lose(vertex)]
             found_losses, failed = layers.losses(
                 self.base, self.plan, candidates, values, self.libraries
@@ -169,7 +169,7 @@ class Conversion:
         if scopes.op_of(node) is not None or not self._follows(vertex):
             return False
         frame, found = self.frames[vertex[1]], self.plan.slots[vertex]
-        return bool(plan.missing_kernel(self.dtype, frame, node, found, self.base))
+        return bool(planning.missing_kernel(self.dtype, frame, node, found, self.base))
 
     def converted(
         self, emulated: Sequence[Vertex] = ()

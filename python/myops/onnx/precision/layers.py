@@ -23,7 +23,8 @@ from myops.onnx.precision.definitions import FIXED, FOLLOWS
 from myops.onnx.precision.frames import Frame, Key, constant_tensor
 from myops.onnx.precision.kernels import HALVES
 from myops.onnx.precision.losses import relative_l2
-from myops.onnx.precision.plan import Plan, Vertex, missing_kernel
+from myops.onnx.precision.plan import Plan, Vertex
+from myops.onnx.precision.planning import missing_kernel
 from myops.onnx.two_files.backends import Backend
 from myops.onnx.two_files.tracing import Trace, trace
 

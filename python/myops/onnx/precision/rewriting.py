@@ -13,8 +13,9 @@ from myops.onnx.graph import scopes
 from myops.onnx.graph.structure import is_custom
 from myops.onnx.precision.definitions import FOLLOWS, HEAVY
 from myops.onnx.precision.frames import Frame, Key
+from myops.onnx.precision.keeping import unholdable
 from myops.onnx.precision.kernels import HALVES
-from myops.onnx.precision.plan import ANY, DTYPES, FLOAT32, Plan, Read, Vertex, unholdable
+from myops.onnx.precision.plan import ANY, DTYPES, FLOAT32, Plan, Read, Vertex
 
 # Reasons for which a node is float32 though half would do: its weights are stored in half then, and
 # so are those of standard ops whose definition got bfloat16 in a later opset.
