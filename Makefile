@@ -3,22 +3,24 @@
 #
 #   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
 #   make test          the tests that find most, in minutes: Python, and C++ on the libraries as built
-#   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM
+#   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM;
+#                      it is made of test-compiled, the C++, and test-python
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make tidy          clang-tidy on the portable C++ sources (.clang-tidy)
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
 #   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
-#   make bench         compare with other libraries: about 10 minutes, docs/performance.md
+#   make bench         compare with other libraries: at most 45 minutes, docs/performance.md
 #   make test-native   C++ tests, without Python, of the objects that are in our libraries
 #   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
-#   make slowest       run the Python tests and write the slowest into docs/testing.md
+#   make slowest       write the slowest Python tests of the last run into docs/testing.md
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
+#   make zoo           export and run the networks of tests/zoo: docs/zoo.md (10 minutes)
 #   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
 #   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
 #   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (an hour)
@@ -39,7 +41,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat docs site coverage wheel clean
+.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat zoo docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -72,44 +74,62 @@ demo: build
 
 # ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
 # and the tutorial's last program is built with it; without it these two tests are skipped.
-PYTEST = $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS)
+# One thread in each process, as each has a core: two would wait for each other half of the time.
+# What each test takes is left in build/test_seconds, and in build/slowest.md to be read.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS)
+SECONDS_FILE = build/test_seconds
+MEASURED = rm -f $(SECONDS_FILE) && MYOPS_TEST_SECONDS=$(abspath $(SECONDS_FILE))
 test: build test-native
 	-sh scripts/fetch_onnxruntime.sh
-	$(PYTEST) -m "not slow" --ignore=tests/hosts
+	$(MEASURED) $(PYTEST) -m "not slow" --ignore=tests/hosts
 
-test-all: build test-native test-sanitizers test-arm
+test-all: test-compiled
+	@$(MAKE) --no-print-directory test-python
+
+test-compiled: test-native test-sanitizers test-arm
+
+test-python: build
 	-sh scripts/fetch_onnxruntime.sh
-	$(PYTEST) --ignore=tests/hosts
+	$(MEASURED) $(PYTEST) --ignore=tests/hosts
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
 slowest: build
-	$(BIN)/python scripts/slowest.py docs/testing.md $(PYTEST_FLAGS)
+	@test -e $(SECONDS_FILE) || $(MAKE) --no-print-directory test-python
+	$(BIN)/python scripts/slowest.py docs/testing.md --from $(SECONDS_FILE)
+
+# Objects that ccache has are not compiled again, in a fresh clone neither (on Debian: ccache).
+CCACHE := $(wildcard /usr/lib/ccache)
+ifneq ($(CCACHE),)
+export PATH := $(CCACHE):$(PATH)
+endif
 
 CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 CTEST = $(BIN)/ctest --parallel 2 --output-on-failure --test-dir
 
 # The objects of which the libraries were linked: nothing but the tests is compiled.
 OBJECTS = build/objects
-test-native: build
+objects: build
 	@test -e $(OBJECTS)/csrc/core/invoke.o || $(BIN)/python setup.py build_ext --inplace
+
+test-native: objects
 	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
 	$(BIN)/cmake --build build/native
 	$(CTEST) build/native
 	MYOPS_ISA=portable $(CTEST) build/native --tests-regex "kernel|shapes"
 
-# Each tree compiles everything again: with Clang, whose libFuzzer the fuzzer wants; with GCC, where
-# there is no Clang, the fuzzer makes random calls instead. The kernels are built at -O2 too: there
-# GCC 12 once dropped stores that it kept at -O3.
-CLANG := $(shell command -v clang++)
+# Two trees compile everything again: with Clang, whose libFuzzer the fuzzer wants; with GCC, where
+# there is no Clang, the fuzzer makes random calls instead. The kernels, beside objects that ship, are
+# built at -O2 too: there GCC 12 once dropped stores that it kept at -O3.
+CLANG := $(shell PATH=$(CCACHE):$$PATH command -v clang++)
 SANITIZED = $(CONFIGURE) $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG))
-test-sanitizers: $(READY)
+test-sanitizers: objects
 	@$(if $(CLANG),,echo "no clang++: GCC's sanitizers, and random calls in place of libFuzzer" >&2)
 	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
 	$(SANITIZED) -B build/thread -DMYOPS_SANITIZE=thread
 	for tree in address thread; do \
 	  $(BIN)/cmake --build build/$$tree && $(CTEST) build/$$tree || exit 1; \
 	done
-	$(CONFIGURE) -B build/native-O2 -DMYOPS_OPTIMIZATION=-O2
+	$(CONFIGURE) -B build/native-O2 -DMYOPS_OPTIMIZATION=-O2 -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
 	$(BIN)/cmake --build build/native-O2 --target myops_kernel_tests
 	$(CTEST) build/native-O2 --tests-regex kernel_tests
 
@@ -141,6 +161,9 @@ load: build
 
 compat: build
 	$(BIN)/python scripts/compat.py
+
+zoo: build
+	$(BIN)/python scripts/make_zoo.py
 
 docs: build
 	$(BIN)/python scripts/record_casts.py

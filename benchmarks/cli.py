@@ -15,12 +15,13 @@ from rich.console import Console
 
 from benchmarks import discover, limits, scaling, system
 from benchmarks.measure import Plan
+from benchmarks.random_shapes import run as random_run
 from benchmarks.report import markdown, plots, terminal
 from benchmarks.report.document import Document, Section
 from benchmarks.runner import run_case
 
 QUICK = Plan(rounds=5, sample=0.002, budget=0.1)
-PARTS = ("limits", "cases", "also", "scaling")
+PARTS = ("limits", "cases", "also", "scaling", "random")
 
 
 def bench(
@@ -41,6 +42,15 @@ def bench(
         float, typer.Option(help="Seconds for a candidate of a case; slow ones get 3 samples.")
     ] = 0.5,
     quick: Annotated[bool, typer.Option(help="A fast look: 5 short samples.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the part random: what its configurations are drawn from.")
+    ] = 1,
+    count: Annotated[
+        int, typer.Option(min=1, help="Of the part random: configurations of each kind.")
+    ] = 200,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Of the part random: the longest that it may take.")
+    ] = 30.0,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write everything that was measured.")
     ] = None,
@@ -72,8 +82,11 @@ def bench(
         plan = QUICK if quick else Plan(rounds=rounds, budget=budget)
         counts = [int(count) for count in threads.split(",")]
         save = json_path and partial(Document.save, path=json_path)
-        document = _measure(console, parts, op or [""], case or [], counts, plan, save)
+        document = _measure(
+            console, parts, op or [""], case or [], counts, plan, save, (seed, count, minutes)
+        )
     terminal.show_summary(console, document)
+    terminal.show_random(console, document.random)
     if json_path is not None:
         document.save(json_path)
     if markdown_path is not None:
@@ -92,6 +105,7 @@ def _measure(
     counts: list[int],
     plan: Plan,
     save: Callable[[Document], None] | None,
+    random: tuple[int, int, float],
 ) -> Document:
     """Measures `parts`; saves after each step, so that a run that is ended keeps what it has."""
     peers, absent = discover.peers()
@@ -127,6 +141,16 @@ def _measure(
         for sweep in scaling.sweeps():
             document.scaling.extend(scaling.run(sweep))
         terminal.show_scaling(console, document.scaling)
+    if "random" in parts:
+        seed, each, minutes = random
+        document.facts["seed"] = str(seed)
+        document.random = random_run.run(
+            seed, each, counts, ops, minutes=minutes,
+            show=lambda found: terminal.show_measured(console, found),
+        )  # fmt: skip
+        random_run.explain_worst(document.random)
+        if save is not None:
+            save(document)
     document.facts["minutes"] = f"{(time.perf_counter() - start) / 60:.1f}"
     return document
 

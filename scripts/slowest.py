@@ -1,7 +1,9 @@
 """The slowest tests of Python, as a table in a page of the documentation (`make slowest`).
 
+    python scripts/slowest.py docs/testing.md --from build/test_seconds
     python scripts/slowest.py docs/testing.md [PYTEST OPTION...]
 
+The first reads what the last `make test` or `make test-all` measured, the second runs the tests.
 What counts is CPU time, that of programs which a test starts included: it says the same on a busy
 machine. The table stands between two comments of the page, at its end where it has none.
 """
@@ -12,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +23,8 @@ SHOWN = 20
 SECTION = """
 ## The slowest tests of myops
 
-`make slowest` writes this table; those that `make test` leaves out are in it.
+`make test` and `make test-all` write what each of their tests took into `build/test_seconds`, and
+tables like these into `build/slowest.md`; `make slowest` writes those of the last run here.
 
 <!-- slowest tests -->
 <!-- end of slowest tests -->
@@ -33,8 +37,22 @@ def measure(options: list[str]) -> list[tuple[float, str]]:
         file = Path(folder, "seconds")
         command = [sys.executable, "-m", "pytest", "-q", "--ignore=tests/hosts", *options]
         subprocess.run(command, cwd=ROOT, env={**os.environ, "MYOPS_TEST_SECONDS": str(file)})
-        lines = [line.split(" ", 1) for line in file.read_text().splitlines()]
+        return read(file)
+
+
+def read(file: str | Path) -> list[tuple[float, str]]:
+    """The same of a file that tests/conftest.py wrote."""
+    lines = [line.split(" ", 1) for line in Path(file).read_text().splitlines()]
     return sorted(((float(seconds), name) for seconds, name in lines), reverse=True)
+
+
+def page(found: list[tuple[float, str]]) -> str:
+    """The slowest tests, and the slowest files."""
+    files: Counter[str] = Counter()
+    for seconds, name in found:
+        files[name.partition("::")[0]] += round(seconds, 2)  # type: ignore[assignment]
+    rows = (f"| {seconds:.0f} | `{name}` |\n" for name, seconds in files.most_common(SHOWN))
+    return table(found) + "\n| seconds | file |\n|---|---|\n" + "".join(rows)
 
 
 def table(found: list[tuple[float, str]]) -> str:
@@ -50,12 +68,13 @@ def table(found: list[tuple[float, str]]) -> str:
 
 
 def main() -> None:
-    page, *options = sys.argv[1:]
-    text = Path(page).read_text()
+    target, *options = sys.argv[1:]
+    text = Path(target).read_text()
     if not PLACE.search(text):
         text += SECTION
-    made = table(measure(options))
-    Path(page).write_text(PLACE.sub(lambda place: place[1] + made + place[2], text))
+    given = options[1:] if options[:1] == ["--from"] else []
+    made = page(read(*given) if given else measure(options))
+    Path(target).write_text(PLACE.sub(lambda place: place[1] + made + place[2], text))
     print(made)
 
 

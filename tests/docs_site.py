@@ -1,4 +1,4 @@
-"""The documentation's site, built once for all tests that look at it."""
+"""The documentation's site, built once for all tests that look at it, in whichever process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import shared
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,10 +17,12 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site. A broken link or a page that is in no menu is an error."""
     pytest.importorskip("mkdocs", reason="mkdocs is of the extra docs")
-    folder = tmp_path_factory.mktemp("site")
+    return shared.once(tmp_path_factory, "site", build)
+
+
+def build(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shared
 
 import myops
 
@@ -54,7 +55,10 @@ def install(python: Path, package: Path) -> None:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of myops, from the Python files of the tree and the binaries that are in use."""
-    folder = tmp_path_factory.mktemp("wheel")
+    return next(shared.once(tmp_path_factory, "wheel", build_wheel).glob("myops-*.whl"))
+
+
+def build_wheel(folder: Path) -> None:
     content = folder / "lib" / "myops"
     (folder / "setup.cfg").write_text(f"[build]\nbuild_base={folder}\nbuild_lib={folder}/lib\n")
     environment = {**outside(), "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")}
@@ -66,7 +70,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(file, content / file.relative_to(used))
     command = ("egg_info", "--egg-base", folder, "bdist_wheel", "--skip-build", "-d", folder)
     run(*setup, *command, cwd=ROOT, environment=environment)
-    return next(folder.glob("myops-*.whl"))
 
 
 @pytest.fixture(scope="session")

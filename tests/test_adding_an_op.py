@@ -10,6 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow  # it compiles the library again
+
 ROOT = Path(__file__).parents[1]
 NEW = ROOT / "tests" / "data" / "new_op"
 KEPT = {"my_add", "my_add.py", "__init__.py"}
@@ -18,7 +22,7 @@ KEPT = {"my_add", "my_add.py", "__init__.py"}
 def test_a_new_op_runs_in_all_runtimes(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
-    for name in ("csrc", "cmake", "python", "tests"):
+    for name in ("csrc", "cmake", "python", "scripts", "tests"):
         ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):

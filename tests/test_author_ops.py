@@ -6,7 +6,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from installed import ROOT, copied, install, run
+
+pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make test`
 
 
 def test_every_family_passes_in_every_runtime(python: Path, tmp_path: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import warm
 
 import myops
 import myops.nn
@@ -56,9 +54,7 @@ def test_blocks_run(
 def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
     """In a process of their own: they change how torch's exporters write an operator of torch."""
     (tmp_path / "page.py").write_text("\n".join(blocks("docs/export.md")))
-    command = [sys.executable, "-W", "ignore", "page.py"]
-    tree = {**os.environ, "PYTHONPATH": str(Path(myops.__file__).parents[1])}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=tree)
+    done = warm.run("page.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "enlarge.onnx").exists()
 

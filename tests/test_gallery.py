@@ -9,6 +9,8 @@ import leaks
 import pytest
 from installed import ROOT, copied, install, run
 
+pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make test`
+
 GALLERY = ROOT / "examples" / "gallery"
 OPS = ("homography_warp", "splat_points", "volume_render")
 

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import warm
 
 from myops import _numpy
 
@@ -43,9 +44,7 @@ json.dump(results, sys.stdout)
 
 def run(name: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "MYOPS_ISA": name, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=False
-    )
+    return warm.run("-c", RUN, env=environment)
 
 
 def test_the_portable_set_is_always_there() -> None:
@@ -100,14 +99,8 @@ def test_stores_past_the_caches_change_no_bit(name: str) -> None:
     found = []
     for streaming in "01":
         environment = {**os.environ, "MYOPS_ISA": name, "MYOPS_STREAMING_STORES": streaming}
-        found.append(
-            subprocess.run(
-                [sys.executable, "-c", STREAMS],
-                env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.split()
-        )
+        done = warm.run("-c", STREAMS, env=environment)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.split())
     assert found[0] == found[1]
     assert len(set(found[0])) == 10

@@ -20,6 +20,7 @@ from rich.console import Console
 
 import myops.onnx
 import myops.ort
+from myops._explain import Call, Explanation, Step
 from myops.onnx.comparison.metrics import difference
 from myops.onnx.comparison.result import Report, Value
 from myops.onnx.matrix import Cell, Matrix
@@ -74,7 +75,30 @@ def matrix() -> Matrix:
 
 
 ONE = np.ones((1, 3), np.float32)
+
+
+def explained() -> Explanation:
+    """A call whose every text is a trap."""
+    tensor = {"name": NASTY, "dtype": "float32", "shape": [2], "layout": "contiguous"}
+    plan = [Step(NASTY, NASTY, NASTY, 2, 10**6, 0.5)]
+    call = Call(nasty("op"), nasty("d"), "torch", nasty("n"), [tensor], [tensor], {NASTY: NASTY},
+                "avx2", plan, 1, 2, 10**6, 1.0, NASTY)  # fmt: skip
+    return Explanation([call])
+
+
+def added() -> onnx.ModelProto:
+    """A node of ours with a name that is a trap."""
+    info = helper.make_tensor_value_info
+    node = helper.make_node("MyAdd", ["x", "x"], ["y"], nasty("add"), domain="myops")
+    types = (TensorProto.FLOAT, [3])
+    graph = helper.make_graph([node], "g", [info("x", *types)], [info("y", *types)])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("myops", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
 RESULTS: dict[str, Callable[[], Any]] = {
+    "explain": explained,
+    "explain, model": lambda: myops.ort.explain(added()),
     "inspect": lambda: myops.onnx.inspect(model(nasty, nasty("d"))),
     "doctor": lambda: myops.ort.doctor(model(nasty), run=True),
     "doctor, errors": lambda: myops.ort.doctor(model(nasty, nasty("d"))),

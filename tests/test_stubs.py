@@ -6,7 +6,6 @@ import ast
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from prototype_ops import soft_clip_prototype
 from typer.testing import CliRunner
 
@@ -226,12 +226,10 @@ def test_mistakes_on_the_command_line(package: Writer) -> None:
         ([ending], "the file ends the program (SystemExit: 0)"),
         (["myops.ort", "-o", "-", "--check"], "--output: got - as well as --check"),
     ):
-        command = [sys.executable, "-m", "myops", "stubs", *words]
+        command = ["-m", "myops", "stubs", *words]
         path = str(Path(*sys.path[:1]))
         environment = {"PYTHONPATH": f"{path}:{ROOT / 'python'}"}
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, **environment}
-        )
+        done = warm.run(*command, env={**os.environ, **environment})
         assert (done.returncode, done.stdout) == (2, "")
         assert text in done.stderr
         assert "Traceback" not in done.stderr

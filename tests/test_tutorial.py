@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import onnx
+import pytest
 from programs import wheel
 from tutorial import blocks, shell
+
+pytestmark = pytest.mark.slow  # it builds a package and runs the conformance suite twice
 
 Played = tuple[Path, dict[str, str]]
 

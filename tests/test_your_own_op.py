@@ -179,6 +179,29 @@ def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_
         assert before.read_bytes() == after.read_bytes()
 
 
+def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_path: Path) -> None:
+    """Its kernel reports nothing, so that its calls are shown without a plan."""
+    (tmp_path / "calls.py").write_text(
+        "import numpy as np, torch, my_kernels, myops, myops.onnx, myops.ort\n"
+        "x = torch.ones(3)\n"
+        "call = myops.explain(my_kernels.soft_clip, x, limit=2.0).call\n"
+        'assert (call.op, call.domain, call.plan) == ("soft_clip", "my_kernels", [])\n'
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return my_kernels.soft_clip(x, limit=2.0)\n"
+        'myops.onnx.export(Net(), (x,), "net.onnx", input_names=["x"])\n'
+        '(node,) = myops.ort.explain("net.onnx").nodes\n'
+        'assert (node.runs, len(node.calls)) == ("kernel", 1), node\n'
+        'print("fine")\n'
+    )
+    environment = {**outside(), "MYOPS_VERBOSE": "1"}
+    done = subprocess.run(
+        [str(python), "calls.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "fine\n", done.stderr
+    assert '"domain": "my_kernels", "op": "soft_clip", "runtime": "onnxruntime"' in done.stderr
+
+
 def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
     """All but the one that wants native kernels in ONNX Runtime."""
     folder = myops.new_package("my_kernels", tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.also._row import Row
+from benchmarks.random_shapes.result import Measured
 from benchmarks.result import Result
 from benchmarks.scaling import Point
 
@@ -33,6 +34,7 @@ class Document:
     results: The main table.
     also: The other questions.
     scaling: Cost along pixels, channels and batch.
+    random: Random configurations, each beside its fastest peer.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class Document:
     results: list[Result] = field(default_factory=list)
     also: list[Section] = field(default_factory=list)
     scaling: list[Point] = field(default_factory=list)
+    random: list[Measured] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         also = [
@@ -62,6 +65,7 @@ class Document:
         self.scaling = _replaced(
             self.scaling, newer.scaling, lambda item: (item.group, item.axis, item.size)
         )
+        self.random = newer.random or self.random  # of one version of ours, or they mean nothing
 
     @classmethod
     def load(cls, path: Path) -> Document:
@@ -76,6 +80,7 @@ class Document:
                 for item in data["also"]
             ],
             [Point(**item) for item in data["scaling"]],
+            [Measured(**item) for item in data.get("random", [])],
         )
 
 

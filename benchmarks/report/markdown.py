@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.limits import MEANING
+from benchmarks.random_shapes.result import summaries
 from benchmarks.report import plots, text
 from benchmarks.report.document import Document
 from benchmarks.result import Result
@@ -50,6 +51,8 @@ def parts(document: Document) -> dict[str, str]:
         found["also"] = _also(document)
     if document.scaling:
         found["scaling"] = _scaling(document)
+    if document.random:
+        found["random"] = _random(document)
     return found
 
 
@@ -165,3 +168,22 @@ def _scaling(document: Document) -> str:
         rows.append([group, axis, f"{min(sizes):,} to {max(sizes):,}", costs])
         rows[-1].append(f"{steepness(line):.2f}")
     return table(["", "axis", "from, to", "cost for one", "steepest"], rows)
+
+
+def _random(document: Document) -> str:
+    found = list(summaries(document.random))
+    blocks = [table(text.RANDOM, [text.random_row(summary) for summary in found])]
+    for summary in found:
+        threads = f"{summary.threads} thread{'s' * (summary.threads > 1)}"
+        rows = [
+            [
+                f"{item.ratio:.2f}" + " ~" * item.disturbed,
+                f"{item.seed}/{item.number}", item.text,
+                text.duration(item.ours), f"{item.peer} {text.duration(item.theirs)}",
+                "; ".join(item.plan),
+            ]
+            for item in summary.results[:10]
+        ]  # fmt: skip
+        header = ["ratio", "seed/number", "configuration", "ours", "peer", "plan"]
+        blocks.append(f"**The slowest of {summary.kind}, {threads}**\n\n" + table(header, rows))
+    return "\n\n".join(blocks)

@@ -1,4 +1,4 @@
-"""The roofline plot and the scaling plot, as SVG."""
+"""The roofline plot, the scaling plot and that of random configurations, as SVG."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.limits import memory_roof
+from benchmarks.random_shapes.draw import KINDS
+from benchmarks.random_shapes.result import Measured
 from benchmarks.report import labels
 from benchmarks.report.document import Document
 from benchmarks.result import Result
@@ -31,7 +33,9 @@ LABELS = {"torch": "torch op", "onnxruntime": "in ONNX Runtime", "peer": "best p
 
 
 def write(document: Document, folder: Path, prefix: str = "") -> None:
-    """The plots of what was measured: roofline.svg and scaling.svg."""
+    """The plots of what was measured: roofline.svg, scaling.svg, random.svg."""
+    if document.random:
+        random(document.random, folder / f"{prefix}random.svg")
     if document.results and any("fma" in found for found in document.limits.values()):
         roofline(document.results, document.limits, folder / f"{prefix}roofline.svg")
     if document.scaling:
@@ -160,6 +164,45 @@ def scaling(points: Sequence[Point], path: str | Path) -> None:
         panels[0][0].set_ylabel("cost for one, relative to the largest size")
         handles = panels[0][0].get_legend_handles_labels()
         panels[0][-1].legend(*handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+        _save(figure, path)
+
+
+def random(results: Sequence[Measured], path: str | Path) -> None:
+    """The ratios of random configurations in ascending order: a line for each kind, a row of panels
+    for each number of threads, a column for each group of dtypes."""
+    counts = sorted({item.threads for item in results})
+    widths = [width for width in ("float32", "16-bit") if any(r.width == width for r in results)]
+    colours = _colours(KINDS)
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            len(counts), len(widths), figsize=(5 * len(widths), 3.2 * len(counts)),
+            squeeze=False, sharex=True, sharey=True,
+        )  # fmt: skip
+        for row, count in zip(panels, counts, strict=True):
+            for axes, width in zip(row, widths, strict=True):
+                here = [item for item in results if (item.threads, item.width) == (count, width)]
+                for kind, colour in colours.items():
+                    line = sorted(item.ratio for item in here if item.kind == kind)
+                    if line:
+                        share = (np.arange(len(line)) + 0.5) / len(line) * 100
+                        axes.plot(share, line, color=colour, lw=1.3, label=kind)
+                axes.axhline(1, color="black", lw=0.8, ls=":")
+                axes.set(title=f"{width}, {count} thread{'s' * (count > 1)}", yscale="log")
+        ticks = [0.25, 0.5, 1, 2, 4, 8, 16, 32]
+        panels[0][0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        panels[0][0].minorticks_off()
+        for axes in panels[-1]:
+            axes.set_xlabel("% of the configurations, the slowest first")
+        for row in panels:
+            row[0].set_ylabel("times the fastest peer's speed")
+        handles = {
+            label: handle
+            for axes in panels.flat
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        panels[0][-1].legend(
+            handles.values(), handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8
+        )
         _save(figure, path)
 
 

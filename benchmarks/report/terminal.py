@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.limits import MEANING
+from benchmarks.random_shapes.result import LEAST, Measured, summaries
 from benchmarks.report import text
 from benchmarks.report.document import Document, Section
 from benchmarks.result import OURS, Result
@@ -96,6 +97,38 @@ def show_scaling(console: Console, points: Sequence[Point]) -> None:
         costs = " ".join(text.duration(point.seconds / point.size) for point in line)
         table.add_row(group, axis, costs, f"{steepness(line):.2f}")
     console.print(table)
+
+
+def show_measured(console: Console, item: Measured) -> None:
+    """One random configuration."""
+    style = "red" if item.ratio < LEAST else "yellow" if item.ratio < 1 else ""
+    console.print(
+        f"{item.ratio:5.2f}x  {item.kind} {item.number}, {item.threads} thread(s): {item.text}; "
+        f"{text.duration(item.ours)}, {item.peer} {text.duration(item.theirs)}"
+        + " ~" * item.disturbed,
+        style=style, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    for name, error in item.wrong.items():
+        console.print(f"       left out, wrong result: {name}, error {error:.1e}", style="dim")
+
+
+def show_random(console: Console, results: Sequence[Measured]) -> None:
+    """What all random configurations say, and the slowest of each kind."""
+    if not results:
+        return
+    found = list(summaries(results))
+    table = Table(title="Random configurations", title_justify="left", title_style="bold")
+    for heading in text.RANDOM:
+        table.add_column(heading)
+    for summary in found:
+        table.add_row(*text.random_row(summary))
+    console.print(table)
+    for summary in found:
+        console.print(f"[bold]slowest of {summary.kind}, {summary.threads} thread(s)[/]")
+        for item in summary.results[:10]:
+            show_measured(console, item)
+            for step in item.plan:
+                console.print(f"         {step}", style="dim", highlight=False, soft_wrap=True)
 
 
 def show_facts(console: Console, facts: dict[str, str], absent: dict[str, str]) -> None:

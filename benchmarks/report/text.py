@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.random_shapes.result import LEAST, Summary
 from benchmarks.result import OURS, Result, Verdict
 
 
@@ -89,6 +90,22 @@ def summary_row(result: Result) -> list[str]:
     cells.append(f"{target.least:g} / {target.aim:g}" if target else "-")
     cells.append(counted(result))
     return cells
+
+
+RANDOM = ("", "threads", "configurations", "geometric mean", "below 1.0", f"below {LEAST}", "least")
+
+
+def random_row(summary: Summary) -> list[str]:
+    """The cells under RANDOM."""
+    return [
+        summary.kind,
+        str(summary.threads),
+        str(len(summary.results)),
+        f"{summary.geometric_mean:.2f}x",
+        str(summary.below(1.0)),
+        str(summary.below(LEAST)),
+        ", ".join(f"{item.ratio:.2f}" for item in summary.results[:4]),
+    ]
 
 
 LEGEND = (

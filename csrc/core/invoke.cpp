@@ -5,6 +5,7 @@
 #include "call_inputs.h"
 #include "checks.h"
 #include "myops/op.h"
+#include "report.h"
 #include "shape_cache.h"
 
 namespace myops {
@@ -188,8 +189,11 @@ Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attri
   return prepared;
 }
 
-void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Runtime& runtime,
-            const void* prepared, ShapeCache* last) {
+namespace {
+
+// One call; `report`: what it did is recorded there, or null.
+void run(const Op& op, const Tensors& given, const Attributes& attributes, Runtime& runtime,
+         const void* prepared, ShapeCache* last, Report* report) {
   const CallInputs call(op, given, runtime.budget());
   const TensorPointers& inputs = call.tensors();
   CachedCall cached;
@@ -212,11 +216,34 @@ void invoke(const Op& op, const Tensors& given, const Attributes& attributes, Ru
     const auto& [dtype, shape] = described[i];
     outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
   }
+  if (report != nullptr) report->starts_kernel(inputs, outputs);
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared,
-                        std::move(cached.call_cache));
+                        std::move(cached.call_cache), report);
   with_name(op, [&] { op.compute(context); });
   if (context.new_call_cache() && cached.number != 0)
     last->store_call_cache(cached.number, context.new_call_cache());
+}
+
+// The same, reported. Apart from invoke(), which every call runs through.
+[[gnu::noinline, gnu::cold]] void run_reported(const Op& op, const Tensors& inputs,
+                                               const Attributes& attributes, Runtime& runtime,
+                                               const void* prepared, ShapeCache* last) {
+  Report report(op, attributes, runtime);
+  try {
+    run(op, inputs, attributes, runtime, prepared, last, &report);
+  } catch (const std::exception& error) {
+    report.finish(inputs, error.what());
+    throw;
+  }  // Anything else is no failure: a fast call that turns out to need the dispatcher.
+  report.finish(inputs);
+}
+
+}  // namespace
+
+void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, Runtime& runtime,
+            const void* prepared, ShapeCache* last) {
+  if (calls_are_reported()) return run_reported(op, inputs, attributes, runtime, prepared, last);
+  run(op, inputs, attributes, runtime, prepared, last, nullptr);
 }
 
 std::vector<double> read_values(const Tensor& tensor) {

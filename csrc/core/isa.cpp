@@ -8,6 +8,7 @@
 #endif
 
 #include "myops/error.h"
+#include "report.h"
 
 namespace myops {
 namespace {
@@ -102,6 +103,7 @@ Stores stores_for(int64_t bytes) {
 
 Isa isa() {
   static const Isa chosen = decide();
+  if (calls_are_reported()) note_instruction_set();
   return chosen;
 }
 

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "myops/context.h"
+#include "report.h"
 
 namespace myops {
 namespace {
@@ -12,6 +13,7 @@ struct Pieces {
   int64_t grain;
   void (*call)(const void*, int64_t, int64_t);
   const void* body;
+  Report* report;
   std::mutex mutex;
   int64_t failed_piece = -1;
   std::exception_ptr failure;
@@ -22,6 +24,7 @@ void run_piece(void* argument, int64_t index) {
   Pieces& pieces = *static_cast<Pieces*>(argument);
   const int64_t begin = index * pieces.grain;
   const int64_t end = std::min(begin + pieces.grain, pieces.count);
+  if (pieces.report != nullptr) pieces.report->runs_piece();
   try {
     pieces.call(pieces.body, begin, end);
   } catch (...) {
@@ -39,13 +42,19 @@ void KernelContext::run_pieces(int64_t count, int64_t grain,
                                void (*call)(const void*, int64_t, int64_t),
                                const void* body) const {
   if (count <= 0) return;
+  if (report_ != nullptr) report_->starts_pieces((count + grain - 1) / grain);
   if (count <= grain) {
     call(body, 0, count);
     return;
   }
-  Pieces pieces{count, grain, call, body, {}, -1, nullptr};
+  Pieces pieces{count, grain, call, body, report_, {}, -1, nullptr};
   runtime_.run((count + grain - 1) / grain, run_piece, &pieces);
   if (pieces.failure) std::rethrow_exception(pieces.failure);
+}
+
+void KernelContext::add_step(std::string_view kernel, std::string_view axis,
+                             std::string_view reason) const {
+  report_->add(kernel, axis, reason);
 }
 
 }  // namespace myops

@@ -2,6 +2,8 @@
 
     myops.my_add, myops.resize, myops.interpolate    the ops (torch)
     myops.nn                                         modules around them
+    myops.explain                                    what a call did: kernels, threads, time
+    myops.patch_interpolate                          torch's interpolate on our kernel
     myops.patch_torchvision                          torchvision's deform_conv2d on our kernel
     myops.prototype, myops.new_package,
     myops.op_library, myops.package_stub,
@@ -51,12 +53,14 @@ _TORCH_FREE = {
     "Attribute": ("myops._description", "AttributeInfo"),
     "Input": ("myops._description", "InputInfo"),
     "Output": ("myops._description", "OutputInfo"),
+    "explain": ("myops._explain", "explain"),
     "new_package": ("myops.scaffold", "new_package"),
     "op_library": ("myops._libraries", "op_library"),
     "package_stub": ("myops._stubs", "package_stub"),
 }
 _MODULES = ("build", "nn", "onnx", "ort", "testing")
 _TORCH = {
+    "patch_interpolate": ("myops._torch.interpolate", "patch_interpolate"),
     "patch_torchvision": ("myops._torch.torchvision", "patch_torchvision"),
     "prototype": ("myops._prototype.define", "prototype"),
 }

@@ -9,9 +9,11 @@ from myops import testing as testing
 from myops._description import AttributeInfo as Attribute
 from myops._description import InputInfo as Input
 from myops._description import OutputInfo as Output
+from myops._explain import explain as explain
 from myops._libraries import op_library as op_library
 from myops._prototype.define import prototype as prototype
 from myops._stubs import package_stub as package_stub
+from myops._torch.interpolate import patch_interpolate as patch_interpolate
 from myops._torch.torchvision import patch_torchvision as patch_torchvision
 from myops.ops.deform_conv2d import deform_conv2d as deform_conv2d
 from myops.ops.interpolate import NewInterpolate as NewInterpolate
@@ -27,6 +29,7 @@ __all__ = [
     "Output",
     "build",
     "deform_conv2d",
+    "explain",
     "interpolate",
     "my_add",
     "new_package",
@@ -35,6 +38,7 @@ __all__ = [
     "op_library",
     "ort",
     "package_stub",
+    "patch_interpolate",
     "patch_torchvision",
     "prototype",
     "resize",

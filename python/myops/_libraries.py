@@ -107,6 +107,15 @@ class Library:
         """The library of the dispatcher's ops; None for prototypes, which have none."""
         return self._file("torch", ImportError)
 
+    def loaded(self) -> list[Path]:
+        """The binaries for torch and ONNX Runtime that this process has loaded."""
+        title = self.package.rpartition(".")[2]
+        files = [] if self._folder is None else [
+            self._folder / f"lib{title}_{runtime}.so" for runtime in ("torch", "ort")
+        ]  # fmt: skip
+        mapped = Path("/proc/self/maps").read_text()
+        return [file for file in files if str(file.resolve()) in mapped]
+
     def _file(self, runtime: str, error: type[Exception]) -> Path | None:
         if self._folder is None:
             return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 import pytest
+import warm
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
@@ -48,8 +49,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def typed(*words: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "myops", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    return warm.run("-m", "myops", *words, cwd=cwd)
 
 
 def call(*words: Any, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -78,8 +78,9 @@ def called(*words: Any, stdin: bytes = b"") -> tuple[int, bytes, str]:
 
 
 def test_the_list_of_commands(tmp_path: Path) -> None:
-    result = typed("--help", cwd=tmp_path)
-    assert result.returncode == 0
+    command = [sys.executable, "-m", "myops", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
     assert {*WRITERS, "inspect", "view"} <= set(COMMANDS)
     for command in COMMANDS:
         assert f" {command} " in result.stdout

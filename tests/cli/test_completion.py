@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+import warm
 from onnx import TensorProto, helper
 
 import myops
@@ -68,10 +69,7 @@ def environment() -> dict[str, str]:
 
 
 def asked(**variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "myops"], capture_output=True, text=True,
-        env={**environment(), **variables},
-    )  # fmt: skip
+    done = warm.run("-m", "myops", env={**environment(), **variables})
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from pairs import covering
 from test_commands import COMMANDS, called
 
 import myops.cli
@@ -50,6 +51,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "diff": lambda model, out: [model, "good.onnx" if model == "-" else model],
     "doctor": lambda model, out: [model, "--run"],
     "edit": lambda model, out: [model, out, "--dim", "x:0=batch"],
+    "explain": lambda model, out: [model],
     "export": None,
     "extract": lambda model, out: [model, out, "--outputs", "y"],
     "half": lambda model, out: [model, out],
@@ -133,9 +135,7 @@ def test_good(command: str, output: str, tmp_path: Path) -> None:
     check_signs(out.decode(), errors)
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(("command", "kind", "output"), covering(READERS, KINDS, OUTPUTS))
 def test_not_a_model(command: str, kind: str, output: str, tmp_path: Path) -> None:
     words = WORDS[command]
     assert words is not None
@@ -203,9 +203,9 @@ def hostile_models() -> dict[str, onnx.ModelProto]:
     return found
 
 
-@pytest.mark.parametrize("output", [*OUTPUTS, "terminal"])
-@pytest.mark.parametrize("kind", list(hostile_models()))
-@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    ("command", "kind", "output"), covering(READERS, [*hostile_models()], [*OUTPUTS, "terminal"])
+)
 def test_hostile_names(
     command: str, kind: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

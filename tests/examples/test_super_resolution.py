@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+import warm
 from PIL import Image
 
 FOLDER = Path(__file__).parents[2] / "examples" / "super_resolution"
@@ -24,8 +25,7 @@ LEAST_GAIN = 0.3  # dB over bicubic; the committed weights gain more at every fa
 
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(FOLDER / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return warm.run(FOLDER / script, *arguments)
 
 
 @pytest.fixture(scope="module")

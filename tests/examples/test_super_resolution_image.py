@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import warm
 from PIL import Image
 from test_super_resolution import FOLDER, example  # noqa: F401
 
@@ -147,8 +147,7 @@ def test_a_wrong_factor_is_refused(files: Any, factor: float) -> None:
 
 
 def script(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(FOLDER / "image_model.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return warm.run(FOLDER / "image_model.py", *arguments)
 
 
 def test_script_enlarges_a_file(files: Any, tmp_path: Path) -> None:

@@ -36,8 +36,10 @@ int run(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
+  const bool best = !words.empty() && words[0] == "--best";
+  if (best) words.erase(words.begin());
   if (words.empty()) {
-    std::fprintf(stderr, "usage: %s fuzz_ops [-seed=N] [OPTION...]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--best] fuzz_ops [-seed=N] [OPTION...]\n", argv[0]);
     return 2;
   }
   uint32_t seed = std::random_device()();
@@ -48,7 +50,9 @@ int main(int argc, char** argv) {
   }
   words.push_back("-seed=" + std::to_string(seed));
   const char* streams = seed % 2 == 0 ? "0" : "1";
-  for (const myops::Isa isa : myops::available_isas()) {
+  std::vector<myops::Isa> isas = myops::available_isas();
+  if (best) isas.resize(1);
+  for (const myops::Isa isa : isas) {
     setenv("MYOPS_ISA", myops::isa_name(isa), 1);
     setenv("MYOPS_STREAMING_STORES", streams, 1);
     std::string command =

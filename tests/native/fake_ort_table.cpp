@@ -276,6 +276,13 @@ Functions make_functions() {
     *out = info->node->inputs.size();
     return nullptr;
   };
+  f.KernelInfo_GetNodeName = [](const KernelInfo* info, char* out, size_t* size) -> Status* {
+    const std::string name = "a node of " + info->node->type;
+    if (out != nullptr && *size < name.size() + 1) return refuse("too small");
+    if (out != nullptr) std::memcpy(out, name.c_str(), name.size() + 1);
+    *size = name.size() + 1;
+    return nullptr;
+  };
   f.KernelInfoGetConstantInput_tensor = [](const KernelInfo* info, size_t index, int* is_constant,
                                            const Value** out) -> Status* {
     const std::optional<Input>& input = info->node->inputs[index];

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+import warm
 from compare_models import (
     EXPORTERS,
     Containers,
@@ -274,8 +275,7 @@ def test_a_reproduction_with_our_node_names_the_library(tmp_path):
     report = compare(model, args, proto)
     script = report.write_reproduction(tmp_path)
     assert "Needs numpy and onnxruntime, myops" in Path(script).read_text()
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True,
-                         env=os.environ | {"PYTHONPATH": "python"})  # fmt: skip
+    run = warm.run(script, env=os.environ | {"PYTHONPATH": "python"})
     assert run.returncode == 1, run.stderr
     got = [line for line in run.stdout.splitlines() if "largest difference" in line]
     found = float(got[0].split(":")[1].split("at")[0])

@@ -10,13 +10,12 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import onnx
 import pytest
 import torch
+import warm
 from compare_models import Deep, export, node_of, set_attribute
 from onnx import TensorProto, helper
 from rich.console import Console
@@ -54,10 +53,7 @@ def folder(tmp_path):
 
 def myops(folder, *words):
     environment = os.environ | {"PYTHONPATH": os.path.abspath("python"), "COLUMNS": "80"}
-    return subprocess.run(
-        [sys.executable, "-m", "myops", *words], cwd=folder, env=environment,
-        capture_output=True, text=True,
-    )  # fmt: skip
+    return warm.run("-m", "myops", *words, cwd=folder, env=environment)
 
 
 def test_a_user_finds_a_fault(folder):
@@ -221,7 +217,7 @@ def test_names_of_a_model_file_are_escaped(tmp_path):
     report.print(Console(file=text, width=200))
     assert evil in text.getvalue()
     script = report.write_reproduction(tmp_path / "repro")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    run = warm.run(script)
     assert run.returncode == 1, run.stderr
 
 

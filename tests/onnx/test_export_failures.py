@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+import warm
 
 from myops.onnx import ExportCheckError, export
 
@@ -203,12 +202,64 @@ for wanted in (True, False):
 
 def test_torchvisions_operator_is_registered_by_itself() -> None:
     """In a process of its own, where nobody has called register_torchvision."""
-    done = subprocess.run(
-        [sys.executable, "-c", TORCHVISION], capture_output=True, text=True, check=True
-    )
+    done = warm.run("-c", TORCHVISION)
+    assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "myops:DeformConv" in lines[0], done.stdout
     assert "myops:DeformConv" in lines[1], done.stdout
     assert "myops:DeformConv" not in lines[2], done.stdout  # asked for
     assert "register_torchvision=True, or myops.onnx.register_torchvision()" in lines[3]
     assert "is not installed" not in done.stderr
+
+
+class Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "opset"), [("torchscript", 20), pytest.param("dynamo", 22, marks=pytest.mark.slow)]
+)
+def test_bfloat16_is_told_before_a_file_is_written(
+    exporter: str, opset: int, tmp_path: Path
+) -> None:
+    """Opset 20 has no Conv in it; at 22 torch's fusion writes weights of float32."""
+    path = tmp_path / "model.onnx"
+    model, x = Normed().bfloat16().eval(), X.bfloat16()
+    with pytest.raises(
+        RuntimeError, match=r"not valid ONNX.*Why: the model is in bfloat16"
+    ) as seen:
+        export(model, x, path, exporter=exporter, opset_version=opset)
+    assert "\n" not in str(seen.value)
+    assert "myops.onnx.to_half" in str(seen.value)
+    assert not path.exists()
+
+
+def operations() -> dict[str, Any]:
+    """A tensor and a length, as in `places % (height * width)` of CenterNet."""
+    return {
+        "remainder": lambda x, n: x % n,
+        "remainder of a product": lambda x, n: (x - 50) % (2 * n + 1),
+        "power": lambda x, n: (x * 0 + 2) ** (n // 4),
+        "and": lambda x, n: x.long() & n,
+        "quotient": lambda x, n: x // n,
+        "smallest": lambda x, n: x.clamp(max=n // 2),
+    }
+
+
+@pytest.mark.parametrize("floats", [False, True])
+def test_tensors_and_lengths_in_one_operation(floats: bool) -> None:
+    """torch's newer exporter translates some only where the number is constant."""
+
+    class Every(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [function(x, x.shape[2]) for function in operations().values()]
+
+    x = torch.rand(1, 1, 8, 5) * 9
+    x = x if floats else x.long()
+    exported = export(Every(), x, dynamic_axes={"x": {2: "height", 3: "width"}})
+    assert len(exported.graph.output) == len(operations())

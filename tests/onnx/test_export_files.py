@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
+import warm
 from node_models import run_plain
 from typer.testing import CliRunner
 
@@ -95,8 +95,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "model.py").write_text(SOURCE)
     target, output, *options = arguments
     paths = [str(folder / target), str(folder / output)]
-    line = [sys.executable, "-m", "myops", "export", *paths, *options]
-    return subprocess.run(line, capture_output=True, text=True)
+    return warm.run("-m", "myops", "export", *paths, *options)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ def test_a_model_that_torch_does_not_run_is_an_error_before_anything_is_measured
     assert seen == []
 
 
+@pytest.mark.slow
 def test_remembered_work_changes_no_file() -> None:
     """What the exporter writes with and without it, for both kinds of models."""
 

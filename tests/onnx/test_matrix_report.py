@@ -8,14 +8,13 @@ import io
 import json
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+import warm
 from rich.console import Console
 from torch import nn
 from typer.testing import CliRunner
@@ -185,10 +184,10 @@ def model(tmp_path: Path) -> str:
 
 
 def test_as_a_user_runs_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "myops", "matrix", "interpolate", "--opsets", "10-11",
+    command = ["-m", "myops", "matrix", "interpolate", "--opsets", "10-11",
                "--exporter", "torchscript", "--case", "bilinear, scale_factor", "--details",
                "-o", str(tmp_path / "page.html"), "-o", str(tmp_path / "page.md")]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = warm.run(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "bilinear, scale_factor" in done.stdout
     assert "might cause results" in done.stdout.replace("\n", " ").replace("    ", "")

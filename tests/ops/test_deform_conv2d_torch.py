@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import warm
 from deform_cases import CASES, DTYPES, arrays, build, call, expected
 from runtimes import assert_equal_bits, run_numpy, to_numpy
 
@@ -285,8 +285,8 @@ def test_scratch_memory(order: int, channels: int, outputs: int, size: int, thre
     if order > 1:
         inputs += inputs[1:]
     name = "deform_conv2d" + "_backward" * order
-    arguments = [sys.executable, "-c", MEASURE, name, str(threads), json.dumps(inputs)]
-    run = subprocess.run(arguments, check=True, capture_output=True, text=True)
+    run = warm.run("-c", MEASURE, name, threads, json.dumps(inputs))
+    assert run.returncode == 0, run.stderr
     idle, extra = json.loads(run.stdout)
     assert idle < 2**20  # else it could hide what the kernel takes
     # The call starts the threads: each has a stack and an arena of the allocator besides.

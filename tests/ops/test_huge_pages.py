@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 # A system whose kernel knows huge pages tells of each mapping whether they were asked for ("hg"),
 # whether or not it has any to give.
@@ -38,17 +38,7 @@ print(asked(past_the_dispatcher), asked(through_the_dispatcher))
 
 
 def run(huge_pages: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", CALL],
-        env={
-            **os.environ,
-            "MYOPS_HUGE_PAGES": huge_pages,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return warm.run("-c", CALL, env={**os.environ, "MYOPS_HUGE_PAGES": huge_pages})
 
 
 @pytest.mark.parametrize("setting", ["0", "1"])

@@ -237,6 +237,7 @@ class Upscale(torch.nn.Module):
         return self.conv(self.upscale(x, factor))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic: bool) -> None:
     torch._dynamo.reset()

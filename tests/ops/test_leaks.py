@@ -6,8 +6,8 @@ from __future__ import annotations
 import leaks
 import pytest
 
-# A minute for a group whose calls take long.
-SLOW = {"derivatives", "programs"}
+# Half a minute and more, for a group whose calls take long.
+SLOW = {"derivatives", "programs", "prototypes"}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from out_cases import Call, differences
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -170,10 +169,6 @@ for call, want in calls.items():
 
 def test_like_torch_add_without_python() -> None:
     library = _libraries.OURS._file("torch", ImportError)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PYTHON, str(library)],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
+    folder = Path(__file__).parents[1]
+    done = warm.run("-c", WITHOUT_PYTHON, library, cwd=folder, without_myops=True)
     assert done.returncode == 0, done.stderr[-6000:]

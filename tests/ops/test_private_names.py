@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 from myops._torch import direct_call, out_overloads
 
@@ -36,10 +35,7 @@ def test_every_private_name_of_the_package_is_in_the_list() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_it(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("without_private_name.py"), name],
-        capture_output=True,
-        text=True,
-    )
+    script = Path(__file__).with_name("without_private_name.py")
+    done = warm.run(script, name, without_myops=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split()[-1] == "right"

@@ -101,6 +101,8 @@ class FastCallRuntime final : public Runtime {
     binding_.services.run_tasks(count, task, argument);
   }
 
+  const char* name() const override { return "torch fast call"; }
+
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 

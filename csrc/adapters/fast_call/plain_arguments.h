@@ -2,8 +2,6 @@
 // anything else NotPlain is thrown, and the dispatcher makes the call.
 #pragma once
 
-#include <exception>
-
 #include "../numpy/convert.h"
 #include "torch_internals/internals.h"
 
@@ -11,7 +9,8 @@ namespace myops::fast_call {
 
 namespace py = pybind11;
 
-struct NotPlain : std::exception {};
+// No std::exception: nothing failed, and a report of the call has no error.
+struct NotPlain {};
 
 inline void require_plain(bool plain) {
   if (!plain) throw NotPlain();

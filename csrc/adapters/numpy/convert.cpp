@@ -214,6 +214,19 @@ void run_rule(const py::function& rule, ShapeContext& context, size_t inputs) {
 
 }  // namespace
 
+namespace {
+
+thread_local const PrototypeBody* current = nullptr;
+
+}  // namespace
+
+PrototypeBody::PrototypeBody(std::function<void()> body)
+    : body_(std::move(body)), outer_(std::exchange(current, this)) {}
+PrototypeBody::~PrototypeBody() { current = outer_; }
+void PrototypeBody::run() {
+  if (current != nullptr) current->body_();
+}
+
 Op prototype(const py::dict& description, py::function rule) {
   Op op(get<std::string>(description, "name"));
   op.onnx_type = get<std::string>(description, "onnx_type");
@@ -244,7 +257,10 @@ Op prototype(const py::dict& description, py::function rule) {
   op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
     run_rule(rule, context, inputs);
   };
-  op.compute = [](KernelContext&) {};  // the outputs are allocated; Python fills them
+  op.compute = [](KernelContext& context) {
+    context.report("python", "all of it", "the function of a prototype");
+    PrototypeBody::run();
+  };
   check_description(op);
   return op;
 }

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -34,6 +35,20 @@ py::dict describe(const Op& op);
 // An op from such a description, without a kernel: the prototype of one, whose shape rule is
 // rule(shapes, dtypes, values, attributes) -> shapes.
 Op prototype(const py::dict& description, py::function rule);
+
+// What the kernel of a prototype runs: a call on this thread, while this object lives.
+class PrototypeBody {
+ public:
+  explicit PrototypeBody(std::function<void()> body);
+  ~PrototypeBody();
+  PrototypeBody(const PrototypeBody&) = delete;
+  PrototypeBody& operator=(const PrototypeBody&) = delete;
+  static void run();
+
+ private:
+  const std::function<void()> body_;
+  const PrototypeBody* const outer_;  // of a call inside which this one is made
+};
 
 // A shape as lengths, names and None.
 using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;

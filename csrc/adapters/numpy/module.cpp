@@ -5,6 +5,7 @@
 
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
+#include "../../core/report.h"
 #include "convert.h"
 #include "myops/isa.h"
 #include "released_gil.h"
@@ -41,6 +42,8 @@ class NumpyRuntime final : public Runtime {
     ThreadPool::instance().run(count, threads_, task, argument);
   }
 
+  const char* name() const override { return "numpy"; }
+
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 
@@ -51,8 +54,9 @@ class NumpyRuntime final : public Runtime {
   std::optional<ReleasedGil> released_gil_;
 };
 
+// `body`: of a prototype, the Python function that fills the outputs; else None.
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
-              const py::dict& given, int threads) {
+              const py::dict& given, int threads, const py::object& body) {
   if (arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
@@ -63,6 +67,10 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   const Attributes attributes = attributes_from(op, given);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   NumpyRuntime runtime(threads);
+  const PrototypeBody fills([&] {
+    runtime.reacquire_gil();
+    if (!body.is_none()) body(runtime.outputs);
+  });
   invoke(op, inputs, attributes, runtime);
   runtime.reacquire_gil();
   return runtime.outputs;
@@ -113,7 +121,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 5;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 6;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
@@ -129,7 +137,8 @@ PYBIND11_MODULE(_numpy, module) {
            [](const Op& op, const py::dict& given) {
              return numpy::to_python(numpy::attributes_from(op, given));
            })
-      .def("call", &numpy::call)
+      .def("call", &numpy::call, py::arg("arrays"), py::arg("attributes"), py::arg("threads"),
+           py::arg("body") = py::none())
 #ifndef MYOPS_WITHOUT_FAST_CALL
       .def("direct", &myops::fast_call::make_fast_call)
 #endif
@@ -140,6 +149,8 @@ PYBIND11_MODULE(_numpy, module) {
     ops.append(py::cast(&op, py::return_value_policy::reference));
   }
   module.attr("OPS") = py::tuple(ops);
+  module.def("record_calls", &myops::record_calls);
+  module.def("recorded_calls", &myops::recorded_calls);
   module.def("max_bytes", &myops::max_bytes);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);

@@ -144,6 +144,7 @@ struct CustomOp {
   call(GetAllocatorWithDefaultOptions, 78, Status*, Allocator** out)                               \
   call(ReleaseValue, 96, void, Value*)                                                             \
   call(KernelInfo_GetInputCount, 230, Status*, const KernelInfo*, size_t* out)                     \
+  call(KernelInfo_GetNodeName, 244, Status*, const KernelInfo*, char* out, size_t* size)           \
   call(KernelInfoGetConstantInput_tensor, 249, Status*, const KernelInfo*, size_t index,           \
        int* is_constant, const Value** out)                                                        \
   /* One run of a kernel. */                                                                       \

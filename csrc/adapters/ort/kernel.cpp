@@ -2,6 +2,7 @@
 // tensors and invoke(). A session may run it from several threads at once.
 #include <memory>
 
+#include "../../core/report.h"
 #include "../../core/shape_cache.h"
 #include "status.h"
 #include "typed_op.h"
@@ -14,6 +15,7 @@ struct Kernel {
   const Attributes attributes;
   const Tensors constants;  // constant inputs; others are not `present`
   const Prepared prepared;  // from the constants
+  const std::string node;   // its name, for reports of calls
   mutable ShapeCache last;  // any thread may use it
 };
 
@@ -93,8 +95,11 @@ Tensors views(const Kernel& kernel, const ComputeContext* context) {
 
 class OrtRuntime : public Runtime {
  public:
-  OrtRuntime(const TypedOp& typed, ComputeContext* context)
-      : typed_(typed), api_(*typed.api), context_(context) {}
+  OrtRuntime(const Kernel& kernel, ComputeContext* context)
+      : typed_(kernel.typed), api_(*typed_.api), node_(kernel.node), context_(context) {}
+
+  const char* name() const override { return "onnxruntime"; }
+  std::string node() const override { return node_; }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout) override {
     if (dtype != typed_.outputs[output]) {
@@ -125,6 +130,7 @@ class OrtRuntime : public Runtime {
  private:
   const TypedOp& typed_;
   const Api& api_;
+  const std::string& node_;
   ComputeContext* context_;
 };
 
@@ -143,6 +149,15 @@ Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
   return constants;
 }
 
+std::string node_name(const Api& api, const KernelInfo* info) {
+  size_t size = 0;
+  if (!succeeded(api, api.KernelInfo_GetNodeName(info, nullptr, &size)) || size == 0) return {};
+  std::string name(size, '\0');
+  check(api, api.KernelInfo_GetNodeName(info, name.data(), &size));
+  name.resize(size - 1);  // without the zero at its end
+  return name;
+}
+
 }  // namespace
 
 Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info,
@@ -150,11 +165,16 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
   const TypedOp& typed = TypedOp::of(self);
   return guard(*typed.api, [&] {
     (void)max_bytes();  // an invalid setting is refused when a model is loaded,
+    (void)calls_are_reported();
     Attributes attributes = read_attributes(*typed.op, *typed.api, info);
     Tensors constants = read_constants(typed, info);
     Prepared prepared = prepare(*typed.op, constants, attributes);
-    *kernel =
-        new Kernel{typed, std::move(attributes), std::move(constants), std::move(prepared), {}};
+    *kernel = new Kernel{typed,
+                         std::move(attributes),
+                         std::move(constants),
+                         std::move(prepared),
+                         node_name(*typed.api, info),
+                         {}};
   });
 }
 
@@ -164,7 +184,7 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   const Kernel& self = *static_cast<const Kernel*>(kernel);
   const TypedOp& typed = self.typed;
   return guard(*typed.api, [&] {
-    OrtRuntime runtime(typed, context);
+    OrtRuntime runtime(self, context);
     invoke(*typed.op, views(self, context), self.attributes, runtime, self.prepared.get(),
            &self.last);
   });

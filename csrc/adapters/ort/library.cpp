@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "../../core/report.h"
 #include "status.h"
 #include "typed_op.h"
 #include "wrong_kinds.h"
@@ -83,6 +84,18 @@ Status* too_old(const ApiBase* base) noexcept {
 
 }  // namespace
 }  // namespace myops::ort
+
+// For myops.explain(): with 1, records the calls of this library from now on; with 0, ends that and
+// returns what was recorded, which stays until the next call.
+extern "C" MYOPS_EXPORT const char* myops_record_calls(int begin) {
+  static std::string lines;
+  if (begin != 0) {
+    myops::record_calls();
+  } else {
+    lines = myops::recorded_calls();
+  }
+  return lines.c_str();
+}
 
 // Adds the domain to the options of a session. The result is null or a status that the caller
 // releases.

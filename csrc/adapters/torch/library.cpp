@@ -58,6 +58,7 @@ class TorchRuntime final : public Runtime {
   }
 
   void run(int64_t count, Task task, void* argument) override { run_tasks(count, task, argument); }
+  const char* name() const override { return "torch"; }
 
   std::vector<TorchTensor> outputs;
 

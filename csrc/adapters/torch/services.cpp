@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "../../core/report.h"
+
 #if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
 #endif
@@ -91,6 +93,18 @@ MYOPS_VISIBLE void* myops_new_tensor(myops::DType dtype, const myops::Shape& sha
 
 MYOPS_VISIBLE void myops_delete_tensor(void* tensor) {
   (void)aoti_torch_delete_tensor_object(static_cast<AtenTensorHandle>(tensor));
+}
+
+// For myops.explain(): with 1, records the calls of this library from now on; with 0, ends that and
+// returns what was recorded, which stays until the next call.
+MYOPS_VISIBLE const char* myops_record_calls(int begin) {
+  static std::string lines;
+  if (begin != 0) {
+    myops::record_calls();
+  } else {
+    lines = myops::recorded_calls();
+  }
+  return lines.c_str();
 }
 
 MYOPS_VISIBLE bool myops_grad_enabled() { return aoti_torch_grad_mode_is_enabled(); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -17,6 +18,7 @@
 namespace myops {
 
 struct Op;
+class Report;  // core/report.h
 
 // One axis length during shape inference: a number, a name (a symbolic dimension), or neither.
 struct Dim {
@@ -79,6 +81,9 @@ class Runtime {
   virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
   // Calls task(argument, i) once for each i in [0, count), in any order, on any threads.
   virtual void run(int64_t count, Task task, void* argument) = 0;
+  // For reports of calls: the runtime, and the node of the model where there is one.
+  virtual const char* name() const { return "cpp"; }
+  virtual std::string node() const { return {}; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
   Budget& budget() { return budget_; }
@@ -115,14 +120,15 @@ class KernelContext {
  public:
   KernelContext(const Op& op, const TensorPointers& inputs, Tensors& outputs,
                 const Attributes& attributes, Runtime& runtime, const void* prepared,
-                CallCache call_cache = nullptr)
+                CallCache call_cache = nullptr, Report* report = nullptr)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
         attributes_(attributes),
         runtime_(runtime),
         prepared_(prepared),
-        call_cache_(std::move(call_cache)) {}
+        call_cache_(std::move(call_cache)),
+        report_(report) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
@@ -172,6 +178,17 @@ class KernelContext {
     return array;
   }
 
+  // Says what the kernel chose: which of its kernels or strategies computes what (an axis, an
+  // output, a part of the work), and why. MYOPS_VERBOSE=1 and myops.explain() show it with the
+  // number of pieces of the parallel_for() that follows, the scratch memory and the time. Called by
+  // the thread of the call, before the work. Where nobody asked it does nothing, so text that has
+  // to be made belongs in `if (context.reports())`.
+  void report(std::string_view kernel, std::string_view axis = {},
+              std::string_view reason = {}) const {
+    if (report_ != nullptr) add_step(kernel, axis, reason);
+  }
+  bool reports() const { return report_ != nullptr; }
+
   // Splits [0, count) into pieces of `grain` (the last may be shorter) and calls body(begin, end)
   // once for each, in parallel. The pieces depend on `count` and `grain` only, never on the number
   // of threads, so the results do not depend on it either. An exception in a piece is rethrown to
@@ -186,6 +203,7 @@ class KernelContext {
   }
 
  private:
+  void add_step(std::string_view kernel, std::string_view axis, std::string_view reason) const;
   void run_pieces(int64_t count, int64_t grain, void (*call)(const void*, int64_t, int64_t),
                   const void* body) const;
 
@@ -197,6 +215,7 @@ class KernelContext {
   const void* prepared_;
   const CallCache call_cache_;
   mutable CallCache new_call_cache_;
+  Report* const report_;  // null: nobody asked
 };
 
 // The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.

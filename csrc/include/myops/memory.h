@@ -38,6 +38,7 @@ class Budget {
     do {
       if (bytes > static_cast<size_t>(left)) return false;
     } while (!left_.compare_exchange_weak(left, left - static_cast<int64_t>(bytes)));
+    if (watched_) record_least(left - static_cast<int64_t>(bytes));
     return true;
   }
   // Throws "op: argument: got <got> (<bytes> bytes), expected at most ...".
@@ -49,9 +50,25 @@ class Budget {
   }
   void give_back(size_t bytes) { left_ += static_cast<int64_t>(bytes); }
 
+  // From now on the least that is left is recorded, for reports of the call (core/report.h).
+  void watch() {
+    watched_ = true;
+    least_ = left_.load();
+  }
+  int64_t left() const { return left_; }
+  int64_t least() const { return least_; }
+
  private:
+  void record_least(int64_t left) {
+    int64_t least = least_.load();
+    while (left < least && !least_.compare_exchange_weak(least, left)) {
+    }
+  }
+
   const int64_t limit_;
   std::atomic<int64_t> left_;  // tasks of one call take scratch memory at the same time
+  std::atomic<int64_t> least_{0};
+  bool watched_ = false;
 };
 
 // 64-byte aligned memory for one task or one call; freed with the object.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../../core/kernel_switch.h"
 #include "conv_shape.h"
 #include "product.h"
 

@@ -142,6 +142,7 @@ class Convolution {
     if (own) weights_.pack(packed.get());
     const A* weights = own ? packed.get() : prepared;
     const int64_t chunks = weights_.chunks().count(), tiles = tiling_.count();
+    if (context_.reports()) report(prepared != nullptr);
     Pool<Worker> workers;
     context_.parallel_for(conv_.batch * tiles * chunks, 1, [&](int64_t piece, int64_t) {
       std::unique_ptr<Worker> worker =
@@ -155,6 +156,25 @@ class Convolution {
   }
 
  private:
+  void report(bool prepared) const {
+    const Blocking blocking(conv_);
+    const std::string blocks = str("blocks of ", blocking.taps, " taps and ", blocking.channels,
+                                   " channels, tiles of at most ", tiling_.pixels(), " pixels");
+    if (conv_.depthwise()) {
+      context_.report("depthwise", "Y", str("one filter for each channel; ", blocks));
+    } else {
+      context_.report("columns_product", "Y", str("sums over channels; ", blocks));
+    }
+    context_.report(prepared  ? "packed_with_model"
+                    : shared_ ? "packed_once"
+                              : "packed_by_task",
+                    "W",
+                    str(static_cast<size_t>(weights_.size()) * sizeof(A), " bytes, ",
+                        prepared  ? "constant"
+                        : shared_ ? "fit the shared buffer"
+                                  : "more than the shared buffer"));
+  }
+
   struct Worker {
     Buffer<A> sums, packed;
     Columns<T> columns;

@@ -42,19 +42,32 @@ class DataGradient {
 
   // Whether run() can pass samples to the gradient of W.
   bool gives_samples() const {
-    return side_by_side() && (X_ || offset_ || mask_) && std::is_same_v<T, A>;
+    return kernel_enabled("deform_conv2d.with_data_gradient") && side_by_side() &&
+           (X_ || offset_ || mask_) && std::is_same_v<T, A>;
   }
   void run(WeightGradient<T>* weights = nullptr) const {
     if (conv_.batch == 0) return;
     if (X_) clear();
     const bool positions = offset_ || mask_;
-    if (X_ && !std::is_same_v<T, A>) run_image_in_bands();
+    const char* what = !positions                     ? "X"
+                       : !X_ || !std::is_same_v<T, A> ? "offset and mask"
+                                                      : "X, offset and mask";
+    if (X_ && !std::is_same_v<T, A>) {
+      context_.report("image_in_bands", "X", "sums of 16-bit types are held in float32");
+      run_image_in_bands();
+    }
     if (!positions && (!X_ || !std::is_same_v<T, A>)) return;
     if (side_by_side()) {
+      context_.report("side_by_side", what, "many offset groups, each with one block of channels");
+      if (weights) context_.report("with_data_gradient", "W", "the samples are made already");
       run_side_by_side(positions, weights);
     } else if (!positions || parts_ == 1) {
+      context_.report("whole_images", what,
+                      positions ? "an offset group has one task" : "no gradient of positions");
       run_whole(positions);
     } else {
+      context_.report("bands_of_tiles", what,
+                      "tasks of an offset group add their gradients of positions in slots");
       run_in_bands();
     }
   }
@@ -77,8 +90,8 @@ class DataGradient {
     return {unit / conv_.offset_groups, group, {group * length + first, group * length + last}};
   }
   bool side_by_side() const {
-    return blocks_ == 1 && !conv_.depthwise() && conv_.offset_groups >= kParts &&
-           GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
+    return kernel_enabled("deform_conv2d.side_by_side") && blocks_ == 1 && !conv_.depthwise() &&
+           conv_.offset_groups >= kParts && GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
   }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
 

@@ -42,15 +42,20 @@ class WeightGradient {
         tap_blocks_(panels(conv.taps, blocking_.taps)) {
     const int64_t most_copies =
         kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
-    shared_ = !conv.depthwise() && conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 &&
-              most_copies > 1 && items_ > 1 &&
-              GradientTile<T>::fits(conv.outputs, tiling_.pixels());
+    shared_ = kernel_enabled("deform_conv2d.groups_together") && !conv.depthwise() &&
+              conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 && most_copies > 1 &&
+              items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
   }
 
   void run() const {
+    if (context_.reports()) {
+      context_.report(
+          shared_ ? "groups_together" : "jobs", "W",
+          str(jobs(), " blocks, ", each_, " in a job; ", slabs_, " parts of the pixels"));
+    }
     const Buffer<A> copies(context_, slabs_ > 1 ? slabs_ * size_ : 0);
     context_.parallel_for(panels(jobs(), each_) * slabs_, 1, [&](int64_t index, int64_t) {
       const int64_t slab = index % slabs_, first = index / slabs_ * each_;

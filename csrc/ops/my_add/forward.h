@@ -1,6 +1,7 @@
 // The kernel of my_add.
 #pragma once
 
+#include "../../core/kernel_switch.h"
 #include "kernels.h"
 #include "myops/simd.h"
 
@@ -97,19 +98,41 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
 }
 
-// One run along the innermost axis. Unit and zero steps get loops that vectorise.
+// The kernels: loops along the innermost axis. Unit and zero steps get loops that vectorise.
+enum class Loop : uint8_t { Contiguous, RepeatedA, RepeatedB, Strided };
+
+inline Loop loop_for(const Axis& inner) {
+  const int64_t a = inner.a, b = inner.b;
+  if (a == 1 && b == 1 && kernel_enabled("my_add.contiguous")) return Loop::Contiguous;
+  if (a == 1 && b == 0 && kernel_enabled("my_add.repeated_b")) return Loop::RepeatedB;
+  if (a == 0 && b == 1 && kernel_enabled("my_add.repeated_a")) return Loop::RepeatedA;
+  return Loop::Strided;
+}
+
+// One run along the innermost axis.
 template <class T>
-void run(const T* a, int64_t a_step, const T* b, int64_t b_step, T* c, int64_t count,
-         Stores stores) {
-  if (a_step == 1 && b_step == 1) {
+void run(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t count, Stores stores) {
+  if (loop == Loop::Contiguous) {
     run_whole(a, b, c, count, stores);
-  } else if (a_step == 1 && b_step == 0) {
+  } else if (loop == Loop::RepeatedB) {
     for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i], *b);
-  } else if (a_step == 0 && b_step == 1) {
+  } else if (loop == Loop::RepeatedA) {
     for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(*a, b[i]);
   } else {
-    for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i * a_step], b[i * b_step]);
+    for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i * inner.a], b[i * inner.b]);
   }
+}
+
+inline void report(const KernelContext& context, const Axes& axes, Loop loop, Stores stores) {
+  constexpr const char* kernels[] = {"contiguous", "repeated_a", "repeated_b", "strided"};
+  constexpr const char* how[] = {"plain", "prefetch", "non_temporal"};
+  const Axis& inner = axes.back();
+  context.report(kernels[static_cast<size_t>(loop)],
+                 str("innermost of ", axes.size(), " after merging, length ", inner.length),
+                 str("steps of a and b along it: ", inner.a, " and ", inner.b));
+  const Tensor& c = context.output(0);
+  context.report(how[static_cast<size_t>(stores)], "stores of c",
+                 str(byte_count(c.shape, c.dtype), " bytes"));
 }
 
 constexpr int64_t kGrain = 32768;  // elements a piece at most: tens of microseconds
@@ -133,6 +156,8 @@ void compute_typed(KernelContext& context) {
   if (c.data == a.data || c.data == b.data) stores = Stores::Plain;
   // These CPUs prefetch three streams in hardware; software prefetching cost 7%.
   if (stores == Stores::Prefetch && streaming_stores_pay()) stores = Stores::Plain;
+  const Loop loop = loop_for(inner);
+  if (context.reports()) report(context, axes, loop, stores);
   // The result is divided by elements, so a piece may begin and end inside a run.
   context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
     while (begin < end) {
@@ -146,7 +171,7 @@ void compute_typed(KernelContext& context) {
         c_at += index * axes[i].c;
       }
       const int64_t count = std::min(inner.length - column, end - begin);
-      run(a.as<T>() + a_at, inner.a, b.as<T>() + b_at, inner.b, c.as<T>() + c_at, count, stores);
+      run(loop, inner, a.as<T>() + a_at, b.as<T>() + b_at, c.as<T>() + c_at, count, stores);
       begin += count;
     }
     if (stores == Stores::NonTemporal) stream_end();

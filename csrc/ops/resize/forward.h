@@ -230,6 +230,14 @@ void forward_plan(const KernelContext& context, const Tables<Wide>& tables, cons
   const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
   if (settings.mode == Mode::Nearest) {
     const Nearest<T, Wide> nearest(tables, outside);
+    if (context.reports()) {
+      report(context, plan, [&](size_t depth) {
+        if (depth + 1 < plan.levels.size()) return "nearest_slabs";
+        return tables.byte_shuffle ? "nearest_byte_shuffle"
+               : tables.gather     ? "nearest_gather"
+                                   : "nearest_copy";
+      });
+    }
     for_each_run(context, plan, nearest.stores(), [&] {
       return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
                  int64_t tensor, int64_t begin, int64_t end) {

@@ -111,6 +111,17 @@ Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, cons
   return plan;
 }
 
+// Says what resamples each level; kernel_of(depth) names it.
+template <class Weight, class KernelOf>
+void report(const KernelContext& context, const Plan<Weight>& plan, const KernelOf& kernel_of) {
+  for (size_t depth = 0; depth < plan.levels.size(); ++depth) {
+    const Level<Weight>& level = plan.levels[depth];
+    context.report(kernel_of(depth), str("level ", depth + 1, " of ", plan.levels.size()),
+                   str(level.taps.input, " -> ", level.taps.output, " slabs of ", level.in_volume,
+                       " elements, at most ", level.taps.widest, " taps each"));
+  }
+}
+
 // Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
 // tensor, in parallel. `body` is made anew for each piece by make_body().
 template <class Weight, class MakeBody>

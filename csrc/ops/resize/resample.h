@@ -233,6 +233,15 @@ void resample(const KernelContext& context, const Plan<Wide>& plan, const Gather
               const T* source, T* target) {
   const Level<Wide>& first = plan.levels.front();
   const Stores stores = stores_for(plan.bytes(sizeof(T)));
+  if (context.reports()) {
+    report(context, plan, [&](size_t depth) {
+      if (depth + 1 == plan.levels.size()) {
+        return Gather<Wide>::supports(plan.levels.back().in_volume) ? "gather" : "combine_slabs";
+      }
+      if (std::is_same_v<T, Wide> && plan.from_row_pairs(depth)) return "row_pairs";
+      return plan.rows_first(depth) ? "rows_first" : "ring_of_slabs";
+    });
+  }
   for_each_run(context, plan, stores, [&] {
     return [&, worker = Resampler<T, Wide>(context, plan, gather, stores)](
                int64_t tensor, int64_t begin, int64_t end) mutable {

@@ -47,15 +47,17 @@ class Native:
             array.copy() if decides and array is not None else array
             for array, decides in zip(inputs, self._decide, strict=True)
         ]
-        outputs = self._op.call(inputs, attributes, threads)
-        arrays = [None if array is None else _read_only(array) for array in inputs]
-        results = self._function(*arrays, **self._op.complete(attributes))
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        if len(results) != len(outputs):
-            self._refuse("the function", f"{len(results)} results", str(len(outputs)))
-        for name, result, output in zip(self._outputs, results, outputs, strict=True):
-            self._fill(name, np.asarray(result), output)
-        return outputs
+
+        def body(outputs: list[np.ndarray]) -> None:
+            arrays = [None if array is None else _read_only(array) for array in inputs]
+            results = self._function(*arrays, **self._op.complete(attributes))
+            results = results if isinstance(results, (tuple, list)) else (results,)
+            if len(results) != len(outputs):
+                self._refuse("the function", f"{len(results)} results", str(len(outputs)))
+            for name, result, output in zip(self._outputs, results, outputs, strict=True):
+                self._fill(name, np.asarray(result), output)
+
+        return self._op.call(inputs, attributes, threads, body)
 
     def _fill(self, name: str, result: np.ndarray, output: np.ndarray) -> None:
         if result.shape != output.shape:

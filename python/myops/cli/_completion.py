@@ -241,6 +241,8 @@ _BY_NAME: dict[str, Completer] = {
 _BY_COMMAND: dict[tuple[str, str], Completer] = {
     ("doctor", "dim"): _followed_by("=", _inputs),
     ("doctor", "shape"): _followed_by(":", _inputs),
+    ("explain", "dim"): _followed_by("=", _inputs),
+    ("explain", "shape"): _followed_by(":", _inputs),
     ("export", "exporter"): _one_of("dynamo", "torchscript", "auto"),
     ("compare", "exporter"): _one_of("dynamo", "torchscript"),
     ("matrix", "exporter"): _one_of("dynamo", "torchscript"),

@@ -16,7 +16,7 @@ OPTIONS = {
     "exporter": "--exporter", "opset_version": "--opset", "skip_checks": "--skip-check",
     "constants": "--constant", "dynamic_axes": "--dynamic", "libraries": "--library",
     "external_data": "--external-data", "register_torchvision": "--keep-torchvision",
-    "f": "OUTPUT",
+    "register_interpolate": "--interpolate", "f": "OUTPUT",
 }  # fmt: skip
 
 
@@ -66,6 +66,14 @@ def export(
             "--keep-torchvision", help="Do not write torchvision's deform_conv2d as our node."
         ),
     ] = False,
+    interpolate: Annotated[
+        bool | None,
+        typer.Option(
+            "--interpolate/--keep-interpolate",
+            help="Write torch's interpolations as our node, or none of them. Default: those with "
+            "antialias, which the exporters do not know or write wrongly.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Export a PyTorch model to ONNX and check that the file computes what the model computes.
@@ -99,6 +107,7 @@ def export(
                 skip_checks=skip_check or (),
                 libraries=library or (),
                 register_torchvision=not keep_torchvision,
+                register_interpolate=interpolate,
             )
         except myops.onnx.ExportCheckError as error:
             if json:

@@ -2,6 +2,7 @@
 
     export                  a torch model to ONNX, with either exporter, checked
     register_symbolic       how both exporters write an operator that they do not know
+    register_interpolate    lets both exporters write torch's interpolate as our node
     register_torchvision    lets both exporters write torchvision's deform_conv2d as our node
     translation_table       for torch.onnx.export(custom_translation_table=...)
     opset_matrix            what each exporter makes of a function, opset by opset
@@ -28,7 +29,7 @@ Errors and warnings: ExportCheckError and ExportCheckWarning (a check of `export
 MissingBodyWarning, GraphError, RedundantInputWarning, StaleShapeWarning, SimplifyError.
 
 Only what is about torch (`export`, `compare`, `opset_matrix`, `register_symbolic`,
-`register_torchvision`, `translation_table`) needs torch.
+`register_interpolate`, `register_torchvision`, `translation_table`) needs torch.
 
 Example:
     >>> model = myops.onnx.export(myops.nn.MyAdd(), (torch.ones(3), torch.ones(3)), "add.onnx")
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from myops.onnx.surgery.summary import Summary, inspect
     from myops.onnx.surgery.upgrading import Raised, Upgraded, raise_ops, upgrade_ops
     from myops.onnx.surgery.viewer import Viewer, view
+    from myops.onnx.symbolics.interpolate import register_interpolate
     from myops.onnx.symbolics.register import register_symbolic
     from myops.onnx.symbolics.torchvision import register_torchvision
     from myops.onnx.symbolics.translation import translation_table
@@ -96,6 +98,7 @@ __all__ = [
     "quantize",
     "raise_ops",
     "reference_ops",
+    "register_interpolate",
     "register_schemas",
     "register_symbolic",
     "register_torchvision",
@@ -137,6 +140,7 @@ _HOMES = {
     "quantize": "precision.int8",
     "raise_ops": "surgery.upgrading",
     "reference_ops": "reference",
+    "register_interpolate": "symbolics.interpolate",
     "register_schemas": "schema",
     "register_symbolic": "symbolics.register",
     "register_torchvision": "symbolics.torchvision",

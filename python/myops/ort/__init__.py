@@ -8,6 +8,7 @@
     pyop_session(model)  a session that runs every node of ours through NumPy
     bundle(model, folder) a folder with a model, the libraries it needs, and loaders
     bench(model)         how long a model takes, beside others
+    explain(model)       what runs for each custom node, and how long it takes
     doctor(model)        why a model does not load or run, in words
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from myops.ort._bench import bench
     from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
+    from myops.ort._explain import explain
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "bundle",
     "doctor",
     "enable_pyops",
+    "explain",
     "get_library_path",
     "pyop_session",
     "register",
@@ -57,6 +60,7 @@ _MODULES = {
     "bundle": "_bundle",
     "doctor": "_doctor",
     "enable_pyops": "pyops",
+    "explain": "_explain",
     "pyop_session": "pyops",
 }
 

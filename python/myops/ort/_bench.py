@@ -174,11 +174,11 @@ def bench(
     names = list(titles)
     count = list(dict.fromkeys(threads))
     sessions = {
-        (name, number): _session(name, titles[name], number, libraries)
+        (name, number): opened(name, titles[name], number, libraries)
         for number in count
         for name in names
     }
-    feed, shown = _feed(titles, sessions, count[0], (inputs or {}, dims or {}, shapes or {}))
+    feed, shown = fed(titles, sessions, count[0], (inputs or {}, dims or {}, shapes or {}))
     first = sessions[names[0], count[0]].run(None, feed)
     differences = {name: _difference(first, sessions[name, count[0]].run(None, feed))
                    for name in names[1:]}  # fmt: skip
@@ -189,8 +189,8 @@ def bench(
         times = _measured(runs, feed, warmup, repeat, seconds)
         base = float(np.percentile(times[names[0]], 50))
         timings += [_timing(name, number, times[name], base) for name in names]
-    machine = _machine()
-    return Benchmark(timings, shown, differences, _notes(timings, count, machine), machine)
+    facts = machine()
+    return Benchmark(timings, shown, differences, _notes(timings, count, facts), facts)
 
 
 def _check(threads: Sequence[int], warmup: int, repeat: int | None, seconds: float) -> None:
@@ -235,7 +235,30 @@ def _lowered(model: files.Model) -> onnx.ModelProto:
     return lower(proto)
 
 
-def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> Any:
+def opened(
+    name: str,
+    model: Any,
+    threads: int,
+    libraries: Sequence[Any],
+    *,
+    known: bool = True,
+    profile: str = "",
+    optimised: str = "",
+) -> Any:
+    """A session of a model.
+
+    Args:
+        name: What messages call it.
+        model: What is loaded.
+        threads: For one node.
+        libraries: Custom-op libraries of others.
+        known: Whether the libraries that myops knows are loaded.
+        profile: Where ONNX Runtime writes a profile to; "" for none.
+        optimised: Where it writes what it made of the model; "" for nowhere.
+
+    Raises:
+        RuntimeError: It does not load.
+    """
     import onnxruntime
 
     from myops.onnx.comparison.ort_side import Runner
@@ -250,10 +273,20 @@ def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> A
     options.intra_op_num_threads = threads
     # Threads of one session that still wait for work would take the cores of the next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    if optimised:
+        options.optimized_model_filepath = optimised
+    if profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
     needed = Runner(libraries).libraries_of(proto)
-    opened = pyops.pyop_session if scopes.needs_pyops(proto) else _session.session
     try:
-        return opened(model, session_options=options, libraries=needed)
+        if not known:
+            _session.register_libraries(options, [os.fspath(item) for item in needed])
+            return onnxruntime.InferenceSession(
+                _session.loadable(model), options, providers=["CPUExecutionProvider"]
+            )
+        load = pyops.pyop_session if scopes.needs_pyops(proto) else _session.session
+        return load(model, session_options=options, libraries=needed)
     except (ImportError, OSError, ValueError):
         raise
     except Exception as error:  # ONNX Runtime's own kinds have no common base
@@ -262,10 +295,14 @@ def _session(name: str, model: Any, threads: int, libraries: Sequence[Any]) -> A
         ) from error
 
 
-def _feed(
-    titles: Mapping[str, Any], sessions: Mapping[Any, Any], threads: int, asked: Any
+def fed(
+    titles: Mapping[str, Any],
+    sessions: Mapping[Any, Any],
+    threads: int,
+    asked: Any,
+    command: str = "bench",
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs on which all models run."""
+    """Inputs on which all models run, and what is said of them."""
     from myops.onnx.comparison.ort_side import RunError, as_type
     from myops.ort import _feeding
 
@@ -275,7 +312,7 @@ def _feed(
         other = {item.name for item in sessions[name, threads].get_inputs()}
         if other != wanted.keys():
             raise ValueError(
-                f"bench: against: {printable(name)} has the inputs "
+                f"{command}: against: {printable(name)} has the inputs "
                 f"{', '.join(map(repr, sorted(other))) or 'none'}, expected those of the first "
                 f"model: {', '.join(map(repr, sorted(wanted))) or 'none'}"
             )
@@ -362,7 +399,8 @@ def _notes(
     return notes
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
+    """CPU, cores, and the version of ONNX Runtime."""
     import onnxruntime
 
     from myops.ort._doctor import environment

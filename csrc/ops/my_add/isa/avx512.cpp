@@ -5,7 +5,10 @@
 #if defined(__x86_64__)
 namespace myops::my_add::avx512 {
 
-void forward(KernelContext& context) { avx2::forward(context); }
+void forward(KernelContext& context) {
+  context.report("avx2", "instruction set", "memory, not arithmetic, bounds my_add");
+  avx2::forward(context);
+}
 
 }  // namespace myops::my_add::avx512
 #endif

@@ -23,7 +23,7 @@ from myops.onnx.graph import files, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
-from myops.onnx.symbolics import torchvision
+from myops.onnx.symbolics import interpolate, torchvision
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
@@ -47,6 +47,7 @@ def export(
     skip_checks: str | Sequence[str] = (),
     libraries: Sequence[str | os.PathLike[str]] = (),
     register_torchvision: bool = True,
+    register_interpolate: bool | None = None,
     dynamo: bool | None = None,
     do_constant_folding: bool = True,
     optimize: bool = True,
@@ -111,6 +112,10 @@ def export(
         libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
         register_torchvision: Whether torchvision's deform_conv2d, where the model calls it, becomes
             myops::DeformConv, as after `myops.onnx.register_torchvision()`.
+        register_interpolate: True: every interpolation of torch becomes myops::Resize, as after
+            `myops.onnx.register_interpolate()`. None: those with antialias=True, which torch's
+            exporters do not know or write wrongly, and all where `myops.patch_interpolate` is
+            active. False: none.
         dynamo: torch's word for the exporter: True for "dynamo", False for "torchscript". Not
             together with exporter.
         do_constant_folding: False: constants are not folded. In "dynamo" that is optimize=False.
@@ -175,7 +180,10 @@ def export(
     # Gradients change what some functions of torch are made of.
     with exporters.evaluating(model), torch.no_grad():
         _build_in_flags(model, inputs)
-        with torchvision.registered(register_torchvision):
+        with (
+            torchvision.registered(register_torchvision),
+            interpolate.registered(register_interpolate),
+        ):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
     writing.write(proto, f, external_data)
     return proto
@@ -245,7 +253,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     if task.initializers_as_inputs:
         finishing.add_initializers_to_inputs(proto)
     if not files.is_large(proto):
-        onnx.checker.check_model(proto, full_check=True)
+        finishing.refuse_invalid(proto)
     with exporters.without_own_messages():
         guards.run(
             guards.Exported(

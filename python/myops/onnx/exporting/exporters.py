@@ -26,7 +26,7 @@ from myops.onnx.exporting.recorded import Recorded, recording_torch_export, reco
 from myops.onnx.exporting.torch_arguments import Settings
 from myops.onnx.graph import scopes
 from myops.onnx.lowering import LoweringError, convert
-from myops.onnx.symbolics import register, registry, torchvision, translation
+from myops.onnx.symbolics import lengths_as_numbers, register, registry, torchvision, translation
 
 TORCHSCRIPT_OPSETS = (7, 20)
 _OWN_MESSAGES = (  # of torch's exporters about their own code
@@ -121,6 +121,7 @@ def _call_dynamo(
             verbose=settings.verbose,
             optimize=settings.optimize,
             custom_translation_table={
+                **lengths_as_numbers.translations(),
                 **torchvision.translations(),
                 **register.translations(opset),
                 **settings.translations,

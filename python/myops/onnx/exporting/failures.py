@@ -56,6 +56,10 @@ _CAUSES = [
      "a length is a tensor of rank 0 while it is traced, and is used where a list or a plain "
      "number is expected; an attribute of an ONNX node cannot follow a length",
      "a list of lengths, or a number that does not depend on the input"),
+    (r"received an invalid combination of arguments",
+     "a function of torch that takes plain numbers gets a tensor: while a model is traced, every "
+     "length is one, and what is computed from it",
+     "sizes that are made of lengths by +, -, * and // instead of factors"),
     (r"_local_scalar_dense|\.item\(\)",
      "forward reads the number of a tensor into Python",
      "the tensor itself"),

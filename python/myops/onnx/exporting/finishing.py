@@ -6,6 +6,39 @@ import onnx
 
 from myops.onnx.graph import scopes
 
+_BFLOAT16 = onnx.TensorProto.BFLOAT16
+
+
+def refuse_invalid(model: onnx.ModelProto) -> None:
+    """Refuses a model of torch's exporter that onnx.checker refuses.
+
+    Raises:
+        RuntimeError: With what is wrong with it, and what to do where bfloat16 is the reason.
+    """
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        said = lines[0].removeprefix("[ShapeInferenceError] ").rstrip(".")
+        advice = _about_bfloat16(model)
+        raise RuntimeError(
+            f"export: the model that torch's exporter wrote is not valid ONNX: {said}.{advice}"
+        ) from error
+
+
+def _about_bfloat16(model: onnx.ModelProto) -> str:
+    values = [*model.graph.input, *model.graph.value_info, *model.graph.output]
+    types = {item.type.tensor_type.elem_type for item in values}
+    types |= {item.data_type for item in model.graph.initializer}
+    if _BFLOAT16 not in types:
+        return ""
+    return (
+        " Why: the model is in bfloat16. Before opset 22 ONNX has no Conv, Pool and Gemm-like "
+        "nodes in it, torch's fusion of Conv with BatchNorm makes weights of float32, and ONNX "
+        "Runtime has few kernels for it on CPUs. Write model.float() for the export, and "
+        'myops.onnx.to_half(exported, dtype="bfloat16") afterwards.'
+    )
+
 
 def set_lowest_ir_version(model: onnx.ModelProto) -> None:
     """The file format that opset and functions need and no newer, for the sake of old runtimes."""

@@ -39,8 +39,9 @@ class Conditions:
         factor = expression.xreplace({symbol: 1}) - offset
         if (symbol * factor + offset - expression).expand() == 0 and factor != 0:
             self._symbols.setdefault(symbol, (axis, int(factor), int(offset)))
-            if expression == symbol:
-                self._names.setdefault(symbol, f"{axis[0]}.shape[{axis[1]}]")
+            if offset == 0:
+                times = f"/{factor}" if factor != 1 else ""
+                self._names.setdefault(symbol, f"{axis[0]}.shape[{axis[1]}]{times}")
 
     def broken(self, point: Point) -> list[Condition]:
         """Those that do not hold at some lengths."""

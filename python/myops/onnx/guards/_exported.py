@@ -59,11 +59,12 @@ class Exported:
     multiples: Mapping[tuple[str, int], int] = field(default_factory=dict)
     dynamic: Sequence[tuple[str, int]] = ()
     recorded: Recorded | None = None
-    pairs: list[tuple[str, list[Any], list[Any]]] = field(default_factory=list)
+    pairs: list[tuple[str, Any, list[Any], list[Any]]] = field(default_factory=list)
     base: list[Any] = field(default_factory=list)
     seconds: float = 0.0
     random: bool = False
     calls: Calls = field(default_factory=Calls)
+    excused: set[str] = field(default_factory=set)
     _session: Any = None
     _cannot: Exception | None = None
 
@@ -75,6 +76,12 @@ class Exported:
 
     def warn(self, text: str) -> None:
         warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=5)
+
+    def warn_excused(self, difference: str, reason: str) -> None:
+        """Tells once for each reason of a difference that is no fault of the file."""
+        if reason not in self.excused:
+            self.excused.add(reason)
+            self.warn(f"numbers: {difference}. {reason}.")
 
     # -- PyTorch ---------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
                 f"the exported model: the value of the example was built in."
                 f"{_advice(exported, slot)}",
             )
-        exported.pairs.append((slot.name, wanted, got))
+        exported.pairs.append((slot.name, value, wanted, got))
         return
 
 

@@ -14,6 +14,7 @@ from myops.onnx.guards._conditions import Conditions
 from myops.onnx.guards._constants import Constants
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
+from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
 from myops.onnx.guards._lengths import Group, Point, explore
 
@@ -163,14 +164,20 @@ class _Search:
             return False
         self.taken += 1
         try:
-            found = compare(wanted, exported.ort_run(changes))
+            got = exported.ort_run(changes)
         except RuntimeError as error:
             text = f"{error}"[:_LONGEST]
             self._fail(
                 point, changes, "PyTorch runs, but the exported model fails, so it is not as "
                 f"dynamic as its axes say: {text}.", error,
             )  # fmt: skip
+        found = compare(wanted, got)
         if found is None or self._is_tie(changes, found.output):
+            return True
+        reason = excuse(exported, changes, wanted, got)
+        if reason:
+            where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
+            exported.warn_excused(f"with {where}: {found.text}", reason)
             return True
         names = [item.name for item in exported.final.graph.output]
         title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"

@@ -16,6 +16,7 @@ from myops.onnx.guards import _advice
 from myops.onnx.guards._changes import noisy
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
+from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
 
 NAME = "numbers"
@@ -87,6 +88,10 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         if found is None:
             return
         if found.output >= 0 and _in_doubt(exported, changes, wanted, got, title):
+            return
+        reason = excuse(exported, changes, wanted, got)
+        if reason:
+            exported.warn_excused(f"with {', '.join(changes)} {title}: {found.text}", reason)
             return
         names = [item.name for item in exported.final.graph.output]
         output = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"

@@ -66,6 +66,16 @@ def register_symbolic(
     registered_dynamo.install(name)
 
 
+def unregister(name: str) -> None:
+    """Takes back the last `register_symbolic` for a name."""
+    functions = registry.registered[name]
+    functions.pop()
+    if not functions:
+        del registry.registered[name]
+        registered_torchscript.uninstall(name)
+        registered_dynamo.uninstall(name)
+
+
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """What an export with exporter="dynamo" gives torch as custom_translation_table."""
     if not registry.registered:

@@ -122,6 +122,23 @@ def install(name: str) -> None:
             )
 
 
+def uninstall(name: str) -> None:
+    """Takes back `install`."""
+    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+    mine = [item for item in _installed if item[0] == name]
+    _installed.difference_update(mine)
+    entries = _torchlib_registry._registry
+    entries[:] = [
+        entry for entry in entries if not _is_of(getattr(entry, "onnx_function", None), name)
+    ]
+
+
+def _is_of(function: Any, name: str) -> bool:
+    is_ours = isinstance(function, functools.partial) and function.func is _translate
+    return is_ours and function.args[0] == name
+
+
 _installed: set[tuple[str, Any, int]] = set()
 
 
@@ -129,10 +146,11 @@ def _torchs_own(overload: Any) -> bool:
     """Whether torch translates the overload without us."""
     from torch.onnx._internal.exporter import _registration
 
-    known = _torchs_registry(_registration).get_decomps(overload)
+    known = torchs_registry(_registration).get_decomps(overload)
     return any(not meta.is_custom for meta in known)
 
 
 @functools.cache
-def _torchs_registry(registration: Any) -> Any:
+def torchs_registry(registration: Any) -> Any:
+    """torch's own translations."""
     return registration.ONNXRegistry.from_torchlib()

@@ -83,6 +83,17 @@ def install(name: str) -> None:
         torch.onnx.register_custom_op_symbolic(title, functools.partial(_symbolic, name), opset)
 
 
+def uninstall(name: str) -> None:
+    """Takes back `install`."""
+    title = name.partition(".")[0]
+    originals = _originals.pop(name)
+    for opset in _OPSETS:
+        torch.onnx.unregister_custom_op_symbolic(title, opset)
+    if not any(originals.values()):
+        # torch keeps an entry without functions, on which its next error message fails.
+        getattr(_registry(), "_registry", {}).pop(title, None)
+
+
 _originals: dict[str, dict[int, Any]] = {}  # torch's own functions, by name and opset
 
 
@@ -104,7 +115,8 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
         return original(graph, *args, **kwargs)
     registration = registration or registry.required(name, wanted)
     arguments = (schema or overloads_of(name)[0]._schema).arguments
-    values = [_read(value, item.real_type) for value, item in zip(args, arguments, strict=False)]
+    given = _with_doubles(graph, args)
+    values = [_read(value, item.real_type) for value, item in zip(given, arguments, strict=False)]
     plain = [v for v, item in zip(values, arguments, strict=False) if not item.kwarg_only]
     named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
     g = GraphContext(name, graph, built)
@@ -119,12 +131,47 @@ def _schema(name: str, graph: Any) -> Any:
     text = node.schema() if node is not None else ""
     overloads = overloads_of(name)
     if not text or text == "(no schema)":
-        return overloads[0]._schema
+        return _fitting([overload._schema for overload in overloads], node)
     called = torch._C.parse_schema(text)
     for overload in overloads:
         if overload._schema.overload_name == called.overload_name:
             return called
     return None if "." in name else called
+
+
+def _fitting(schemas: list[Any], node: Any) -> Any:
+    """The first schema for as many arguments as a node has, lists where it has lists."""
+    values = list(node.inputs()) if node is not None else []
+    for schema in schemas:
+        kinds = [str(item.real_type) for item in schema.arguments]
+        if len(kinds) == len(values) and all(map(_may_be, kinds, values)):
+            return schema
+    return schemas[0]
+
+
+def _may_be(kind: str, value: Any) -> bool:
+    """Whether a value may be an argument of a type: no list is a number."""
+    if "Tensor" in kind or "List" in kind:
+        return True
+    listed = isinstance(value.type(), torch._C.ListType)
+    if value.node().kind() == "onnx::Constant" and "value" in value.node().attributeNames():
+        constant = symbolic_helper._node_get(value.node(), "value")
+        listed |= isinstance(constant, torch.Tensor) and constant.dim() > 0
+    return not listed
+
+
+def _with_doubles(graph: Any, args: Any) -> list[Any]:
+    """The arguments, lists of floats as the program has them: torch makes them float32."""
+    node = getattr(graph, "original_node", None)
+    sources = list(node.inputs()) if node is not None else []
+    if len(sources) != len(args):
+        return list(args)
+    found = []
+    for value, source in zip(args, sources, strict=True):
+        known = source.toIValue() if source.node().kind() == "prim::Constant" else None
+        floats = isinstance(known, list) and any(isinstance(item, float) for item in known)
+        found.append(known if floats else value)
+    return found
 
 
 def _read(value: Any, declared: Any) -> Any:
@@ -145,8 +192,8 @@ def _read(value: Any, declared: Any) -> Any:
     if isinstance(known, torch._C.Value) and value.node().kind() == "prim::ListConstruct":
         inner = kind[len("List[") : -1]
         known = [symbolic_helper._maybe_get_const(v, _PARSE[inner]) for v in value.node().inputs()]
-    if isinstance(known, torch.Tensor):
-        known = known.item()
+    if isinstance(known, torch.Tensor):  # a list of constants is one as well
+        known = known.tolist() if kind.startswith("List[") else known.item()
     if kind == "ScalarType" and isinstance(known, int):
         return int(symbolic_helper._type_utils.JitScalarType(known).onnx_type().value)
     return known

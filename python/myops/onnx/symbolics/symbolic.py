@@ -65,7 +65,9 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
     if any(isinstance(part, (torch._C.Value, torch.Tensor)) for part in parts):
         raise ValueError(
             f"{info.name}: {item.name}: got a value that is computed at run time, such as the "
-            "length of an input, expected a constant: an attribute of an ONNX node cannot change"
+            "length of an input, expected a constant: an attribute of an ONNX node cannot change. "
+            "In the loops and branches of a scripted module no length is known: there, call "
+            f"torch.ops.{info.qualified.replace('::', '.')}(..., {item.name}=...) with numbers"
         )
     return parts if listed else value
 

@@ -1,0 +1,115 @@
+"""MYOPS_DISABLE_KERNEL: what the other kernels compute in place of one that is off."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference_deform_conv2d import deform_conv2d as reference
+
+# Many offset groups with few channels each: all strategies of the gradients are possible.
+CALLS = """
+import json, sys
+import numpy as np, torch, myops
+
+found, names = {}, {}
+
+def keep(name, explained):
+    names[name] = [step.kernel for call in explained.calls for step in call.plan]
+    results = explained.result if isinstance(explained.result, tuple) else (explained.result,)
+    for number, item in enumerate(results):
+        item = item.detach().contiguous()
+        bits = item.view(torch.uint8) if "add" in name else item  # NumPy has no bfloat16
+        found[f"{name} {number}"] = bits.numpy()
+
+random = torch.Generator().manual_seed(1)
+for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32):
+    a = (torch.randn(40, 37, generator=random) * 9).to(dtype)
+    row, column = a[:1].clone(), a[:, :1].clone()
+    for kind, pair in {"whole": (a, a.flip(0)), "a": (column, a), "b": (a, column)}.items():
+        keep(f"add {kind} {dtype}", myops.explain(myops.my_add, *pair))
+x = torch.randn(2, 64, 20, 24, generator=random).requires_grad_(True)
+w = torch.randn(16, 64, 3, 3, generator=random).requires_grad_(True)
+offset = torch.randn(2, 16 * 18, 20, 24, generator=random).requires_grad_(True)
+y = myops.deform_conv2d(x, offset, w, padding=1)
+grad = torch.randn(y.shape, generator=random)
+keep("deform", myops.explain(torch.autograd.grad, y, (x, offset, w), grad))
+np.savez(sys.argv[1], x=x.detach(), w=w.detach(), offset=offset.detach(), grad=grad, **found)
+print(json.dumps(names))
+"""
+DEFORM = ("with_data_gradient", "side_by_side", "groups_together")
+OFF = {
+    "nothing": [],
+    "my_add": ["my_add.contiguous", "my_add.repeated_a", "my_add.repeated_b"],
+    **{name: [f"deform_conv2d.{name}"] for name in DEFORM},
+    "both": ["deform_conv2d.side_by_side", "deform_conv2d.groups_together"],
+}
+Ran = tuple[dict[str, list[str]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """The kernels and the results with each of the lists of names."""
+    found = {}
+    folder = tmp_path_factory.mktemp("switch")
+    for title, names in OFF.items():
+        path = folder / f"{title}.npz"
+        environment = {**os.environ, "MYOPS_DISABLE_KERNEL": ",".join(names)}
+        done = subprocess.run(
+            [sys.executable, "-c", CALLS, str(path)], env=environment, capture_output=True,
+            text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found[title] = (json.loads(done.stdout), dict(np.load(path)))
+    return found
+
+
+def test_without_it_the_kernels_are_chosen(ran: dict[str, Ran]) -> None:
+    names, _ = ran["nothing"]
+    assert {"side_by_side", "with_data_gradient"} <= set(names["deform"])
+    for kind, kernel in {"whole": "contiguous", "a": "repeated_a", "b": "repeated_b"}.items():
+        assert kernel in names[f"add {kind} torch.float32"]
+
+
+def test_what_is_off_does_not_run(ran: dict[str, Ran]) -> None:
+    for title, off in OFF.items():
+        kernels = {kernel for found in ran[title][0].values() for kernel in found}
+        assert kernels.isdisjoint(name.partition(".")[2] for name in off)
+    assert "groups_together" in ran["with_data_gradient"][0]["deform"]
+    assert "jobs" in ran["both"][0]["deform"]
+    assert {found[0] for name, found in ran["my_add"][0].items() if "add" in name} <= {
+        "strided", "avx2",
+    }  # fmt: skip
+
+
+def test_equal_bits_where_they_are_promised(ran: dict[str, Ran]) -> None:
+    expected = ran["nothing"][1]
+    for title in ("my_add", "with_data_gradient"):
+        for name, array in ran[title][1].items():
+            assert np.array_equal(array, expected[name]), (title, name)
+
+
+def test_the_others_agree_with_the_reference(ran: dict[str, Ran]) -> None:
+    given = ran["nothing"][1]
+    x, offset, w = (
+        torch.from_numpy(given[name]).double().requires_grad_(True) for name in ("x", "offset", "w")
+    )
+    y = reference(x, w, offset, None, None, pads=(1, 1, 1, 1), offset_group=16)
+    grads = torch.autograd.grad(y, (x, offset, w), torch.from_numpy(given["grad"]).double())
+    for title in OFF:
+        for number, right in enumerate(grads):
+            error = np.abs(ran[title][1][f"deform {number}"] - right.numpy()).max()
+            assert error < 1e-4 * float(right.abs().max()), (title, number)
+
+
+def test_every_name_is_in_the_code() -> None:
+    source = "".join(path.read_text() for path in Path(__file__).parents[1].glob("csrc/ops/*/*.h"))
+    for names in OFF.values():
+        assert all(f'kernel_enabled("{name}")' in source for name in names)
