@@ -22,6 +22,7 @@ import onnxruntime
 import onnxruntime_extensions
 import pytest
 import torch
+import warm
 from onnx import TensorProto, helper, numpy_helper
 from torchvision_stand_in import stand_in, vision_deform_conv2d
 
@@ -31,6 +32,15 @@ import myops.onnx
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # Run elsewhere, because it needs a package that is compiled: name -> test file.
 ELSEWHERE = {"myops.op_library": "test_your_own_op.py"}
+# What cannot be undone: the example runs in a process of its own.
+FOR_THE_PROCESS = {"myops.ort.enable_pyops"}
+PROGRAM = """
+import doctest, sys
+import onnxruntime, onnxruntime_extensions
+import myops, myops.ort
+test = doctest.DocTestParser().get_doctest({text!r}, globals(), {name!r}, None, 0)
+sys.exit(doctest.DocTestRunner(optionflags={flags}).run(test).failed)
+"""
 
 
 def public() -> dict[str, Any]:
@@ -139,6 +149,11 @@ def test_example(name: str) -> None:
     assert test.examples, f"the docstring of {name} has no example (lines with >>>)"
     if name in ELSEWHERE:
         assert f'"{name}"' in (Path(__file__).parent / ELSEWHERE[name]).read_text()
+        return
+    if name in FOR_THE_PROCESS:
+        program = PROGRAM.format(text=PUBLIC[name].__doc__, name=name, flags=FLAGS)
+        done = warm.run("-c", program)
+        assert done.returncode == 0, done.stdout + done.stderr
         return
     said: list[str] = []
     with warnings.catch_warnings():

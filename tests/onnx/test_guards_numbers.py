@@ -210,3 +210,25 @@ def test_a_tie_excuses_nothing_else(wrong: int, monkeypatch: pytest.MonkeyPatch)
     exported = made(20, 20)
     monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
     assert bool(_excuses.excuse(exported, {}, [wanted], [got])) != bool(wrong)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-30])
+def test_noise_excuses_nothing_next_to_zero(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """x / max(x, 1e-9) is 0 there and 1 as soon as x is larger: a file that says 1 is wrong."""
+    exported = made(20, 20)
+    changes = {exported.inputs.slots[0].name: torch.full((4, 5), value)}
+
+    def torch_run(changes: dict[str, torch.Tensor], watch: Any = None) -> list[Any]:
+        (x,) = changes.values()
+        return [(x / x.clamp(min=1e-9)).numpy()]
+
+    monkeypatch.setattr(exported, "torch_run", torch_run)
+    wrong = [np.ones((4, 5), np.float32)]
+    assert not _excuses.excuse(exported, changes, torch_run(changes), wrong)
+
+
+def test_results_that_noise_makes_infinite_excuse_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, moved, got = np.zeros(10), np.full(10, np.inf), np.full(10, 1e6)
+    exported = made(20, 20)
+    monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
+    assert not _excuses.excuse(exported, {}, [wanted], [got])
