@@ -103,7 +103,9 @@ ifneq ($(CCACHE),)
 export PATH := $(CCACHE):$(PATH)
 endif
 
-CONFIGURE = $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
+# Without make's flags: Ninja cannot share the jobs of a make whose rules do not pass them on.
+CMAKE = env -u MAKEFLAGS $(BIN)/cmake
+CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 CTEST = $(BIN)/ctest --parallel 2 --output-on-failure --test-dir
 
 # The objects of which the libraries were linked: nothing but the tests is compiled.
@@ -113,7 +115,7 @@ objects: build
 
 test-native: objects
 	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
-	$(BIN)/cmake --build build/native
+	$(CMAKE) --build build/native
 	$(CTEST) build/native
 	MYOPS_ISA=portable $(CTEST) build/native --tests-regex "kernel|shapes"
 
@@ -127,10 +129,10 @@ test-sanitizers: objects
 	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
 	$(SANITIZED) -B build/thread -DMYOPS_SANITIZE=thread
 	for tree in address thread; do \
-	  $(BIN)/cmake --build build/$$tree && $(CTEST) build/$$tree || exit 1; \
+	  $(CMAKE) --build build/$$tree && $(CTEST) build/$$tree || exit 1; \
 	done
 	$(CONFIGURE) -B build/native-O2 -DMYOPS_OPTIMIZATION=-O2 -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
-	$(BIN)/cmake --build build/native-O2 --target myops_kernel_tests
+	$(CMAKE) --build build/native-O2 --target myops_kernel_tests
 	$(CTEST) build/native-O2 --tests-regex kernel_tests
 
 # NEON and portable kernels, and the library for ONNX Runtime inside its stand-in.
@@ -140,7 +142,7 @@ ARM = -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COM
 test-arm: $(READY)
 	@if command -v $(ARM_CXX) && command -v qemu-aarch64-static; then \
 	  $(CONFIGURE) -B build/arm $(ARM) -DMYOPS_OPTIMIZATION=-O2 && \
-	  $(BIN)/cmake --build build/arm && $(CTEST) build/arm && \
+	  $(CMAKE) --build build/arm && $(CTEST) build/arm && \
 	  MYOPS_ISA=portable $(CTEST) build/arm --tests-regex kernel_tests; \
 	else \
 	  echo "no $(ARM_CXX) or no qemu-aarch64-static: the tests for ARM are left out" >&2; \
@@ -151,7 +153,7 @@ FUZZ = build/address/tests/native/fuzz
 fuzz: build
 	@test -n "$(CLANG)" || { echo "make fuzz needs clang++ and its libFuzzer (on Debian: clang)" >&2; exit 1; }
 	$(SANITIZED) -B build/address -DMYOPS_SANITIZE=address,undefined
-	$(BIN)/cmake --build build/address --target myops_fuzz_ops myops_each_isa
+	$(CMAKE) --build build/address --target myops_fuzz_ops myops_each_isa
 	mkdir -p build/fuzz-corpus
 	$(FUZZ)/myops_each_isa $(FUZZ)/myops_fuzz_ops -max_len=512 -timeout=20 -max_total_time=$(FUZZ_SECONDS) build/fuzz-corpus
 	MYOPS_FUZZ_SECONDS=$(FUZZ_SECONDS) MYOPS_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/fuzz

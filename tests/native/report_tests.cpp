@@ -15,6 +15,12 @@ std::atomic<int64_t> allocations{0};
 
 }  // namespace
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MYOPS_OWN_NEW  // Clang's thread sanitizer has an operator new of its own
+#endif
+#endif
+#ifndef MYOPS_OWN_NEW
 void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) return memory;
@@ -22,6 +28,7 @@ void* operator new(size_t bytes) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif
 
 namespace {
 
