@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -347,3 +350,39 @@ def test_new_interpolate_as_the_tutorial_writes_it(tmp_path: Any, exporter: str)
     torch.testing.assert_close(
         torch.from_numpy(result), model(x, four).detach(), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("mode", ["linear", "bicubic"])
+def test_long_rows_of_float64(mode: str, align_corners: bool) -> None:
+    """Right next to whole positions, where torch rounds the position down in float32: 5542.9998
+    becomes 5543, and its result is off by up to 4e-4."""
+    length, size = 7680, 14054
+    x = torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shape, sizes = ((1, 1, length), size) if mode == "linear" else ((1, 1, 1, length), (1, size))
+    y = myops.interpolate(x.reshape(shape), sizes, mode=mode, align_corners=align_corners).flatten()
+    for output in range(size):
+        place = (
+            Fraction(output * (length - 1), size - 1) if align_corners
+            else Fraction((2 * output + 1) * length, 2 * size) - Fraction(1, 2)
+        )  # fmt: skip
+        if mode == "linear":
+            place = max(place, Fraction(0))
+        start = math.floor(place)
+        if np.floor(np.float32(float(place))) == start:
+            continue
+        t = place - start
+        near = [float(x[min(max(start + k, 0), length - 1)]) for k in (-1, 0, 1, 2)]
+        weights = (
+            [0, 1 - t, t, 0] if mode == "linear" else [cubic(abs(t - k)) for k in (-1, 0, 1, 2)]
+        )
+        right = float(sum(Fraction(v) * w for v, w in zip(near, weights, strict=True)))
+        assert abs(float(y[output]) - right) < 1e-10, output
+
+
+def cubic(distance: Fraction) -> Fraction:
+    """Keys' kernel with a = -3/4, as in torch."""
+    a, d = Fraction(-3, 4), distance
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * (d**3 - 5 * d**2 + 8 * d - 4)
