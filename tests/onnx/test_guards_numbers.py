@@ -131,6 +131,12 @@ def test_a_model_over_the_limit_is_not_run(monkeypatch: pytest.MonkeyPatch) -> N
         guards.run(exported, ["numbers"])
 
 
+def test_an_error_at_zero() -> None:
+    found = _difference.compare([np.zeros(3)], [np.array([0, 1e6, 0])])
+    assert found is not None
+    assert "error 1e+06 (relative inf) at [1]" in found.text
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_tolerances(dtype: str, rng: np.random.Generator) -> None:
     wanted = rng.standard_normal((4, 5)).astype(dtype)
@@ -228,7 +234,7 @@ def test_noise_excuses_nothing_next_to_zero(value: float, monkeypatch: pytest.Mo
 
 
 def test_results_that_noise_makes_infinite_excuse_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, moved, got = np.zeros(10), np.full(10, np.inf), np.full(10, 1e6)
+    wanted, moved, got = np.ones(10), np.full(10, np.inf), np.full(10, 1e6)
     exported = made(20, 20)
     monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
     assert not _excuses.excuse(exported, {}, [wanted], [got])

@@ -72,7 +72,8 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
     if not (apart > allowed).any():
         return ""
     place = np.unravel_index(int((apart / allowed).argmax()), apart.shape)
-    relative = (apart / np.maximum(size, np.finfo(np.float64).tiny))[place]
+    with np.errstate(over="ignore"):  # next to 0 the relative error may be infinite
+        relative = apart[place] / max(size[place], np.finfo(np.float64).tiny)
     return (
         f"error {apart[place]:.3g} (relative {relative:.3g}) at {_place(place)}: {b[place]:.6g}, "
         f"PyTorch {a[place]:.6g}; allowed there: {allowed[place]:.3g}, which for {wanted.dtype} is "
