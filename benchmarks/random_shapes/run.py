@@ -77,7 +77,7 @@ def measured(
     for candidate in problem.candidates:
         try:
             error = problem.error(candidate)
-        except Exception:  # a peer may refuse a dtype in whatever way it likes
+        except Exception:  # other libraries, whose errors have no common base class
             if candidate.side == "torch":
                 raise
             continue

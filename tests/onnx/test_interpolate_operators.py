@@ -241,7 +241,7 @@ def test_one_pixel_wide_is_torchs_fault() -> None:
 
     x = example(2)[0]
     if not torch.equal(*Narrow()(x)[0, 0, :2, 0]):
-        pytest.skip("this torch computes every row")
+        pytest.skip("this torch no longer has the fault: it computes every row")
     with pytest.warns(myops.onnx.ExportCheckWarning, match="PyTorch's own result is wrong") as seen:
         exported = export(Narrow(), x, exporter="torchscript")
     assert len([item for item in seen if re.search("own result", str(item.message))]) == 1

@@ -128,7 +128,7 @@ class OnePixelWide(TorchDispatchMode):
 
 
 def _run(name: str, input: Tensor, *arguments: Any) -> Tensor:
-    """Below autograd, where a torch.autograd.Function has no business."""
+    """The kernel for CPU tensors, below autograd: gradients come from torch's formula."""
     sizes, factors, attributes = read(name, arguments)
     assert sizes is not None  # the overload with sizes is the one that has kernels
     if input.dtype not in _FLOATS or not _consistent(input, sizes, factors):

@@ -122,7 +122,7 @@ def _differentiable(*arguments: Any) -> Tensor:
 
 
 def _plain(*arguments: Any) -> Tensor:
-    """Below autograd, where a torch.autograd.Function has no business."""
+    """The kernel below autograd, so a torch.autograd.Function would record nothing here."""
     inputs, attributes = node(*arguments)
     return _op()._deform_conv2d.packet.default(*inputs, **attributes)
 

@@ -33,16 +33,21 @@ def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequenc
     """
     if [a.shape for a in wanted] != [np.asarray(b).shape for b in got]:
         return ""
+    return _known_fault(exported, changes, got) or _rounding(exported, changes, wanted, got)
+
+
+def _run_again(exported: Exported, changes: Any, watch: Any = None) -> list[Any] | None:
+    """PyTorch's results; None where the model's code refuses these inputs."""
     try:
-        return _known_fault(exported, changes, got) or _rounding(exported, changes, wanted, got)
-    except Exception:  # whatever the model itself raises
-        return ""
+        return exported.torch_run(changes, watch)
+    except Exception:  # the user's model, which may raise anything: then nothing is excused
+        return None
 
 
 def _known_fault(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
     repaired = OnePixelWide()
-    right = exported.torch_run(changes, repaired)
-    if not repaired.found or compare(right, got) is not None:
+    right = _run_again(exported, changes, repaired)
+    if right is None or not repaired.found or compare(right, got) is not None:
         return ""
     return (
         "PyTorch's own result is wrong there: torch gives all rows of an antialiased image the "
@@ -64,7 +69,9 @@ def _rounding(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequ
     }
     if not nearby:
         return ""
-    moved = exported.torch_run({**changes, **nearby})
+    moved = _run_again(exported, {**changes, **nearby})
+    if moved is None:
+        return ""
     for before, after, result in zip(wanted, moved, got, strict=True):
         if compare([before], [result]) is None:
             continue
