@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,18 @@ def _seeded() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _undone() -> Iterator[None]:
+    """What changes exports or torch's own operators is taken back: a later test of the same process
+    would see it."""
+    yield
+    registry = sys.modules.get("myops.onnx.symbolics.registry")
+    left = [name for name in registry.registered if name.startswith("aten::")] if registry else []
+    assert not left, f"still registered: {left}"
+    interpolate = sys.modules.get("myops._torch.interpolate")
+    assert interpolate is None or not interpolate.is_patched()
 
 
 @pytest.fixture

@@ -32,12 +32,14 @@ import myops.onnx
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # Run elsewhere, because it needs a package that is compiled: name -> test file.
 ELSEWHERE = {"myops.op_library": "test_your_own_op.py"}
-# What cannot be undone: the example runs in a process of its own.
-FOR_THE_PROCESS = {"myops.ort.enable_pyops"}
+# What stays for the process: the example runs in one of its own.
+FOR_THE_PROCESS = {
+    "myops.ort.enable_pyops", "myops.onnx.register_interpolate", "myops.onnx.register_symbolic",
+}  # fmt: skip
 PROGRAM = """
 import doctest, sys
-import onnxruntime, onnxruntime_extensions
-import myops, myops.ort
+import onnxruntime, onnxruntime_extensions, torch
+import myops, myops.onnx, myops.ort
 test = doctest.DocTestParser().get_doctest({text!r}, globals(), {name!r}, None, 0)
 sys.exit(doctest.DocTestRunner(optionflags={flags}).run(test).failed)
 """

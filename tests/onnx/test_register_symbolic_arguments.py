@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -62,6 +63,33 @@ def test_a_node_of_another_domain(exporter: str) -> None:
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(values.pop("table")), [[1, 2]])
     assert values == {"beta": 2.0, "axes": [0, 1], "mode": b"fast", "steps": [0.5, 1.0], "on": 1}
     assert {i.domain: i.version for i in model.opset_import}["acme"] == 1
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_lengths_after_a_node_of_another_domain(exporter: str) -> None:
+    """A trace knows the example's lengths, and the exporter would build them in behind the node.
+    Those that no input changes it may use: torch wants them for its pooling."""
+    register_it("myops_register_test::swish", lambda g, x, beta: g.op("myops::MyAdd", x, x))
+
+    def pooled(x: torch.Tensor) -> torch.Tensor:
+        y = swish(x)
+        return torch.nn.functional.adaptive_avg_pool2d(y, (2, 3)).reshape(y.shape[0], -1)
+
+    def flat(x: torch.Tensor) -> torch.Tensor:
+        n, c, h, w = (y := swish(x)).shape
+        return y.reshape(n, c * h * w)
+
+    x = torch.rand(5, 3, 4, 6)
+    for function, axes in ((pooled, {0: "images"}), (flat, {0: "images", 2: "rows"})):
+        model = export(
+            Model(function), x[:2], exporter=exporter, dynamic_axes={"x": axes},
+            skip_checks=["numbers"],
+        )  # fmt: skip
+        other = x if function is pooled else torch.rand(5, 3, 7, 6)
+        got = myops.ort.session(model).run(None, {"x": other.numpy()})[0]
+        with mock.patch(f"{__name__}.swish", lambda x: 3 * x):
+            wanted = function(other).numpy()
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
 def both_extremes(keep: bool, x: torch.Tensor) -> Any:

@@ -50,6 +50,21 @@ def test_right_at_every_size_or_refused(case: Case, exporter: str) -> None:
     running.checked(case, model, lowered, sizes=4)
 
 
+_RESIZED = ("BiRefNet", "EDVR", "BasicVSR++", "Depth Anything", "SegFormer")
+
+
+@pytest.mark.parametrize(
+    "name", [_RESIZED[0], *(pytest.param(item, marks=pytest.mark.slow) for item in _RESIZED[1:])]
+)
+def test_right_with_our_resize_for_torchs(name: str) -> None:
+    case = next(case for case in CASES if case.name == name)
+    model = _model(name)
+    options: dict[str, Any] = {"skip_checks": ["numbers"], "register_interpolate": True}
+    exported = running.export(case, model, "torchscript", "myops", **options)
+    assert "Resize" in {node.op_type for node in exported.graph.node if node.domain == "myops"}
+    running.checked(case, model, exported)
+
+
 @functools.cache
 def _model(name: str) -> Any:
     return next(case for case in CASES if case.name == name).model()

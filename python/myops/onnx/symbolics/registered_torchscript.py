@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
-from myops.onnx.symbolics import registry
+from myops.onnx.symbolics import constant_lengths, registry
 from myops.onnx.symbolics.registry import overloads_of
 
 _OPSETS = range(7, 21)
@@ -121,7 +122,7 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
     named = {item.name: v for v, item in zip(values, arguments, strict=False) if item.kwarg_only}
     g = GraphContext(name, graph, built)
     result = registry.apply(name, registration, g, schema, plain, named)
-    _set_types(graph, result)
+    _set_types(name, graph, schema, values, result)
     return result
 
 
@@ -199,13 +200,81 @@ def _read(value: Any, declared: Any) -> Any:
     return known
 
 
-def _set_types(graph: Any, result: Any) -> None:
-    """Tells the exporter what it knew of the outputs before, where the new nodes say nothing."""
+def _set_types(name: str, graph: Any, schema: Any, values: Sequence[Any], result: Any) -> None:
+    """Tells the exporter what is known of the outputs of nodes that it does not know itself: the
+    dtype, the rank, and the lengths that do not change."""
     node = getattr(graph, "original_node", None)
     if node is None:
         return
     outputs = result if isinstance(result, tuple) else (result,)
-    for new, old in zip(outputs, node.outputs(), strict=False):
-        custom = "::" in new.node().kind() and not new.node().kind().startswith("onnx::")
-        if custom and new.type().isSubtypeOf(torch._C.TensorType.get()):
-            new.setType(old.type())
+    pairs = [
+        (number, new, old)
+        for number, (new, old) in enumerate(zip(outputs, node.outputs(), strict=False))
+        if not new.node().kind().startswith("onnx::") and _is_tensor(new) and _is_tensor(old)
+    ]
+    if not pairs:
+        return
+    lengths = _constant_lengths(name, schema, list(node.inputs()), values)
+    for number, new, old in pairs:
+        type_ = old.type()
+        if type_.dim() is not None:
+            known = lengths[number] if lengths is not None and number < len(lengths) else None
+            fits = known is not None and len(known) == type_.dim()
+            type_ = type_.with_sizes(known if fits else [None] * type_.dim())
+        new.setType(type_)
+
+
+def _is_tensor(value: Any) -> bool:
+    return bool(value.type().isSubtypeOf(torch._C.TensorType.get()))
+
+
+def _constant_lengths(
+    name: str, schema: Any, sources: Sequence[Any], values: Sequence[Any]
+) -> list[list[int | None]] | None:
+    """Args:
+    sources: The arguments in the traced program, which has the example's lengths.
+    values: The arguments as the registered function got them.
+    """
+    arguments = list(schema.arguments)
+    if len(sources) != len(values):
+        return None
+    given = [
+        _described(str(item.real_type), source, value)
+        for item, source, value in zip(arguments, sources, values, strict=False)
+    ]
+    if any(item is NotImplemented for item in given):
+        return None
+    overload = next(
+        item for item in overloads_of(name) if item._schema.name == schema.name
+        and item._schema.overload_name == schema.overload_name
+    )  # fmt: skip
+    args = [v for v, item in zip(given, arguments, strict=False) if not item.kwarg_only]
+    kwargs = {item.name: v for v, item in zip(given, arguments, strict=False) if item.kwarg_only}
+    return constant_lengths.of_results(overload, args, kwargs)
+
+
+def _described(kind: str, source: Any, value: Any) -> Any:
+    """An argument for constant_lengths.py; NotImplemented where too little is known of it."""
+    if isinstance(value, (list, tuple)):
+        sources = list(source.node().inputs())
+        inner = kind.removeprefix("Optional[").removeprefix("List[")
+        if not any(isinstance(item, torch._C.Value) for item in value):
+            return list(value)
+        if len(sources) != len(value):
+            return NotImplemented
+        found = [_described(inner, *pair) for pair in zip(sources, value, strict=True)]
+        return NotImplemented if any(item is NotImplemented for item in found) else found
+    if not isinstance(value, torch._C.Value):
+        return value
+    if "List" in kind:
+        return NotImplemented
+    if "int" in kind.lower():
+        return constant_lengths.INTEGER
+    if "float" in kind:
+        return constant_lengths.FLOAT
+    if "Tensor" not in kind or not _is_tensor(source):
+        return NotImplemented
+    example, dtype = source.type().varyingSizes(), source.type().dtype()
+    if example is None or dtype is None:
+        return NotImplemented
+    return constant_lengths.Described(example, dtype, symbolic_helper._get_tensor_sizes(value))

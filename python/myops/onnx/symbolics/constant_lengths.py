@@ -1,0 +1,103 @@
+"""Which lengths of an operator's results are the same at every length of its inputs.
+
+A trace knows the lengths of the example alone, and torch's exporter computes with every length that
+a value is said to have. So a node that it has no shape inference for may only be given those that
+cannot change. The operator's fake kernel tells them: with symbols for the lengths that are dynamic,
+what is no symbol in its results is constant. A fake kernel that reads a length as a number makes a
+constant of it, at three lengths three different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+
+# Stands for a number that the graph computes.
+INTEGER, FLOAT = object(), object()
+
+
+# What a length that is not known is, and what is added to the dynamic ones in each attempt.
+_UNKNOWN, _LONGER = 16, (0, 1, 13)
+
+
+class Described:
+    """A tensor among the arguments: the example's lengths, and which of them are constant.
+
+    example, lengths: With None for what is not known, or not constant.
+    """
+
+    def __init__(
+        self,
+        example: Sequence[int | None],
+        dtype: torch.dtype,
+        lengths: Sequence[int | None] | None,
+    ) -> None:
+        self.example, self.dtype = example, dtype
+        known = lengths if lengths is not None and len(lengths) == len(example) else None
+        self.lengths = list(known) if known is not None else [None] * len(example)
+
+
+def of_results(
+    overload: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[list[int | None]] | None:
+    """The constant lengths of each result; None where they cannot be told.
+
+    Args:
+        args, kwargs: As for a call, with `Described` for tensors, INTEGER and FLOAT.
+    """
+    try:
+        first, *others = [_attempt(overload, args, kwargs, longer) for longer in _LONGER]
+    except Exception:  # no fake kernel, or one that needs a number that the graph computes
+        return None
+    if any(list(map(len, other)) != list(map(len, first)) for other in others):
+        return None
+    return [
+        [item if all(other[k][axis] == item for other in others) else None
+         for axis, item in enumerate(lengths)]
+        for k, lengths in enumerate(first)
+    ]  # fmt: skip
+
+
+def _attempt(
+    overload: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], longer: int
+) -> list[list[int | None]]:
+    environment = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+    mode = FakeTensorMode(shape_env=environment)
+    given = [_fake(mode, environment, item, longer) for item in args]
+    named = {key: _fake(mode, environment, item, longer) for key, item in kwargs.items()}
+    with mode:
+        result = overload(*given, **named)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [[_constant(length) for length in item.shape] for item in results]
+
+
+def _fake(mode: FakeTensorMode, environment: ShapeEnv, item: Any, longer: int) -> Any:
+    if isinstance(item, (list, tuple)):
+        return [_fake(mode, environment, one, longer) for one in item]
+    if item is INTEGER:
+        return environment.create_unbacked_symint()
+    if item is FLOAT:
+        return environment.create_unbacked_symfloat()
+    if not isinstance(item, Described):
+        return item
+    lengths = [
+        (old or _UNKNOWN) + longer if constant is None else constant
+        for old, constant in zip(item.example, item.lengths, strict=True)
+    ]
+    dims = [DimDynamic.DYNAMIC if n is None else DimDynamic.STATIC for n in item.lengths]
+    return mode.from_tensor(
+        torch.empty(lengths, dtype=item.dtype),  # whose memory nobody touches
+        symbolic_context=StatelessSymbolicContext(dynamic_sizes=dims),
+    )
+
+
+def _constant(length: Any) -> int | None:
+    return length if isinstance(length, int) else length.node.maybe_as_int()
