@@ -18,7 +18,7 @@ void backward(KernelContext& context) {
       if (tables->plan.levels.empty()) {
         copy_all(context, grad_x.elements(), source, target);
       } else {
-        resample(context, tables->plan, *tables->gather, source, target);
+        resample(context, tables->plan, tables->last, source, target);
       }
     });
   });

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "byte_shuffle.h"
+#include "last_axis.h"
 #include "layout.h"
 #include "plan.h"
 #include "table_cache.h"
@@ -17,7 +18,7 @@ struct Tables {
   bool channels_last = false;  // the input
   bool swapped = false;        // see must_swap()
   Plan<Wide> plan;
-  std::optional<Gather<Wide>> gather;  // of the last level, if it uses one
+  LastAxisTables<Wide> last;  // of the last level
   std::optional<ByteShuffle>
       byte_shuffle;              // the same, for nearest with elements of one or two bytes
   std::vector<TableSize> sizes;  // the memory that a call's budget is charged for them
@@ -46,11 +47,21 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
   if (!tables->plan.levels.empty()) {
     const Level<Wide>& last = tables->plan.levels.back();
     const bool sums = kBackward || settings.mode != Mode::Nearest;
-    const bool moves = std::is_same_v<T, Wide> && kPermutes<Wide> && !last.taps.has_empty &&
-                       Gather<Wide>::supports(last.in_volume);
-    if (sums || moves) {
-      take_gather(table_budget, last.taps, last.in_volume);
-      tables->gather.emplace(last.taps, last.in_volume);
+    const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
+                       !last.taps.has_empty && Gather<Wide>::supports(last.in_volume);
+    if constexpr (kPermutes<Wide>) {
+      using Last = LastAxisTables<Wide>;
+      if (moves || (sums && Last::template prefers_gather<T>(last.taps, last.in_volume))) {
+        take_gather(table_budget, last.taps, last.in_volume);
+        tables->last.gather.emplace(last.taps, last.in_volume);
+        if (sums && !tables->last.gather->is_fast()) tables->last.gather.reset();
+      }
+    }
+    if (sums && !tables->last.gather && LastAxisTables<Wide>::within_rows(last.in_volume) &&
+        LaneTable<Wide>::supports(last.taps, last.in_volume)) {
+      table_budget.take_tables(last.taps.input, last.taps.output,
+                               LaneTable<Wide>::bytes(last.taps));
+      tables->last.lanes.emplace(last.taps, last.in_volume);
     }
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&

@@ -14,7 +14,7 @@ class Nearest {
   // `outside`: the value where there is no element to copy.
   Nearest(const Tables<Wide>& tables, T outside)
       : plan_(tables.plan),
-        gather_(tables.gather ? &*tables.gather : nullptr),
+        gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
         outside_(outside),
         stores_(stores_for(plan_.bytes(sizeof(T)))) {
@@ -89,7 +89,7 @@ class Nearest {
       if (distance.split > 0) copy(0, distance.split, PrefetchRange{row + distance.before, each});
       copy(distance.split, size, PrefetchRange{row + distance.after, each});
     };
-    if constexpr (std::is_same_v<T, Wide>) {
+    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
       // Equal rows are made again, which is as fast as copying them.
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
@@ -146,7 +146,7 @@ class Nearest {
   // The last level, if elements are copied one by one.
   bool fill_row(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
-    if constexpr (std::is_same_v<T, Wide>) {
+    if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
       if (gather_ != nullptr) {
         constexpr int64_t kOnly = 0;
         const int64_t first = begin * level.in_volume;
@@ -233,9 +233,9 @@ void forward_plan(const KernelContext& context, const Tables<Wide>& tables, cons
     if (context.reports()) {
       report(context, plan, [&](size_t depth) {
         if (depth + 1 < plan.levels.size()) return "nearest_slabs";
-        return tables.byte_shuffle ? "nearest_byte_shuffle"
-               : tables.gather     ? "nearest_gather"
-                                   : "nearest_copy";
+        return tables.byte_shuffle  ? "nearest_byte_shuffle"
+               : tables.last.gather ? "nearest_gather"
+                                    : "nearest_copy";
       });
     }
     for_each_run(context, plan, nearest.stores(), [&] {
@@ -248,7 +248,7 @@ void forward_plan(const KernelContext& context, const Tables<Wide>& tables, cons
     });
     return;
   }
-  resample(context, plan, *tables.gather, source, target);
+  resample(context, plan, tables.last, source, target);
   if (settings.coordinates != Coordinates::TfCropAndResize) return;
   for_each_run(context, plan, Stores::Plain, [&] {
     return [&](int64_t tensor, int64_t begin, int64_t end) {

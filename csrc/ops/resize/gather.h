@@ -89,6 +89,7 @@ class Gather {
 
   static bool supports(int64_t channels) { return GatherTable<Wide>::supports(channels); }
   int64_t elements() const { return table_.elements(); }
+  bool is_fast() const { return table_.is_fast(); }
   std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
     return table_.reads(begin, end);
   }
@@ -97,8 +98,7 @@ class Gather {
   template <class T>
   void sum(int64_t begin, int64_t end, const GatherRows<Wide, T>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
-    if (table_.width() == 2) return run<2>(begin, end, rows);
-    run<1>(begin, end, rows);
+    run<2>(begin, end, rows);
   }
   // As sum(), for elements with one tap, which is copied.
   using Copied = GatherRows<Wide, Wide, IndexedRows<Wide>>;
@@ -145,9 +145,6 @@ class Gather {
       return BlockSum<Wide, kTaps, kStrategy>(index + block.index, weight + block.weight, step);
     };
   }
-  V partial_sums(const Block& block, const Wide* source) const;
-  template <int kVectors>
-  V many(const Block& block, const Wide* source) const;
   template <bool kCopies>
   V scalar(int64_t first, const Wide* source) const;
 

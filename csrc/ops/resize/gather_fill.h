@@ -10,45 +10,23 @@ namespace myops::resize::MYOPS_ISA {
 // are equal: with a factor like 2 all are equal, or every other one of copies. With 3 and 1.5 the
 // distance is three times as large.
 template <class Wide>
-void GatherTable<Wide>::fill_tables(Block& block, const Element* elements, const Few& few_taps) {
+void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
+  if (block.strategy == Strategy::ScalarWideIndex) return;
   const int64_t width = taps_.width;
-  const bool few = width == 1 || width == 2 || width == 4;
-  if (block.strategy == Strategy::ScalarWideIndex || (block.strategy == Strategy::Scalar && !few))
-    return;
-  new_index_.clear();
-  new_weight_.clear();
-  if (block.strategy == Strategy::PartialSumsPerElement) {
-    fill_partial_sums(block, elements);
-  } else if (few) {
-    const bool each = block.strategy == Strategy::OneLoad ||
-                      block.strategy == Strategy::TwoLoadsAnyOrder ||
-                      block.strategy == Strategy::Scalar;
-    const int64_t size = each ? width * L : L;
-    new_index_.resize(static_cast<size_t>(size));
-    const auto low = block.low, second = block.second;
-    int32_t* index = new_index_.data();
-    for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_taps.from[i] - low);
-    if (block.strategy == Strategy::TwoLoadsAnyOrder) {
-      for (int64_t i = 0; i < size; ++i) {
-        if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
-      }
-    }
-    new_weight_.assign(few_taps.weight, few_taps.weight + width * L);
-  } else {
-    for (int64_t i = 0; i < L; ++i) {
-      new_index_.push_back(static_cast<int32_t>(elements[i].source(0) - block.low));
-    }
-    // Then, if not every place has a tap, 1 for each place that has one.
-    for (const bool weights : {true, false}) {
-      if (!weights && block.full) break;
-      for (int64_t k = 0; k < block.places; ++k) {
-        for (int64_t i = 0; i < L; ++i) {
-          const bool real = k < elements[i].count;
-          new_weight_.push_back(!real ? Wide(0) : weights ? elements[i].weight[k] : Wide(1));
-        }
-      }
+  const bool each = block.strategy == Strategy::OneLoad ||
+                    block.strategy == Strategy::TwoLoadsAnyOrder ||
+                    block.strategy == Strategy::Scalar;
+  const int64_t size = each ? width * L : L;
+  new_index_.resize(static_cast<size_t>(size));
+  const auto low = block.low, second = block.second;
+  int32_t* index = new_index_.data();
+  for (int64_t i = 0; i < size; ++i) index[i] = static_cast<int32_t>(few_taps.from[i] - low);
+  if (block.strategy == Strategy::TwoLoadsAnyOrder) {
+    for (int64_t i = 0; i < size; ++i) {
+      if (index[i] >= L) index[i] += static_cast<int32_t>(L - second);
     }
   }
+  new_weight_.assign(few_taps.weight, few_taps.weight + width * L);
   block.index = share(index_, block, &Block::index, new_index_);
   block.weight = share(weight_, block, &Block::weight, new_weight_);
 }
@@ -95,30 +73,6 @@ void GatherTable<Wide>::find_runs() {
       block.cycle = static_cast<uint8_t>(repeat.cycle);
       block.run = static_cast<int32_t>(std::min(repeat.count, kMost));
       block.shift = static_cast<int32_t>(shift);
-    }
-  }
-}
-
-// Weights [four][v][lane]: lane 4 g + j of v belongs to element 4 g + v and to its source element 4
-// * four + j. If not every place has a tap, the same follows with 1 for each place that has one.
-// (The partial sum of a tap is counted from the first element that is read; the total (c0 + c2) +
-// (c1 + c3) is the same.)
-template <class Wide>
-void GatherTable<Wide>::fill_partial_sums(const Block& block, const Element* elements) {
-  for (int64_t i = 0; i < L; ++i) {
-    new_index_.push_back(static_cast<int32_t>(partial_sums_begin(block, elements[i]) - block.low));
-  }
-  for (const bool weights : {true, false}) {
-    if (!weights && block.full) return;
-    for (int64_t four = 0; 4 * four < block.places; ++four) {
-      for (int64_t at = 0; at < 4 * L; ++at) {
-        const int64_t lane = at % L;
-        const Element& element = elements[lane / 4 * 4 + at / L];
-        const int64_t k =
-            4 * four + lane % 4 - (element.source(0) - partial_sums_begin(block, element));
-        const bool real = k >= 0 && k < element.count;
-        new_weight_.push_back(!real ? Wide(0) : weights ? element.weight[k] : Wide(1));
-      }
     }
   }
 }

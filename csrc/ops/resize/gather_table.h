@@ -8,23 +8,19 @@
 //   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
 //   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
-//   FourNeighbours     far apart: four neighbours of each element are loaded and transposed
-//   ManyTapsTwoLoads   more than four taps each, or up to four where other elements of the row
-//                      have fewer; those of tap k in two vectors
-//   ManyTapsFourLoads  the same with four vectors
-//   PartialSumsPerElement
-//                      more than four taps each, farther apart: four partial sums for each element
 //   Scalar             anything else, such as sources shorter than a vector
 //   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
 //
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
-// An element is one of the row: output * step + channel, where channels are innermost.
+// All outputs have as many taps: one, two or four. An element is one of the row: output * step +
+// channel, where channels are innermost.
 #pragma once
 
+#include <cassert>
 #include <new>
 #include <vector>
 
-#include "rows.h"
+#include "kernels/slab_sum.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -34,10 +30,6 @@ enum class GatherStrategy : uint8_t {
   TwoLoadsPerTap,
   ThreeLoadsPerTap,
   TwoLoadsAnyOrder,
-  FourNeighbours,
-  ManyTapsTwoLoads,
-  ManyTapsFourLoads,
-  PartialSumsPerElement,
   Scalar,
   ScalarWideIndex
 };
@@ -68,10 +60,8 @@ class GatherTable {
     int64_t low, high;      // what it reads
     int64_t second;         // where the second vector begins, after `low`
     int64_t index, weight;  // of its tables
-    int32_t places;  // for taps of each element, from ManyTapsTwoLoads to PartialSumsPerElement
-    int32_t run;     // blocks from here on, this one included, that one loop makes
-    int32_t shift;   // from the `low` of one to that of the same place in the next cycle
-    bool full;       // there is a tap in every place
+    int32_t run;            // blocks from here on, this one included, that one loop makes
+    int32_t shift;          // from the `low` of one to that of the same place in the next cycle
     Strategy strategy;
     // After so many blocks the tables of the run come again: 1, 2, 3, 9 (of copies) or 0, never.
     uint8_t cycle;
@@ -96,6 +86,12 @@ class GatherTable {
   }
 
   int64_t elements() const { return taps_.output * step_; }
+  // Whether loops make most of the blocks.
+  bool is_fast() const {
+    size_t count = 0;
+    for (const Block& block : blocks_) count += block.strategy <= Strategy::ThreeLoadsPerTap;
+    return 4 * count >= 3 * blocks_.size();
+  }
   int64_t step() const { return step_; }
   int64_t width() const { return taps_.width; }  // taps of each element, or 0: they differ
   // The block of the elements [at, at + kLanes), `at` a multiple of kLanes.
@@ -142,11 +138,6 @@ class GatherTable {
   int64_t low() const { return taps_.low * step_; }
   int64_t high() const { return (taps_.high + 1) * step_; }
 
-  // What an element reads begins with its first tap, or earlier where the source ends.
-  int64_t partial_sums_begin(const Block& block, const Element& element) const {
-    return std::min(element.source(0), high() - block.places);
-  }
-
   // What the elements of a block read and weigh, with one, two or four taps each.
   struct Few {
     int64_t from[4 * L];  // [tap][element]
@@ -157,8 +148,7 @@ class GatherTable {
   void find_runs();
   template <int kTaps>
   Few gather_few(int64_t begin) const;
-  void fill_partial_sums(const Block& block, const Element* elements);
-  void fill_tables(Block& block, const Element* elements, const Few& few_taps);
+  void fill_tables(Block& block, const Few& few_taps);
   template <class T>
   int64_t share(InLines<T>& all, const Block& block, int64_t Block::* place,
                 const std::vector<T>& table);
@@ -174,52 +164,32 @@ class GatherTable {
 
 template <class Wide>
 void GatherTable<Wide>::add_block(int64_t begin) {
-  Element elements[L];  // behind the end of the row the last one again
   const int64_t width = taps_.width;
-  const bool few = width == 1 || width == 2 || width == 4;
-  int64_t least = high(), most = low(), latest = low(), fewest = width, widest = width;
+  assert(width == 1 || width == 2 || width == 4);
+  int64_t least = high(), most = low();
   bool neighbours = true;
-  Few few_taps;
-  if (few) {
-    few_taps = width == 1   ? gather_few<1>(begin)
-               : width == 2 ? gather_few<2>(begin)
-                            : gather_few<4>(begin);
-    const int64_t* from = few_taps.from;
-    for (int64_t i = 0; i < width * L; ++i) {
-      least = std::min(least, from[i]);
-      most = std::max(most, from[i]);
-    }
-    for (int64_t i = 0; i < (width - 1) * L; ++i) neighbours &= from[i + L] - from[i] == step_;
-  } else {
-    for (int64_t i = 0; i < L; ++i) {
-      elements[i] = element(std::min(begin + i, this->elements() - 1));
-    }
-    fewest = elements[0].count;
-    for (const Element& element : elements) {
-      fewest = std::min(fewest, element.count);
-      widest = std::max(widest, element.count);
-      if (element.count > 0) latest = std::max(latest, element.source(0));
-      for (int64_t k = 0; k < element.count; ++k) {
-        const int64_t from = element.source(k);
-        least = std::min(least, from);
-        most = std::max(most, from);
-        neighbours = neighbours && element.index[k] == element.index[0] + k;
-      }
-    }
+  const Few few_taps = width == 1   ? gather_few<1>(begin)
+                       : width == 2 ? gather_few<2>(begin)
+                                    : gather_few<4>(begin);
+  const int64_t* from = few_taps.from;
+  for (int64_t i = 0; i < width * L; ++i) {
+    least = std::min(least, from[i]);
+    most = std::max(most, from[i]);
   }
-  Block block{least, most + 1, 0, 0, 0, 0, 1, 0, false, Strategy::Scalar, 0};
+  for (int64_t i = 0; i < (width - 1) * L; ++i) neighbours &= from[i + L] - from[i] == step_;
+  Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, 0};
   const int64_t tap_span = (width - 1) * step_, source_size = high() - low();
   const bool near = neighbours && most - tap_span - least < L && tap_span + L <= source_size;
   // Four permutations by tables of their own are slower than four loads by one table. And
   // strategies that take turns are slower than either: then each run has a block or two.
   const Strategy before = blocks_.empty() ? Strategy::Scalar : blocks_.back().strategy;
   const bool stays_near = near && (width == 4 || before == Strategy::LoadPerTap);
-  const bool farther = kPermutes<Wide> && few && neighbours && most - tap_span - least < 3 * L &&
-                       tap_span + 3 * L <= source_size;
+  const bool farther =
+      neighbours && most - tap_span - least < 3 * L && tap_span + 3 * L <= source_size;
   const bool stays_farther = farther && before == Strategy::ThreeLoadsPerTap;
   if (most - least > kFarthest) {
     block.strategy = Strategy::ScalarWideIndex;
-  } else if (kPermutes<Wide> && few && most - least < L && L <= source_size && !stays_near) {
+  } else if (most - least < L && L <= source_size && !stays_near) {
     block.strategy = Strategy::OneLoad;
     block.low = std::min(least, high() - L);
     // Copies of a doubling or tripling: a whole vector of the source serves two or three blocks.
@@ -231,16 +201,16 @@ void GatherTable<Wide>::add_block(int64_t begin) {
       block.low = whole;
     }
     block.high = block.low + L;
-  } else if (kPermutes<Wide> && few && near) {
+  } else if (near) {
     block.strategy = Strategy::LoadPerTap;
     block.low = std::min(least, high() - L - tap_span);
     block.high = block.low + tap_span + L;
-  } else if (kPermutes<Wide> && few && neighbours && most - tap_span - least < 2 * L &&
-             tap_span + 2 * L <= source_size && !stays_farther) {
+  } else if (neighbours && most - tap_span - least < 2 * L && tap_span + 2 * L <= source_size &&
+             !stays_farther) {
     block.strategy = Strategy::TwoLoadsPerTap;
     block.low = std::min(least, high() - 2 * L - tap_span);
     block.high = block.low + tap_span + 2 * L;
-  } else if (kPermutes<Wide> && few && most - least < 2 * L && source_size >= L && !stays_farther) {
+  } else if (most - least < 2 * L && source_size >= L && !stays_farther) {
     block.strategy = Strategy::TwoLoadsAnyOrder;
     block.low = std::max(low(), std::min(least, high() - 2 * L));
     block.high = std::min(block.low + 2 * L, high());
@@ -249,39 +219,8 @@ void GatherTable<Wide>::add_block(int64_t begin) {
     block.strategy = Strategy::ThreeLoadsPerTap;
     block.low = std::min(least, high() - 3 * L - tap_span);
     block.high = block.low + tap_span + 3 * L;
-  } else if (L >= 4 && step_ == 1 && neighbours && few && width > 1 &&
-             most - (width - 1) + 4 <= high()) {
-    block.strategy = Strategy::FourNeighbours;
-    block.high = most - (width - 1) + 4;
-  } else if (L >= 4 && step_ == 1 && neighbours && fewest > 4 &&
-             (widest + 3) / 4 * 4 <= source_size) {
-    block.strategy = Strategy::PartialSumsPerElement;
-    block.places = static_cast<int32_t>((widest + 3) / 4 * 4);
-    block.full = fewest == block.places;
-    block.low = partial_sums_begin(block, elements[0]);
-    block.high = block.low;
-    for (const Element& element : elements) {
-      block.low = std::min(block.low, partial_sums_begin(block, element));
-      block.high = std::max(block.high, partial_sums_begin(block, element) + block.places);
-    }
   }
-  // Of one tap in two vectors or, where there are no partial sums, in four.
-  for (const int64_t vectors : {2, 4}) {
-    const int64_t many = (widest - 1) * step_ + vectors * L, low = std::min(least, high() - many);
-    const bool taken = block.strategy != Strategy::ScalarWideIndex &&
-                       (vectors == 2 ? block.strategy > Strategy::FourNeighbours
-                                     : block.strategy == Strategy::Scalar);
-    const bool alike = fewest > 4 || (fewest > 0 && fewest == widest && !few);
-    if (kPermutes<Wide> && taken && neighbours && alike && latest - low < vectors * L &&
-        many <= source_size) {
-      block.strategy = vectors == 2 ? Strategy::ManyTapsTwoLoads : Strategy::ManyTapsFourLoads;
-      block.places = static_cast<int32_t>(widest);
-      block.full = fewest == widest;
-      block.low = low;
-      block.high = low + many;
-    }
-  }
-  fill_tables(block, elements, few_taps);
+  fill_tables(block, few_taps);
   blocks_.push_back(block);
 }
 

@@ -46,7 +46,7 @@ struct Plan {
     const Level<Weight>& level = levels[depth];
     return depth + 2 == levels.size() && level.blocks == 1 && level.taps.width == 2 &&
            levels.back().taps.width == 2 &&
-           (kPermutes<Weight> || !Gather<Weight>::supports(levels.back().in_volume));
+           (kPermutes<Weight> || !GatherTable<Weight>::supports(levels.back().in_volume));
   }
 
   // The number of rows of the last level in a result that is not empty.
@@ -62,7 +62,10 @@ struct Plan {
     constexpr int64_t kElements = 1 << 17;
     const Level<Weight>& first = levels.front();
     const int64_t read = first.in_volume * first.taps.input / first.taps.output;
-    return std::max<int64_t>(1, kElements / std::max<int64_t>({read, first.out_volume, 1}));
+    const int64_t slabs =
+        std::max<int64_t>(1, kElements / std::max<int64_t>({read, first.out_volume, 1}));
+    // Whole tensors, where several fit.
+    return slabs > first.taps.output ? slabs / first.taps.output * first.taps.output : slabs;
   }
 };
 

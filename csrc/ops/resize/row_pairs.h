@@ -128,8 +128,8 @@ void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scrat
     };
     if constexpr (kRowsFirst) {
       const Wide* rows[2] = {pair.rows[0] + block.low, pair.rows[1] + block.low};
-      combine_row<2>(rows, pair.weights, 2, block.high - block.low, Stores::Plain,
-                     scratch_row + block.low);
+      sum_few<2>(rows, pair.weights, block.high - block.low, Stores::Plain,
+                 scratch_row + block.low);
       put(0, gather.template block_of<2>(block, first, scratch_row));
     } else {
       const auto a = gather.template block_of<2>(block, first, pair.rows[0]);
@@ -201,13 +201,13 @@ struct RowPairScratch {
 // Makes the rows [begin, end) of the level before the last, up to `most` together (see
 // Plan::from_row_pairs).
 template <class Wide>
-void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
+void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
                     const RowPairScratch<Wide>& memory, int64_t most, Stores stores, int64_t begin,
                     int64_t end, const Wide* source, Wide* target) {
   const size_t depth = plan.levels.size() - 2;
   const Level<Wide>&level = plan.levels[depth], &last = plan.levels.back();
   const int64_t size = level.in_volume, stride = last.in_volume;
-  const bool gathers = Gather<Wide>::supports(stride), rows_first = plan.rows_first(depth);
+  const bool gathers = gather != nullptr, rows_first = plan.rows_first(depth);
   const bool non_temporal = stores == Stores::NonTemporal;
   const bool batches =
       !rows_first && gathers && !non_temporal && makes_row_batches<Wide>(level.out_volume);
@@ -219,12 +219,13 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
     const int64_t batch = batches ? row_batch_size(index, end - o) : 0;
-    if (batch > 0) {
-      sum_row_batch_in_parts(gather, {source + index[0] * size, size, index,
-                                      level.taps.weight.data() + 2 * o, batch, target});
-      pair.count = batch;
-      continue;
-    }
+    if constexpr (kPermutes<Wide>)
+      if (batch > 0) {
+        sum_row_batch_in_parts(*gather, {source + index[0] * size, size, index,
+                                         level.taps.weight.data() + 2 * o, batch, target});
+        pair.count = batch;
+        continue;
+      }
     pair.rows[0] = source + index[0] * size, pair.rows[1] = source + index[1] * size;
     pair.weights = level.taps.weight.data() + 2 * o;
     for (pair.count = 1; pair.count < std::min(most, end - o); ++pair.count) {
@@ -236,11 +237,10 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>& gather,
     const bool copied = non_temporal && !pair.non_temporal;
     pair.target = copied ? memory.result : target;
     const auto sum = [&](auto first, auto count) {
-      if (gathers) {
-        sum_pair<first, count>(gather, pair, memory.row);
-      } else {
-        sum_pair_of_channels<first, count>(last.taps, stride, pair);
+      if constexpr (kPermutes<Wide>) {
+        if (gathers) return sum_pair<first, count>(*gather, pair, memory.row);
       }
+      sum_pair_of_channels<first, count>(last.taps, stride, pair);
     };
     if (rows_first) {
       sum(std::true_type(), std::integral_constant<int, 1>());

@@ -2,7 +2,7 @@
 // can be many times the result. Growing vectors are counted with the old and the new memory.
 #pragma once
 
-#include "gather.h"
+#include "gather_table.h"
 #include "make_tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -60,19 +60,14 @@ void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
 // Called before a Gather is made of the same arguments.
 template <class Wide>
 void take_gather(TableBudget& table_budget, const TapTable<Wide>& taps, int64_t step) {
-  if (!Gather<Wide>::supports(step)) return;
-  constexpr double kBlockBytes = sizeof(typename Gather<Wide>::Block);
+  constexpr double kBlockBytes = sizeof(typename GatherTable<Wide>::Block);
   constexpr double kLargest =
       3;  // old and new memory of a growing vector, in units of its elements
-  const bool few = taps.width == 1 || taps.width == 2 || taps.width == 4;
   const double elements = static_cast<double>(taps.output * step + kLanes<Wide>);
-  // With partial sums there is a weight for each place, used or not, and a mask of the used ones.
-  const double weights = few ? elements * static_cast<double>(taps.width)
-                             : 2 * elements * static_cast<double>(taps.widest + 3);
-  const double indices = elements * (few ? static_cast<double>(taps.width) : 1);
-  table_budget.take_tables(taps.input, taps.output,
-                           elements * kBlockBytes / kLanes<Wide> +
-                               kLargest * (indices * sizeof(int32_t) + weights * sizeof(Wide)));
+  const double places = elements * static_cast<double>(taps.width);
+  table_budget.take_tables(
+      taps.input, taps.output,
+      elements * kBlockBytes / kLanes<Wide> + kLargest * places * (sizeof(int32_t) + sizeof(Wide)));
 }
 
 }  // namespace myops::resize::MYOPS_ISA

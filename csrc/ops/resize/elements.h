@@ -1,0 +1,53 @@
+// Elements of a tensor, and their type in sums.
+#pragma once
+
+#include <algorithm>
+
+#include "myops/context.h"
+#include "myops/dtype.h"
+#include "myops/simd.h"
+#include "tap_table.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+using namespace ::myops::MYOPS_ISA;
+
+// Rounds a sum to an element.
+template <class T, class Wide>
+inline T to_element(Wide value) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    // For 0 to 255, the sum with 2^23 has no bits left for a fraction: this rounds half to even and
+    // is vectorised, unlike std::nearbyint. NaN becomes 0.
+    constexpr Wide kNoFraction = 8388608;
+    const Wide low = value > 0 ? value : Wide(0);
+    const Wide inside = low < 255 ? low : Wide(255);
+    return static_cast<uint8_t>(static_cast<int32_t>((inside + kNoFraction) - kNoFraction));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <class Wide, class T>
+void widen(const T* source, int64_t count, Wide* target) {
+  int64_t i = 0;
+  for (; i + kLanes<Wide> <= count; i += kLanes<Wide>) {
+    store(target + i, load_wide<Wide>(source + i));
+  }
+  for (; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
+}
+
+// A copy with non-temporal stores.
+template <class T>
+void stream_copy(const T* source, int64_t count, T* target) {
+  constexpr int64_t L = kLanes<uint8_t>;
+  const auto* from = reinterpret_cast<const uint8_t*>(source);
+  auto* to = reinterpret_cast<uint8_t*>(target);
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  const auto behind = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % L);
+  int64_t i = std::min((L - behind) % L, bytes);
+  std::copy(from, from + i, to);
+  for (; i + L <= bytes; i += L) stream(to + i, load(from + i));
+  std::copy(from + i, from + bytes, to + i);
+}
+
+}  // namespace myops::resize::MYOPS_ISA

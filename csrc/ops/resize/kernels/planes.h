@@ -1,0 +1,132 @@
+// Kernel "planes": many small tensors, such as the 7 x 7 maps of a network's last layers. Several
+// tensors are transposed, so that a vector holds the same element of each; all axes are then
+// resampled in that layout, in which no row is too short for a vector.
+#pragma once
+
+#include "../plan.h"
+#include "lanes.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+template <class T, class Wide>
+class Planes {
+  static constexpr int64_t kTensors = LaneTable<Wide>::kRows;
+  static constexpr int64_t L = kLanes<Wide>;
+
+ public:
+  // Whether the plan's tensors are small and many.
+  static bool supports(const Plan<Wide>& plan) {
+    constexpr int64_t kMostElements = 1024, kShortRow = 4 * kTensors;
+    const Level<Wide>&first = plan.levels.front(), &last = plan.levels.back();
+    if (2 * plan.outer < L || last.in_volume >= LaneTable<Wide>::kMostSteps) return false;
+    if (first.in_volume * first.taps.input > kMostElements ||
+        first.out_volume * first.taps.output > kMostElements) {
+      return false;
+    }
+    if (std::min(last.taps.input, last.taps.output) * last.in_volume > kShortRow) return false;
+    return widest(plan) <= 2 * kMostElements;
+  }
+
+  Planes(const KernelContext& context, const Plan<Wide>& plan)
+      : plan_(plan),
+        slabs_{context.scratch_array<Wide>(std::max(widest(plan), L) * kTensors),
+               context.scratch_array<Wide>(std::max(widest(plan), L) * kTensors)} {
+    for (const Level<Wide>& level : plan.levels) sums_.emplace_back(context, level.taps);
+  }
+
+  // Tensors per piece of parallel work.
+  static int64_t grain(const Plan<Wide>& plan) {
+    constexpr int64_t kElements = 1 << 17;
+    return std::max<int64_t>(1, kElements / widest(plan) / kTensors) * kTensors;
+  }
+
+  void run(int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>& first = plan_.levels.front();
+    const int64_t in = first.taps.input * first.in_volume;
+    const int64_t out = first.taps.output * first.out_volume;
+    for (int64_t at = begin; at < end; at += kTensors) {
+      const int64_t count = std::min(kTensors, end - at);
+      constexpr int kVectors = static_cast<int>(kTensors / L);
+      if constexpr (kVectors > 1) {
+        if (count <= kTensors / 2) {
+          group<kVectors / 2>(count, in, out, source + at * in, target + at * out);
+          continue;
+        }
+      }
+      group<kVectors>(count, in, out, source + at * in, target + at * out);
+    }
+  }
+
+ private:
+  // The most elements of a tensor before, between and after the passes.
+  static int64_t widest(const Plan<Wide>& plan) {
+    int64_t most = 0;
+    each_pass(plan, [&](size_t, int64_t outer, int64_t, int64_t in, int64_t out) {
+      most = std::max(most, outer * std::max(in, out));
+    });
+    return most;
+  }
+
+  // Calls pass(level, tensors before the axis, elements behind it, their product with the axis
+  // before, after) in the order of the sums.
+  template <class Pass>
+  static void each_pass(const Plan<Wide>& plan, const Pass& pass) {
+    const size_t levels = plan.levels.size();
+    const auto outer = [&](size_t depth, bool next_done) {
+      int64_t count = 1;
+      for (size_t i = 0; i < depth; ++i) {
+        const Level<Wide>& level = plan.levels[i];
+        const bool done = next_done && i + 1 == depth;
+        count *= (done ? level.taps.output : level.taps.input) * level.blocks;
+      }
+      return count;
+    };
+    const auto one = [&](size_t depth, bool rows_first) {
+      const Level<Wide>& level = plan.levels[depth];
+      const bool before = rows_first && depth + 2 == levels;
+      const int64_t inner = before ? level.in_volume : level.out_volume;
+      pass(depth, outer(depth, rows_first && depth + 1 == levels), inner, level.taps.input * inner,
+           level.taps.output * inner);
+    };
+    const bool rows_first = levels > 1 && plan.rows_first(levels - 2);
+    if (rows_first) one(levels - 2, true);
+    one(levels - 1, rows_first);
+    for (size_t depth = levels - 1; depth-- > 0;) {
+      if (!(rows_first && depth + 2 == levels)) one(depth, rows_first);
+    }
+  }
+
+  template <int kVectors>
+  void group(int64_t count, int64_t in, int64_t out, const T* source, T* target) const {
+    constexpr int64_t kSlab = kVectors * L;
+    const T* rows[kSlab];
+    for (int64_t i = 0; i < kSlab; ++i) rows[i] = source + std::min(i, count - 1) * in;
+    Wide *from = slabs_[0].data(), *to = slabs_[1].data();
+    pack<kVectors>(rows, 0, in, from);
+    each_pass(
+        plan_, [&](size_t depth, int64_t outer, int64_t inner, int64_t before, int64_t after) {
+          const int64_t size = inner * kSlab;
+          for (int64_t i = 0; i < outer; ++i) {
+            const Wide* tensor = from + i * before * kSlab;
+            sums_[depth].run(
+                0, plan_.levels[depth].taps.output, [&](int64_t at) { return tensor + at * size; },
+                size, Stores::Plain, to + i * after * kSlab);
+          }
+          std::swap(from, to);
+        });
+    int64_t at = 0;
+    for (; at + L <= out; at += L) unpack<kVectors>(from + at * kSlab, count, L, target + at, out);
+    if (at == out) return;
+    if (out >= L) {
+      return unpack<kVectors>(from + (out - L) * kSlab, count, L, target + (out - L), out);
+    }
+    std::fill_n(from + out * kSlab, (L - out) * kSlab, Wide(0));
+    unpack<kVectors>(from, count, out, target, out);
+  }
+
+  const Plan<Wide>& plan_;
+  ScratchArray<Wide> slabs_[2];
+  std::vector<SlabSum<Wide>> sums_;  // of each level
+};
+
+}  // namespace myops::resize::MYOPS_ISA

@@ -1,0 +1,161 @@
+// Kernel "slab_sum": weighted sums of whole slabs, that is rows of an image, channels of a pixel,
+// or images of a volume. Any number of taps, which may differ from one result to the next; elements
+// of any type are widened as they are loaded. The vectors run along the slab, so no tap needs a
+// permutation.
+//
+// Every sum is computed in Accumulate<T> and rounded once when it is stored. Its order is the same
+// in all kernels, so the result does not depend on the memory layout: up to four terms from the
+// left, fma(w3, x3, fma(w2, x2, fma(w1, x1, w0 * x0))); more terms in four partial sums, k mod 4,
+// that begin with 0 and are added as (c0 + c2) + (c1 + c3).
+#pragma once
+
+#include "../elements.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+// The sum over k of weight(k) * value(k), for numbers or vectors.
+template <class V, class Weight, class Value>
+inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
+  if (taps == 0) return V{};
+  if (taps <= 4) {
+    V sum = weight(0) * value(0);
+    for (int64_t k = 1; k < taps; ++k) sum = fma(weight(k), value(k), sum);
+    return sum;
+  }
+  V partial_sums[4] = {};
+  for (int64_t k = 0; k < taps; ++k)
+    partial_sums[k & 3] = fma(weight(k), value(k), partial_sums[k & 3]);
+  return (partial_sums[0] + partial_sums[2]) + (partial_sums[1] + partial_sums[3]);
+}
+
+// Stores make(i), the vector of the result from element i on, for all elements; one(i) makes and
+// stores a single element.
+template <class Wide, class T, class Make, class One>
+MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const Make& make,
+                                  const One& one) {
+  constexpr int64_t L = kLanes<Wide>;
+  int64_t i = 0;
+  if constexpr (std::is_same_v<Wide, T>) {
+    if (stores == Stores::NonTemporal) {
+      const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
+      for (; i < size && (offset + i) % L != 0; ++i) one(i);
+      for (; i + L <= size; i += L) stream(target + i, make(i));
+    }
+  }
+  const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<T> : 0;
+  while (i < size) {
+    if (i + L > size) {
+      if (size < L) break;
+      i = size - L;  // some elements a second time
+    }
+    if (distance > 0) __builtin_prefetch(target + i + distance, 1);
+    store_narrow<Wide>(target + i, make(i));
+    i += L;
+  }
+  for (; i < size; ++i) one(i);
+}
+
+// kTaps taps.
+template <int kTaps, class From, class Wide, class T>
+MYOPS_NOINLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
+                            Stores stores, T* __restrict target) {
+  const From* from[kTaps];
+  Wide weight[kTaps];
+  for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
+  for_each_vector<Wide>(
+      size, stores, target,
+      [&](int64_t i) MYOPS_INLINED {
+        Vector<Wide> sum = broadcast(weight[0]) * load_wide<Wide>(from[0] + i);
+        for (int k = 1; k < kTaps; ++k) {
+          sum = fma(broadcast(weight[k]), load_wide<Wide>(from[k] + i), sum);
+        }
+        return sum;
+      },
+      [&](int64_t i) MYOPS_INLINED {
+        target[i] = to_element<T>(weighted<Wide>(
+            kTaps, [&](int64_t k) { return weight[k]; },
+            [&](int64_t k) { return static_cast<Wide>(from[k][i]); }));
+      });
+}
+
+// More than four taps.
+template <class From, class Wide, class T>
+MYOPS_NOINLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
+                             int64_t size, Stores stores, T* __restrict target) {
+  using V = Vector<Wide>;
+  for_each_vector<Wide>(
+      size, stores, target,
+      [&](int64_t i) MYOPS_INLINED {
+        V a{}, b{}, c{}, d{};
+        const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
+          sum = fma(broadcast(weights[k]), load_wide<Wide>(slabs[k] + i), sum);
+        };
+        int64_t k = 0;
+        for (; k + 4 <= taps; k += 4) add(a, k), add(b, k + 1), add(c, k + 2), add(d, k + 3);
+        if (k < taps) add(a, k++);
+        if (k < taps) add(b, k++);
+        if (k < taps) add(c, k);
+        return (a + c) + (b + d);
+      },
+      [&](int64_t i) {
+        target[i] = to_element<T>(weighted<Wide>(
+            taps, [&](int64_t k) { return weights[k]; },
+            [&](int64_t k) { return static_cast<Wide>(slabs[k][i]); }));
+      });
+}
+
+// At least one tap.
+template <class From, class Wide, class T>
+void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps, int64_t size,
+              Stores stores, T* target) {
+  switch (taps) {
+    case 1:
+      return sum_few<1>(slabs, weights, size, stores, target);
+    case 2:
+      return sum_few<2>(slabs, weights, size, stores, target);
+    case 3:
+      return sum_few<3>(slabs, weights, size, stores, target);
+    case 4:
+      return sum_few<4>(slabs, weights, size, stores, target);
+    default:
+      return sum_many(slabs, weights, taps, size, stores, target);
+  }
+}
+
+// The outputs of an axis, one after the other.
+template <class Wide>
+class SlabSum {
+ public:
+  SlabSum(const KernelContext& context, const TapTable<Wide>& taps)
+      : taps_(taps), slabs_(context.scratch(bytes_of<const Wide*>(taps.widest))) {}
+
+  // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
+  // source slab i begins.
+  template <class Slab, class T>
+  void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, Stores stores,
+           T* target) const {
+    using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
+    const From** slabs = slabs_.as<const From*>();
+    for (int64_t o = begin; o < end; ++o, target += size) {
+      const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
+      if (count == 0) {  // and those that follow
+        int64_t behind = o + 1;
+        while (behind < end && taps_.first[behind + 1] == first) ++behind;
+        std::memset(static_cast<void*>(target), 0, bytes_of<T>((behind - o) * size));
+        target += (behind - o - 1) * size;
+        o = behind - 1;
+        continue;
+      }
+      const int64_t* index = taps_.index.data() + first;
+      const Wide* weights = taps_.weight.data() + first;
+      for (int64_t k = 0; k < count; ++k) slabs[k] = slab(index[k]);
+      sum_slab(slabs, weights, count, size, stores, target);
+    }
+  }
+
+ private:
+  const TapTable<Wide>& taps_;
+  Scratch slabs_;
+};
+
+}  // namespace myops::resize::MYOPS_ISA

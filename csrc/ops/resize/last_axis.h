@@ -1,0 +1,128 @@
+// Rows of a result from as many source rows: the pass along the fastest axis in memory, or the axis
+// next to the channels, by one of three kernels.
+#pragma once
+
+#include "gather.h"
+#include "kernels/lanes.h"
+#include "plan.h"
+
+namespace myops::resize::MYOPS_ISA {
+
+// The tables of the pass. `taps` must outlive it.
+template <class Wide>
+struct LastAxisTables {
+  std::optional<Gather<Wide>> gather;
+  std::optional<LaneTable<Wide>> lanes;
+
+  // Whether a few channels, innermost, are resampled together with the axis next to them.
+  static bool within_rows(int64_t channels) { return GatherTable<Wide>::supports(channels); }
+  template <class T>
+  static bool prefers_gather(const TapTable<Wide>& taps, int64_t channels) {
+    return kPermutes<Wide> && std::is_same_v<T, Wide> && within_rows(channels) &&
+           (taps.width == 2 || taps.width == 4);
+  }
+};
+
+template <class Wide>
+class LastAxis {
+ public:
+  LastAxis(const KernelContext& context, const Plan<Wide>& plan, const LastAxisTables<Wide>& tables)
+      : taps_(plan.levels.back().taps),
+        stride_(plan.levels.back().in_volume),
+        gather_(tables.gather ? &*tables.gather : nullptr) {
+    if (tables.lanes) lanes_.emplace(context, *tables.lanes, taps_);
+    if (!LastAxisTables<Wide>::within_rows(stride_)) channels_.emplace(context, taps_);
+  }
+
+  int64_t outputs() const { return taps_.output; }
+  // The elements of a row that are read, from the first to behind the last.
+  int64_t low() const { return taps_.low * stride_; }
+  int64_t high() const { return (std::max(taps_.high, taps_.low) + 1) * stride_; }
+
+  // Whether outputs read so few elements of a row that preparing all between the first and the last
+  // would take longer and, for a long row, too much memory.
+  bool reads_little() const {
+    constexpr double kFew = 16;
+    return static_cast<double>(high() - low()) >
+           kFew * static_cast<double>(stride_) * static_cast<double>(taps_.first[outputs()]);
+  }
+
+  // How many rows are best made together, if one takes `bytes` of working memory.
+  int64_t together(int64_t bytes) const {
+    constexpr int64_t kMostRows = 8, kRowsBytes = 40 << 10;
+    if (lanes_) return LaneSum<Wide>::kRows;
+    int64_t rows = 1;
+    if (gather_ != nullptr) {
+      while (rows < kMostRows && 2 * rows * bytes <= kRowsBytes) rows *= 2;
+    }
+    return rows;
+  }
+
+  // Outputs [begin, end) of a row whose elements are value(i), one by one.
+  template <class Value, class Out>
+  void scalar(int64_t begin, int64_t end, const Value& value, Out* target) const {
+    for (int64_t o = begin; o < end; ++o) {
+      const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
+      for (int64_t channel = 0; channel < stride_; ++channel) {
+        *target++ = to_element<Out>(weighted<Wide>(
+            count, [&](int64_t k) { return taps_.weight[first + k]; },
+            [&](int64_t k) { return value(taps_.index[first + k] * stride_ + channel); }));
+      }
+    }
+  }
+
+  // The name of what makes rows, where there is more than one.
+  const char* kernel() const {
+    if (channels_) return "slab_sum";
+    if (gather_ != nullptr) return "gather";
+    return lanes_ ? "lanes" : "one_by_one";
+  }
+
+  // Whole rows, `pitch` elements apart.
+  template <class From, class Out>
+  void rows(int64_t count, const From* const* sources, Stores stores, Out* target,
+            int64_t pitch) const {
+    if constexpr (gathers<From, Out>) {
+      if (gather_ != nullptr && stores == Stores::Plain) {
+        return gather_->sum(0, gather_->elements(),
+                            GatherRows<Wide, Out>{sources, count, target, pitch, 0, {}});
+      }
+    }
+    if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
+    for (int64_t row = 0; row < count; ++row) {
+      part(0, outputs(), sources[row], stores, target + row * pitch);
+    }
+  }
+
+  // Outputs [begin, end) of one row.
+  template <class From, class Out>
+  void part(int64_t begin, int64_t end, const From* source, Stores stores, Out* target) const {
+    if (channels_) {
+      channels_->run(
+          begin, end, [&](int64_t i) { return source + i * stride_; }, stride_, stores, target);
+      return;
+    }
+    if constexpr (gathers<From, Out>) {
+      if (gather_ != nullptr) {
+        const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<Out> : 0;
+        return gather_->sum(
+            begin * stride_, end * stride_,
+            GatherRows<Wide, Out>{&source, 1, target - begin * stride_, 0, distance, {}});
+      }
+    }
+    scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);
+  }
+
+ private:
+  template <class From, class Out>
+  static constexpr bool gathers =
+      kPermutes<Wide> && std::is_same_v<From, Wide> && std::is_same_v<Out, Wide>;
+
+  const TapTable<Wide>& taps_;
+  const int64_t stride_;
+  const Gather<Wide>* gather_;
+  std::optional<LaneSum<Wide>> lanes_;
+  std::optional<SlabSum<Wide>> channels_;
+};
+
+}  // namespace myops::resize::MYOPS_ISA
