@@ -46,10 +46,10 @@ def copied(source: Path, folder: Path) -> Path:
     return Path(shutil.copytree(source, folder, ignore=made))
 
 
-def install(python: Path, package: Path) -> None:
+def install(python: Path, package: Path, *, editable: bool = False) -> None:
     """Builds a package of ops against our wheel, without an index."""
     pip = (python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index")
-    run(*pip, "--no-deps", ".", cwd=package)
+    run(*pip, "--no-deps", *(["--editable"] if editable else []), ".", cwd=package)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make t
 
 def test_every_family_passes_in_every_runtime(python: Path, tmp_path: Path) -> None:
     package = copied(ROOT / "tests" / "data" / "author_ops", tmp_path / "author_ops")
-    install(python, package)
+    install(python, package, editable=True)
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"\n\d+ passed", text), text
     assert "skipped" not in text

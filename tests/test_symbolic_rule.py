@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from myops._description import OPS, symbolic_rule
+import myops
+from myops import _libraries
+from myops._description import OPS, OpInfo, infer, symbolic_rule
+from myops._torch.text_rule import rule_of
 
 
 def symbolic(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -45,3 +50,88 @@ def test_it_refuses_as_eager_does() -> None:
         symbolic_rule(OPS["my_add"])([torch.ones(2, 4), torch.ones(3)], {})
     with pytest.raises(RuntimeError, match="grad: got rank 1"):
         symbolic_rule(OPS["deform_conv2d_backward"])([b, a, a, a, None], {})
+
+
+# -- rules as text: followed in Python with symbolic lengths, in C++ with numbers ------------------
+
+RULES = [
+    ("... C H W, ... C -> ... C {(H - size) // step + 1} (W * 2 + 1)", [(2, 3, 5, 7), (4, 1, 3)]),
+    ("S... N, M 3 -> S... (max(N, M) - min(N, 2)) {-(-M // step)}", [(2, 5, 4), (6, 3)]),
+    ("A B, (A * 2) B -> {A % step} {sizes[1]} B 4 size", [(5, 3), (10, 3)]),
+    ("..., ... -> ...", [(5, 1, 3), (1, 4, 1)]),
+    ("N C, N -> C N", [(5, 3), (5,)]),
+]
+
+
+@pytest.mark.parametrize(("text", "shapes"), RULES)
+def test_text_means_the_same_in_both_languages(text: str, shapes: list[tuple[int, ...]]) -> None:
+    info = text_op(text)
+    random = Random(text)
+    for _ in range(20):
+        given = {"size": random.randint(0, 4), "step": random.randint(1, 4)}
+        sizes = [random.randint(0, 9) for _ in range(2)]
+        ((_, expected),) = infer(info, shapes, ["float32"] * 2, {**given, "sizes": sizes})
+        attributes = {**given, "sizes": sizes}
+        tensors = [torch.empty(shape) for shape in shapes]
+        (by_python,) = rule_of(info)(tensors, attributes)
+        assert by_python == expected
+        (unknown,) = rule_of(info)(symbolic(*shapes), attributes)
+        hints = [int(length) for length in unknown]  # of the examples
+        assert hints == expected
+
+
+def test_lengths_stay_symbolic() -> None:
+    """One compilation, and one exported program, for every length."""
+    text_op(RULES[0][0])
+    op = torch.ops.text_rules.rule_0
+    compiled = torch.compile(lambda x, b: op(x, b, size=3), dynamic=True, fullgraph=True)
+    for rows in (7, 9, 12):
+        with torch._dynamo.config.patch(error_on_recompile=rows > 7):
+            result = compiled(torch.rand(2, 3, rows, rows + 1), torch.rand(4, 1, 3))
+        assert result.shape == (4, 2, 3, rows - 2, 2 * rows + 3)
+    torch._dynamo.reset()
+
+
+def test_numbers_of_a_list_are_known_where_it_is_one() -> None:
+    info = text_op("N C, {rows columns} -> N C rows (columns * 2)", values=True)
+    (x,) = symbolic((2, 3))
+    (shape,) = rule_of(info)([x, [5, 7]], {})
+    assert shape[2:] == [5, 14]
+    (shape,) = rule_of(info)([x, torch.tensor([5, 7])], {})
+    assert shape[2:] == [None, None]
+
+
+def text_op(text: str, values: bool = False) -> OpInfo:
+    """A prototype with this rule; defined once."""
+    name = f"rule_{[rule for rule, _ in RULES].index(text)}" if not values else "rule_of_values"
+    library = _libraries.find("text_rules")
+    if library is None or name not in library.ops:
+
+        def compute(a: Any, b: Any, **attributes: Any) -> Any:
+            """Zeros of the shape that the rule says."""
+            info = _libraries.find("text_rules").ops[name]  # type: ignore[union-attr]
+            dtypes = [str(a.dtype), str(b.dtype)]
+            given = [None, b.tolist()] if values else ()
+            ((_, shape),) = infer(info, [a.shape, b.shape], dtypes, attributes, given)
+            return np.zeros(shape, a.dtype)
+
+        myops.prototype(
+            compute,
+            name=name,
+            domain="text_rules",
+            types={"T": ["float32"], "I": ["int64"]},
+            inputs=[
+                myops.Input("a", "T", "Any."),
+                myops.Input("b", "I" if values else "T", "Any.", values=values),
+            ],
+            outputs=[myops.Output("y", "T", "As the rule says.")],
+            attributes=[
+                myops.Attribute("size", 2, "A number."),
+                myops.Attribute("step", 2, "A number."),
+                myops.Attribute("sizes", [1, 2], "Numbers."),
+            ],
+            shape=text,
+        )
+        library = _libraries.find("text_rules")
+    assert library is not None
+    return library.ops[name]

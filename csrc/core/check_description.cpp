@@ -63,6 +63,11 @@ void check_arguments(const Op& op) {
   for (const Input& input : op.inputs) {
     check_once(op, "inputs", input.name, names);
     check_type_of(op, input.name, input.type);
+    for (const DType dtype : op.dtypes(input.type)) {
+      if (!input.has_values || is_number(dtype)) continue;
+      fail(op.name, input.name, str(dtype_name(dtype), " for an input with .values()"),
+           "dtypes of integers or of real numbers of 16 bits and more");
+    }
   }
   for (const Attribute& attribute : op.attributes) {
     check_once(op, "inputs or attributes", attribute.name, names);

@@ -58,8 +58,7 @@ std::string overload_name(const Op& op, Overload overload) {
 }
 
 bool integer_values(const Op& op, const Input& input) {
-  const DType first = op.dtypes(input.type).front();
-  return first == DType::Int64 || first == DType::Int32 || first == DType::UInt8;
+  return is_integer(op.dtypes(input.type).front());
 }
 
 std::string dispatcher_schema(const Op& op, Overload overload) {

@@ -249,7 +249,9 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
 std::vector<double> read_values(const Tensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.elements()));
   const int64_t step = tensor.rank() == 0 ? 0 : tensor.strides[0];
-  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(tensor.dtype, [&](auto tag) {
+  // Op descriptions are refused that declare another dtype for such an input.
+  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t, int8_t, int16_t, uint16_t,
+           uint32_t, uint64_t>(tensor.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (size_t i = 0; i < values.size(); ++i) {
       const T value = tensor.as<T>()[static_cast<int64_t>(i) * step];

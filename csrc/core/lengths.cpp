@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <sstream>
 
 #include "checks.h"
 #include "myops/op.h"
+#include "text_rule.h"
 
 namespace myops {
 namespace {
@@ -19,13 +23,6 @@ Dim number(const std::string& word) {
 
 bool differ(const Dim& left, const Dim& right) {
   return left.known() && right.known() && left.value != right.value;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::istringstream stream(text);
-  std::vector<std::string> parts;
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
 }
 
 }  // namespace
@@ -116,59 +113,38 @@ const Dim& Lengths::operator[](const std::string& name) const {
 
 namespace {
 
-struct Rule {
-  std::vector<std::string> inputs, outputs;
-};
-
-Rule parse(const std::string& op, const std::string& rule, size_t inputs, size_t outputs) {
-  const size_t arrow = rule.find("->");
-  Rule parsed;
-  parsed.inputs = split(rule.substr(0, arrow), ',');
-  parsed.outputs = arrow == std::string::npos ? parsed.inputs : split(rule.substr(arrow + 2), ',');
-  if (parsed.inputs.size() == inputs && parsed.outputs.size() == outputs) return parsed;
-  throw Error(str(op, ": the shape rule ", quoted(rule), " has ", parsed.inputs.size(),
-                  " inputs and ", parsed.outputs.size(), " outputs, expected ", inputs, " and ",
-                  outputs));
+// Rules are texts of the library itself, so there are few of them.
+std::shared_ptr<const text_rule::Rule> parsed(const std::string& text) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const text_rule::Rule>> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<const text_rule::Rule>& rule = known[text];
+  if (!rule) rule = std::make_shared<const text_rule::Rule>(text_rule::parse(text));
+  return rule;
 }
 
 }  // namespace
 
 void check_rule(const Op& op, const std::string& rule) {
-  const Rule parsed = parse(op.name, rule, op.inputs.size(), op.outputs.size());
-  std::string known = " ";
-  for (const std::string& input : parsed.inputs) known += input + " ";
-  std::replace_if(known.begin(), known.end(), [](char c) { return c == '{' || c == '}'; }, ' ');
-  for (const std::string& output : parsed.outputs) {
-    std::istringstream words(output);
-    for (std::string word; words >> word;) {
-      if (number(word).known() || known.find(" " + word + " ") != std::string::npos) continue;
-      throw Error(str(op.name, ": the shape rule ", quoted(rule), " has the length ", quoted(word),
-                      " in an output, expected one that an input has"));
-    }
+  try {
+    const text_rule::Rule parsed = text_rule::parse(rule);
+    const std::string fault =
+        text_rule::fault(parsed, op.inputs.size(), op.outputs.size(), op.attributes);
+    if (!fault.empty()) throw Mistake(str("the shape rule ", quoted(rule), " ", fault));
+  } catch (const Mistake& mistake) {
+    throw Error(str(op.name, ": ", mistake.what()));
   }
 }
 
 void follow(ShapeContext& context, const std::string& rule) {
-  const auto [inputs, outputs] =
-      parse(context.op_name(), rule, context.inputs_.size(), context.outputs_.size());
-  Lengths lengths(context);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const size_t open = inputs[i].find('{');
-    if (open == std::string::npos) {
-      lengths.match(i, inputs[i]);
-    } else {
-      lengths.values(i, inputs[i].substr(open + 1, inputs[i].find('}') - open - 1));
-    }
+  const auto followed = parsed(rule);
+  if (followed->inputs.size() != context.inputs_.size() ||
+      followed->outputs.size() != context.outputs_.size()) {
+    throw Mistake(str("the shape rule ", quoted(rule), " ",
+                      text_rule::fault(*followed, context.inputs_.size(), context.outputs_.size(),
+                                       context.attributes().declared())));
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    std::istringstream words(outputs[i]);
-    Dims dims;
-    for (std::string word; words >> word;) {
-      const Dim fixed = number(word);
-      dims.push_back(fixed.known() ? fixed : lengths[word]);
-    }
-    context.set_output(i, dims);
-  }
+  text_rule::follow(*followed, context);
 }
 
 Dim* Lengths::find(const std::string& name) {

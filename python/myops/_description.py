@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from myops import _numpy
+from myops import _dtypes, _numpy
 
 DOMAIN: str = _numpy.DOMAIN
 OPSET_VERSION = 1  # of the domain of every library
@@ -125,6 +125,7 @@ class OpInfo:
     inputs: tuple[InputInfo, ...]
     outputs: tuple[OutputInfo, ...]
     attributes: tuple[AttributeInfo, ...]
+    rule: str  # the shape rule, where it is text; else empty
     native: Any = field(repr=False, compare=False)  # the C++ side: its kernel, its shape rule
 
     @property
@@ -147,7 +148,7 @@ class OpInfo:
         return any(item.values for item in self.inputs)
 
     def is_integer(self, item: InputInfo) -> bool:
-        return self.types[item.type][0].startswith(("int", "uint"))
+        return _dtypes.is_integer(self.types[item.type][0])
 
 
 def read(native: Any, domain: str, namespace: str) -> OpInfo:
@@ -271,7 +272,7 @@ def call(
             not depend on it.
 
     Returns:
-        The outputs. bfloat16 arrays have the dtype `ml_dtypes.bfloat16`.
+        The outputs. Arrays of bfloat16 and of the floats of 8 bits have dtypes of `ml_dtypes`.
 
     Raises:
         ValueError: The kernel's own refusal.
@@ -291,6 +292,8 @@ def call(
 
 def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
     """`array` itself when the kernel accepts its layout, else a contiguous copy."""
+    if array.dtype.kind in "OUT":  # strings are objects, as in ONNX Runtime, in one piece
+        array = np.require(array.astype(object), requirements=["C"])
     walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
     ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
     unread = item.access == "shape_only"

@@ -258,12 +258,17 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def build_extension(self, ext: Extension) -> None:
         adapter = getattr(ext, "myops_adapter", None)
+        given = ext.sources, ext.depends
         try:
             if adapter is not None:
                 self._prepare(ext, adapter)
             super().build_extension(ext)
         except RuntimeError as error:  # torch's; setuptools lets optional ones fail by this
             raise CompileError(str(error)) from error
+        finally:
+            # An editable install lists the files of the package after it has built, and refuses
+            # those elsewhere, as the SDK's are.
+            ext.sources, ext.depends = given
 
     def _prepare(self, ext: Extension, adapter: str) -> None:
         names = _near(_root() / "csrc" / NAMES)

@@ -244,7 +244,7 @@ Call make_call(Bytes& bytes) {
     size_t type = 0;
     while (op.types[type].name != op.inputs[i].type) ++type;
     const DType dtype =
-        bytes.one_in(255) ? static_cast<DType>(bytes.below(kDTypeCount)) : chosen[type];
+        bytes.one_in(255) ? static_cast<DType>(bytes.below(kDTypeCount - 1)) : chosen[type];
     call.inputs.push_back(make_argument(bytes, dtype, item, wild && bytes.one_in(2)));
   }
   return call;

@@ -46,9 +46,12 @@ void expect_message(const Call& call, const std::string& text) {
 // ---- Through the library.
 
 constexpr ort::ElementType kElementTypes[kDTypeCount] = {
-    ort::ElementType::Float16, ort::ElementType::BFloat16, ort::ElementType::Float32,
-    ort::ElementType::Float64, ort::ElementType::UInt8,    ort::ElementType::Int32,
-    ort::ElementType::Int64};
+    ort::ElementType::Float16,      ort::ElementType::BFloat16,   ort::ElementType::Float32,
+    ort::ElementType::Float64,      ort::ElementType::UInt8,      ort::ElementType::Int32,
+    ort::ElementType::Int64,        ort::ElementType::Bool,       ort::ElementType::Int8,
+    ort::ElementType::Int16,        ort::ElementType::UInt16,     ort::ElementType::UInt32,
+    ort::ElementType::UInt64,       ort::ElementType::Complex64,  ort::ElementType::Complex128,
+    ort::ElementType::Float8E4M3FN, ort::ElementType::Float8E5M2, ort::ElementType::String};
 
 // What the model says about an input: lengths, names, nothing.
 ort::TypeAndShape declare(Bytes& bytes, const Argument& argument) {

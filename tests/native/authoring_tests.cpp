@@ -78,6 +78,107 @@ void test_rules() {
   same(lost, "splat: the shape rule asks for the length \"C\", which none of its patterns has");
 }
 
+// An op with two inputs and the attributes of rules that compute.
+Op computing(const std::string& rule) {
+  return Op("op")
+      .type("T", {DType::Float32})
+      .input({"a", "T", "."})
+      .input(Input{"b", "T", "."}.optional())
+      .output({"y", "T", "."})
+      .attribute({"s", int64_t{2}, "."})
+      .attribute({"steps", std::vector<int64_t>{3, 4}, "."})
+      .attribute({"real", 1.0, "."})
+      .shape(rule.c_str())
+      .kernel(nothing);
+}
+
+std::string computed(const std::string& rule, std::optional<Dims> a, std::optional<Dims> b,
+                     int64_t s = 2) {
+  try {
+    const Op op = computing(rule);
+    check_description(op);
+    Attributes attributes(op.attributes);
+    attributes.set(0, s);
+    ShapeContext context(op, attributes);
+    context.inputs_ = {std::move(a), std::move(b)};
+    context.dtypes_ = {DType::Float32, std::nullopt};
+    context.values_ = {std::nullopt, std::nullopt};
+    infer(op, attributes, context);
+    return shape_text(*context.output(0));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void test_rules_that_compute() {
+  const Dims a{7, 5, 3}, b{4, 2};
+  same(computed("... H W, K 2 -> ... (H * 2 + 1) (W * K)", a, b), "[7, 11, 12]");
+  same(computed("A B C, D E -> {A // s} {A % s} {-(-A // s)} (max(B, D, 6) - min(C, 1))", a, b),
+       "[3, 1, 4, 5]");
+  same(computed("A B C, D E -> {A // steps[0]} {steps[1]} s {s}", a, b), "[2, 4, 2, 2]");
+  same(computed("S... C, ... -> ... S... (C)", a, b), "[4, 2, 7, 5, 3]");
+  same(computed("... C, ... 1 -> ...", a, Dims{1, 5, 1}), "[7, 5]");
+  same(computed("..., ... -> ...", a, Dims{5, 1}), "[7, 5, 3]");
+  same(computed("..., ... -> ...", Dims{5, 1}, a), "[7, 5, 3]");
+  same(computed("..., ... -> ...", Dims{Dim("n"), 3}, Dims{4, 1, 3}), "[4, n, 3]");
+  same(computed("..., ... -> ...", Dims{Dim("n"), 3}, Dims{4, 3}), "[4, 3]");
+  same(computed("..., ... -> ...", Dims{Dim("n")}, Dims{Dim("m")}), "[?]");
+  same(computed("A, B -> A (A) (A + B) 3", Dims{Dim("n")}, Dims{4}), "[n, n, ?, 3]");
+  same(computed("A B, (A * 2) {B // s} -> A", Dims{3, 5}, Dims{6, 2}), "[3]");
+  same(computed("A B, (A * 2) {B // s} -> A", Dims{3, 5}, Dims{6, 3}),
+       "op: b: got shape [6, 3], expected [(A * 2), {B // s}] with A = 3, B = 5, s = 2");
+  same(computed("A, S... 2 -> S...", Dims{3}, Dims{2}), "[]");
+  same(computed("C ... , D -> ... C", a, Dims{2}), "[5, 3, 7]");
+  same(computed("S..., S... -> S...", Dims{3, 5}, Dims{3}),
+       "op: b: got shape [3], expected [S...] with S = [3, 5]");
+  same(computed("..., ... -> ...", a, Dims{4}), "op: b: got length 4 on axis 0, expected 1 or 3");
+  same(computed("... C H, B -> C", Dims{3}, b), "op: a: got shape [3], expected [..., C, H]");
+  same(computed("A, B -> (A - B)", Dims{3}, Dims{5}),
+       "op: shape: got a length of -2 from (A - B) with A = 3, B = 5, expected 0 or more");
+  same(computed("A, B -> {A // s}", Dims{3}, Dims{5}, 0),
+       "op: shape: got a division by 0 in {A // s} with A = 3, s = 0, expected another number "
+       "there");
+  same(computed("A, B -> {(A - 9) // s} ", Dims{3}, Dims{5}, -2), "[3]");
+  same(computed("A, B -> s", Dims{3}, Dims{5}, -2),
+       "op: shape: got a length of -2 from s with s = -2, expected 0 or more");
+  same(computed("A, B -> (A * 999999999999 * 999999999999)", Dims{3}, Dims{5}),
+       "op: shape: got a number beyond 2^63 in (A * 999999999999 * 999999999999), expected a "
+       "length");
+  same(computed("A, B -> {steps[2]}", Dims{3}, Dims{5}),
+       "op: steps: got 2 numbers, expected at least 3");
+}
+
+void test_rules_without_sense() {
+  const auto fault = [](const char* rule) { return computed(rule, Dims{3}, std::nullopt); };
+  same(
+      fault("A, B -> (A + C)"),
+      "op: the shape rule \"A, B -> (A + C)\" has the length \"C\" in an output, expected one that "
+      "an input has");
+  same(
+      fault("A, B -> real"),
+      "op: the shape rule \"A, B -> real\" has the length \"real\" in an output, expected one that "
+      "an input has");
+  same(fault("A, (C * 2) -> A"),
+       "op: the shape rule \"A, (C * 2) -> A\" has the length \"C\" in an input, expected one that "
+       "is bound there");
+  same(fault("... S..., B -> B"),
+       "op: the shape rule \"... S..., B -> B\" has two words that stand for any number of axes in "
+       "one input");
+  same(fault("A, B -> ..."),
+       "op: the shape rule \"A, B -> ...\" has \"...\" in an output, expected one that an input "
+       "has");
+  for (const char* rule :
+       {"A, B -> (A", "A, B -> (A +)", "A, B -> A +", "A, B -> ()", "A, B -> {A / 2}",
+        "A, B -> A -> B", "A, B -> (A B)", "A, B -> 99999999999999", "A, B -> s[",
+        "A, B -> (min(A)", "A, B -> $"}) {
+    const std::string text = fault(rule);
+    const std::string begin = str("op: the shape rule ", quoted(rule), ": got ");
+    expect(text.compare(0, begin.size(), begin) == 0, str(rule, ": ", text));
+  }
+  const std::string deep = "A, B -> " + std::string(100, '(') + "A" + std::string(100, ')');
+  expect(fault(deep.c_str()).find("at most 50 brackets") != std::string::npos, "many brackets");
+}
+
 void test_rules_that_do_not_fit() {
   const Op few = described("N P 3 -> N");
   const Attributes attributes(few.attributes);
@@ -160,6 +261,8 @@ void test_scratch_arrays() {
 
 int main() {
   test_rules();
+  test_rules_that_compute();
+  test_rules_without_sense();
   test_rules_that_do_not_fit();
   test_bounds();
   test_gradients_are_described();

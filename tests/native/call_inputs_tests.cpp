@@ -2,6 +2,7 @@
 // and the shape cache all see the numbers at the beginning of the call.
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace {
 
 using namespace myops;
 using Numbers = std::vector<double>;
+
+// What a list of numbers may have.
+constexpr DType kNumbers[] = {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
+                              DType::UInt8,   DType::Int32,    DType::Int64,   DType::Int8,
+                              DType::Int16,   DType::UInt16,   DType::UInt32,  DType::UInt64};
 
 // When the numbers are overwritten.
 enum class Moment { Never, Rule, Allocate, Kernel };
@@ -48,8 +54,7 @@ void compute(KernelContext& context) {
 }
 
 Op probe() {
-  const std::vector<DType> all = {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
-                                  DType::UInt8,   DType::Int32,    DType::Int64};
+  const std::vector<DType> all(std::begin(kNumbers), std::end(kNumbers));
   return Op("probe")
       .type("T", {DType::Float32})
       .type("A", all)
@@ -87,7 +92,8 @@ class List {
   }
 
   void write(const Numbers& numbers) {
-    dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(dtype_, [&](auto tag) {
+    dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t, int8_t, int16_t, uint16_t,
+             uint32_t, uint64_t>(dtype_, [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (size_t i = 0; i < numbers.size(); ++i) {
         const auto number = static_cast<float>(numbers[i]);
@@ -130,8 +136,8 @@ void test_numbers_are_read_once() {
   const int64_t steps[] = {1, 2, 5, -1, -3};
   for (int round = 0; round < 3000; ++round) {
     const Numbers before[2] = {counting(counts[draw(10)], 1), counting(counts[draw(10)], 2)};
-    List first(static_cast<DType>(draw(kDTypeCount)), before[0], steps[draw(5)]);
-    List second(static_cast<DType>(draw(kDTypeCount)), before[1], steps[draw(5)]);
+    List first(kNumbers[draw(std::size(kNumbers))], before[0], steps[draw(5)]);
+    List second(kNumbers[draw(std::size(kNumbers))], before[1], steps[draw(5)]);
     const bool has_second = draw(4) > 0;
     const Numbers expected = has_second ? before[1] : Numbers();
     const Tensors inputs{Tensor(&x, DType::Float32, {}), first.tensor,

@@ -100,9 +100,20 @@ void test_descriptions() {
           "scale: kernel: got none, expected one, given with .kernel()");
   refuses([](Op& op) { op = std::move(op).shape("N C, N -> N"); },
           "scale: the shape rule \"N C, N -> N\" has 2 inputs and 1 outputs, expected 1 and 1");
-  refuses([](Op& op) { op = std::move(op).shape("N {H} 3 -> N H W"); },
-          "scale: the shape rule \"N {H} 3 -> N H W\" has the length \"W\" in an output, expected "
+  refuses([](Op& op) { op = std::move(op).shape("N H 3 -> N H W"); },
+          "scale: the shape rule \"N H 3 -> N H W\" has the length \"W\" in an output, expected "
           "one that an input has");
+  refuses([](Op& op) { op = std::move(op).shape("N {H + 1} -> N"); },
+          "scale: the shape rule \"N {H + 1} -> N\" has the length \"H\" in an input, expected one "
+          "that is bound there");
+  refuses(
+      [](Op& op) {
+        op = std::move(op)
+                 .type("M", {DType::Int64, DType::Bool})
+                 .input(Input{"sizes", "M", "."}.values());
+      },
+      "scale: sizes: got bool for an input with .values(), expected dtypes of integers or of real "
+      "numbers of 16 bits and more");
   refuses([](Op& op) { op = std::move(op).kernel(MYOPS_TYPED(typed, float)); },
           "scale: x: got float64 among the dtypes of T, expected those that the kernel is written "
           "for, float32");

@@ -42,6 +42,7 @@ struct Value {
   ElementType type = ElementType::Undefined;
   std::vector<int64_t> dims;
   std::vector<uint8_t> bytes;
+  std::vector<std::string> texts = {};  // of a tensor of strings
 };
 
 }  // namespace myops::ort

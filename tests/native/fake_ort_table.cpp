@@ -14,16 +14,28 @@ using namespace myops::ort;
 size_t element_size(ElementType type) {
   switch (type) {
     case ElementType::UInt8:
+    case ElementType::Int8:
+    case ElementType::Bool:
+    case ElementType::Float8E4M3FN:
+    case ElementType::Float8E5M2:
       return 1;
     case ElementType::Float16:
     case ElementType::BFloat16:
+    case ElementType::Int16:
+    case ElementType::UInt16:
       return 2;
     case ElementType::Float32:
     case ElementType::Int32:
+    case ElementType::UInt32:
       return 4;
     case ElementType::Float64:
     case ElementType::Int64:
+    case ElementType::UInt64:
+    case ElementType::Complex64:
       return 8;
+    case ElementType::Complex128:
+      return 16;
+    case ElementType::String:  // whose memory the library does not see
     case ElementType::Undefined:
       break;
   }
@@ -162,6 +174,7 @@ Status* make_output(ComputeContext* context, size_t index, const int64_t* dims, 
   value->dims.assign(dims, dims + count);
   const auto elements = static_cast<size_t>(myops::element_count(value->dims));
   value->bytes.assign(elements * element_size(value->type), context->fill);
+  if (value->type == ElementType::String) value->texts.resize(elements);
   context->outputs[index] = std::move(value);
   *out = context->outputs[index].get();
   return nullptr;
@@ -201,6 +214,31 @@ Functions make_functions() {
   };
   f.ReleaseCustomOpDomain = [](CustomOpDomain* domain) { delete domain; };
 
+  f.GetStringTensorDataLength = [](const Value* value, size_t* bytes) -> Status* {
+    *bytes = 0;
+    for (const std::string& text : value->texts) *bytes += text.size();
+    return nullptr;
+  };
+  f.GetStringTensorContent = [](const Value* value, void* characters, size_t bytes, size_t* begins,
+                                size_t count) -> Status* {
+    size_t at = 0;
+    if (count != value->texts.size()) return refuse("another number of strings");
+    for (size_t i = 0; i < count; ++i) {
+      const std::string& text = value->texts[i];
+      begins[i] = at;
+      if (text.size() > bytes - at) return refuse("too small");
+      std::memcpy(static_cast<char*>(characters) + at, text.data(), text.size());
+      at += text.size();
+    }
+    return nullptr;
+  };
+  f.GetResizedStringTensorElementBuffer = [](Value* value, size_t index, size_t bytes,
+                                             char** out) -> Status* {
+    if (index >= value->texts.size()) return refuse("out of range");
+    value->texts[index].resize(bytes);
+    *out = value->texts[index].data();
+    return nullptr;
+  };
   f.GetTensorMutableData = [](Value* value, void** out) -> Status* {
     *out = value->bytes.data();
     return nullptr;

@@ -86,6 +86,7 @@ class FastCallRuntime final : public Runtime {
 
   // The last step before the kernel that needs Python.
   Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+    require_plain(dtype != DType::String);
     bytes_ += byte_count(shape, dtype);
     if (out_ != nullptr) return accept(dtype, shape, layout);
     release_gil();
@@ -220,7 +221,7 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                   Attributes(op.attributes),
                   services,
                   {internals, exchange, parts["tensor"], parts["parameter"], parts["is_neg"],
-                   parts["requires_grad"]},
+                   parts["is_conj"], parts["requires_grad"]},
                   parts["wrap"],
                   parts["bump"],
                   parts["forward_ad"],

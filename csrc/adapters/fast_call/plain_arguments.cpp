@@ -22,6 +22,26 @@ DType dtype_of(const DLDataType& type) {
       return DType::Int32;
     case kDLInt << 8 | 64:
       return DType::Int64;
+    case kDLBool << 8 | 8:
+      return DType::Bool;
+    case kDLInt << 8 | 8:
+      return DType::Int8;
+    case kDLInt << 8 | 16:
+      return DType::Int16;
+    case kDLUInt << 8 | 16:
+      return DType::UInt16;
+    case kDLUInt << 8 | 32:
+      return DType::UInt32;
+    case kDLUInt << 8 | 64:
+      return DType::UInt64;
+    case kDLComplex << 8 | 64:
+      return DType::Complex64;
+    case kDLComplex << 8 | 128:
+      return DType::Complex128;
+    case kDLFloat8_e4m3fn << 8 | 8:
+      return DType::Float8E4M3FN;
+    case kDLFloat8_e5m2 << 8 | 8:
+      return DType::Float8E5M2;
     default:
       throw NotPlain();
   }
@@ -101,6 +121,9 @@ DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable
     throw NotPlain();
   }
   require_plain(described.device.device_type == kDLCPU);
+  if (described.dtype.code == kDLComplex) {
+    require_plain(!is_true(PyObject_CallOneArg(is_conj.ptr(), object)));  // conjugated lazily
+  }
   return described;
 }
 

@@ -38,8 +38,9 @@ int64_t integer(PyObject* object);
 struct TensorReader {
   const TorchInternals* internals;  // null: the members below are used
   const DLPackExchangeAPI* exchange;
-  py::object tensor, parameter;      // the types that count as plain
-  py::object is_neg, requires_grad;  // of the type: a method, and the getter of a property
+  py::object tensor, parameter;  // the types that count as plain
+  py::object is_neg, is_conj;    // methods of the type
+  py::object requires_grad;      // the getter of a property of it
 
   // `differentiable`: a tensor that asks for its gradient is not plain.
   Tensor read(PyObject* object, bool differentiable, bool written = false) const;

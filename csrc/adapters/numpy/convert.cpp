@@ -29,8 +29,10 @@ AttributeValue convert(AttributeType type, const py::handle& value) {
 }  // namespace
 
 py::dtype to_numpy(DType dtype) {
-  if (dtype == DType::BFloat16) {  // NumPy has none; ml_dtypes (which onnx uses) brings it
-    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  if (dtype == DType::String) return py::dtype("O");  // of str, as in ONNX Runtime
+  // NumPy has none of these; ml_dtypes (which onnx uses) brings them
+  if (dtype == DType::BFloat16 || dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2) {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr(dtype_name(dtype)));
   }
   return py::dtype(dtype_name(dtype));
 }
@@ -50,19 +52,84 @@ DType dtype_of(const Op& op, const Input& input, const py::array& array) {
   const py::dtype type = array.dtype();
   const char kind = type.kind();
   const py::ssize_t size = type.itemsize();
-  if (kind == 'f' && size == 4) return DType::Float32;
-  if (kind == 'f' && size == 8) return DType::Float64;
-  if (kind == 'f' && size == 2) return DType::Float16;
-  if (kind == 'u' && size == 1) return DType::UInt8;
-  if (kind == 'i' && size == 4) return DType::Int32;
-  if (kind == 'i' && size == 8) return DType::Int64;
+  struct Known {
+    char kind;
+    py::ssize_t size;
+    DType dtype;
+  };
+  constexpr Known kKnown[] = {
+      {'f', 4, DType::Float32},   {'f', 8, DType::Float64},    {'f', 2, DType::Float16},
+      {'u', 1, DType::UInt8},     {'i', 4, DType::Int32},      {'i', 8, DType::Int64},
+      {'b', 1, DType::Bool},      {'i', 1, DType::Int8},       {'i', 2, DType::Int16},
+      {'u', 2, DType::UInt16},    {'u', 4, DType::UInt32},     {'u', 8, DType::UInt64},
+      {'c', 8, DType::Complex64}, {'c', 16, DType::Complex128}};
+  for (const Known& known : kKnown) {
+    if (known.kind == kind && known.size == size) return known.dtype;
+  }
+  if (kind == 'O') return DType::String;
   return from_name(op, input, py::str(type.attr("name")));
+}
+
+// The text of a Python str; what is none is refused.
+std::string text_of(const Op& op, const Input& input, PyObject* item) {
+  if (PyUnicode_Check(item) == 0) {
+    fail(op.name, input.name, str("an element of type ", Py_TYPE(item)->tp_name), "a str");
+  }
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(item, &size);
+  if (data != nullptr) return std::string(data, static_cast<size_t>(size));
+  PyErr_Clear();
+  fail(op.name, input.name, "a str with an unpaired surrogate", "one that UTF-8 can write");
 }
 
 }  // namespace
 
-Tensor view(const Op& op, const Input& input, const py::array& array) {
+Tensor Strings::read(const Op& op, const Input& input, const py::array& array, Budget& budget) {
+  const auto count = static_cast<size_t>(array.size());
+  budget.take(op.name, input.name, "a copy of its strings", count * sizeof(std::string));
+  std::vector<std::string>& strings = read_.emplace_back();
+  strings.reserve(count);
+  const auto* items = static_cast<PyObject* const*>(array.data());
+  for (size_t i = 0; i < count; ++i) {
+    strings.push_back(text_of(op, input, items[i]));
+    budget.take(op.name, input.name, "a copy of its strings", strings.back().size());
+  }
+  return Tensor(strings.data(), DType::String, Shape(array.shape(), array.shape() + array.ndim()));
+}
+
+void* Strings::make(const Op& op, size_t output, const py::array& array) {
+  const auto count = static_cast<size_t>(array.size());
+  made_.push_back({&op.outputs[output].name, array, std::vector<std::string>(count)});
+  return made_.back().strings.data();
+}
+
+void Strings::write(const Op& op) const {
+  for (const Result& result : made_) {
+    auto** items = static_cast<PyObject**>(const_cast<void*>(result.array.data()));
+    for (size_t i = 0; i < result.strings.size(); ++i) {
+      const std::string& text = result.strings[i];
+      PyObject* made =
+          PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict");
+      if (made == nullptr) {
+        PyErr_Clear();
+        fail(op.name, *result.name, str("the bytes ", quoted(text), " from the kernel"), "UTF-8");
+      }
+      Py_XDECREF(items[i]);
+      items[i] = made;
+    }
+  }
+}
+
+Tensor view(const Op& op, const Input& input, const py::array& array, Strings& strings,
+            Budget& budget) {
   const DType dtype = dtype_of(op, input, array);
+  if (dtype == DType::String) {
+    const std::vector<DType>& legal = op.dtypes(input.type);
+    if (std::find(legal.begin(), legal.end(), dtype) == legal.end()) {
+      refuse_dtype(op, input, "string");
+    }
+    return strings.read(op, input, array, budget);
+  }
   const auto size = static_cast<py::ssize_t>(dtype_size(dtype));
   Shape shape(array.shape(), array.shape() + array.ndim());
   Shape strides;
@@ -163,7 +230,8 @@ py::dict describe(const Op& op) {
   }
   return py::dict("name"_a = op.name, "onnx_type"_a = op.onnx_type,
                   "since_version"_a = op.since_version, "doc"_a = op.summary, "types"_a = types,
-                  "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes);
+                  "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes,
+                  "rule"_a = op.shape_text);
 }
 
 namespace {
@@ -254,9 +322,14 @@ Op prototype(const py::dict& description, py::function rule) {
                              get<std::vector<std::string>>(item, "choices")});
   }
   const size_t inputs = op.inputs.size();
-  op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
-    run_rule(rule, context, inputs);
-  };
+  const auto text = get<std::string>(description, "rule");
+  if (text.empty()) {
+    op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
+      run_rule(rule, context, inputs);
+    };
+  } else {
+    op = std::move(op).shape(text.c_str());
+  }
   op.compute = [](KernelContext& context) {
     context.report("python", "all of it", "the function of a prototype");
     PrototypeBody::run();

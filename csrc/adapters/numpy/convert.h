@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,8 +21,28 @@ namespace py = pybind11;
 py::dtype to_numpy(DType dtype);
 DType from_name(const Op& op, const Input& input, const std::string& name);
 
-// A view of an array; the array must outlive it.
-Tensor view(const Op& op, const Input& input, const py::array& array);
+// The strings of a call. NumPy has them as Python objects, a kernel as std::string.
+class Strings {
+ public:
+  // Of an array of str objects, which is contiguous.
+  Tensor read(const Op& op, const Input& input, const py::array& array, Budget& budget);
+  // Empty strings, which write() makes the elements of an array of objects.
+  void* make(const Op& op, size_t output, const py::array& array);
+  void write(const Op& op) const;  // needs the GIL
+
+ private:
+  struct Result {
+    const std::string* name;
+    py::array array;
+    std::vector<std::string> strings;
+  };
+  std::deque<std::vector<std::string>> read_;
+  std::deque<Result> made_;
+};
+
+// A view of an array; the array must outlive it, and so must the strings.
+Tensor view(const Op& op, const Input& input, const py::array& array, Strings& strings,
+            Budget& budget);
 
 // Values for the declared attributes; those not in `given` have their defaults.
 Attributes attributes_from(const Op& op, const py::dict& given);

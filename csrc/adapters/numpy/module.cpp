@@ -19,19 +19,20 @@ namespace {
 
 class NumpyRuntime final : public Runtime {
  public:
-  explicit NumpyRuntime(int threads) : threads_(threads) {}
+  NumpyRuntime(const Op& op, int threads) : op_(op), threads_(threads) {}
 
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     released_gil_.reset();
     Shape strides = strides_for(shape, layout);
     std::vector<py::ssize_t> bytes;
+    const auto size = dtype == DType::String ? sizeof(PyObject*) : dtype_size(dtype);
     for (int64_t stride : strides) {
-      bytes.push_back(stride * static_cast<py::ssize_t>(dtype_size(dtype)));
+      bytes.push_back(stride * static_cast<py::ssize_t>(size));
     }
     void* data = nullptr;
     {  // the last use of Python, including the end of a reference
       py::array array(to_numpy(dtype), shape, bytes);
-      data = array.mutable_data();
+      data = dtype == DType::String ? strings.make(op_, output, array) : array.mutable_data();
       outputs.append(array);
     }
     released_gil_.emplace();
@@ -48,8 +49,10 @@ class NumpyRuntime final : public Runtime {
   void reacquire_gil() { released_gil_.reset(); }
 
   py::list outputs;
+  Strings strings;
 
  private:
+  const Op& op_;
   int threads_;
   std::optional<ReleasedGil> released_gil_;
 };
@@ -60,19 +63,22 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   if (arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  NumpyRuntime runtime(op, threads);
   Tensors inputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
-    inputs.push_back(arrays[i] ? view(op, op.inputs[i], *arrays[i]) : Tensor());
+    inputs.push_back(arrays[i]
+                         ? view(op, op.inputs[i], *arrays[i], runtime.strings, runtime.budget())
+                         : Tensor());
   }
   const Attributes attributes = attributes_from(op, given);
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  NumpyRuntime runtime(threads);
   const PrototypeBody fills([&] {
     runtime.reacquire_gil();
     if (!body.is_none()) body(runtime.outputs);
   });
   invoke(op, inputs, attributes, runtime);
   runtime.reacquire_gil();
+  if (body.is_none()) runtime.strings.write(op);  // else Python has filled the outputs
   return runtime.outputs;
 }
 
@@ -121,7 +127,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 6;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 7;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);

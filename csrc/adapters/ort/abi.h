@@ -38,11 +38,22 @@ enum class ElementType : int {
   Undefined = 0,
   Float32 = 1,
   UInt8 = 2,
+  Int8 = 3,
+  UInt16 = 4,
+  Int16 = 5,
   Int32 = 6,
   Int64 = 7,
+  String = 8,
+  Bool = 9,
   Float16 = 10,
   Float64 = 11,
+  UInt32 = 12,
+  UInt64 = 13,
+  Complex64 = 14,
+  Complex128 = 15,
   BFloat16 = 16,
+  Float8E4M3FN = 17,
+  Float8E5M2 = 19,
 };
 
 enum class AttributeKind : int {
@@ -116,6 +127,11 @@ struct CustomOp {
   /* Tensors. */                                                                                   \
   call(GetTensorMutableData, 51, Status*, Value*, void** out)                                      \
   call(GetTensorTypeAndShape, 65, Status*, const Value*, TypeAndShape** out)                       \
+  call(GetStringTensorDataLength, 53, Status*, const Value*, size_t* bytes)                        \
+  call(GetStringTensorContent, 54, Status*, const Value*, void* characters, size_t bytes,          \
+       size_t* begins, size_t count)                                                               \
+  call(GetResizedStringTensorElementBuffer, 252, Status*, Value*, size_t index, size_t bytes,      \
+       char** out)                                                                                 \
   call(GetTensorMemoryInfo, 194, Status*, const Value*, const MemoryInfo** out)                    \
   call(MemoryInfoGetMemType, 73, Status*, const MemoryInfo*, MemoryType* out)                      \
   call(MemoryInfoGetDeviceType, 225, void, const MemoryInfo*, DeviceType* out)                     \

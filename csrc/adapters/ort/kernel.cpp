@@ -5,6 +5,7 @@
 #include "../../core/report.h"
 #include "../../core/shape_cache.h"
 #include "status.h"
+#include "strings.h"
 #include "typed_op.h"
 
 namespace myops::ort {
@@ -13,10 +14,11 @@ namespace {
 struct Kernel {
   const TypedOp& typed;
   const Attributes attributes;
-  const Tensors constants;  // constant inputs; others are not `present`
-  const Prepared prepared;  // from the constants
-  const std::string node;   // its name, for reports of calls
-  mutable ShapeCache last;  // any thread may use it
+  const std::unique_ptr<const Strings> strings;  // those among the constants
+  const Tensors constants;                       // constant inputs; others are not `present`
+  const Prepared prepared;                       // from the constants
+  const std::string node;                        // its name, for reports of calls
+  mutable ShapeCache last;                       // any thread may use it
 };
 
 struct Description {
@@ -68,13 +70,17 @@ void* data_of(const Api& api, const Value* value) {
   return data;
 }
 
-Tensor view(const Op& op, const Api& api, size_t input, const Value* value) {
+Tensor view(const Op& op, const Api& api, size_t input, const Value* value, Strings& strings,
+            Budget& budget) {
   check_on_cpu(op, api, input, value);
   const auto [dtype, shape] = describe(api, value);
-  return Tensor(data_of(api, value), dtype, shape);
+  if (dtype != DType::String) return Tensor(data_of(api, value), dtype, shape);
+  const int64_t count = element_count(shape);
+  return Tensor(strings.read(op, op.inputs[input].name, api, value, count, budget), dtype, shape);
 }
 
-Tensors views(const Kernel& kernel, const ComputeContext* context) {
+Tensors views(const Kernel& kernel, const ComputeContext* context, Strings& strings,
+              Budget& budget) {
   const Op& op = *kernel.typed.op;
   const Api& api = *kernel.typed.api;
   size_t count = 0;
@@ -85,9 +91,9 @@ Tensors views(const Kernel& kernel, const ComputeContext* context) {
     const Value* value = nullptr;
     check(api, api.KernelContext_GetInput(context, i, &value));
     if (inputs[i].present && value != nullptr) {
-      inputs[i].data = data_of(api, value);
+      if (inputs[i].dtype != DType::String) inputs[i].data = data_of(api, value);
     } else {
-      inputs[i] = value == nullptr ? Tensor() : view(op, api, i, value);
+      inputs[i] = value == nullptr ? Tensor() : view(op, api, i, value, strings, budget);
     }
   }
   return inputs;
@@ -109,7 +115,11 @@ class OrtRuntime : public Runtime {
     Value* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, output, shape.data(), shape.size(), &value));
     Tensor tensor(nullptr, dtype, shape);
-    check(api_, api_.GetTensorMutableData(value, &tensor.data));
+    if (dtype == DType::String) {
+      tensor.data = strings.make(value, tensor.elements());
+    } else {
+      check(api_, api_.GetTensorMutableData(value, &tensor.data));
+    }
     return tensor;
   }
 
@@ -127,6 +137,8 @@ class OrtRuntime : public Runtime {
           api_.KernelContext_ParallelFor(context_, forward, static_cast<size_t>(count), 0, &call));
   }
 
+  Strings strings;  // of this call
+
  private:
   const TypedOp& typed_;
   const Api& api_;
@@ -134,7 +146,7 @@ class OrtRuntime : public Runtime {
   ComputeContext* context_;
 };
 
-Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
+Tensors read_constants(const TypedOp& typed, const KernelInfo* info, Strings& strings) {
   const Op& op = *typed.op;
   const Api& api = *typed.api;
   size_t count = 0;
@@ -144,7 +156,10 @@ Tensors read_constants(const TypedOp& typed, const KernelInfo* info) {
     int is_constant = 0;
     const Value* value = nullptr;
     check(api, api.KernelInfoGetConstantInput_tensor(info, i, &is_constant, &value));
-    if (is_constant != 0 && value != nullptr) constants[i] = view(op, api, i, value);
+    if (is_constant != 0 && value != nullptr) {
+      Budget budget;
+      constants[i] = view(op, api, i, value, strings, budget);
+    }
   }
   return constants;
 }
@@ -167,10 +182,12 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
     (void)max_bytes();  // an invalid setting is refused when a model is loaded,
     (void)calls_are_reported();
     Attributes attributes = read_attributes(*typed.op, *typed.api, info);
-    Tensors constants = read_constants(typed, info);
+    auto strings = std::make_unique<Strings>();
+    Tensors constants = read_constants(typed, info, *strings);
     Prepared prepared = prepare(*typed.op, constants, attributes);
     *kernel = new Kernel{typed,
                          std::move(attributes),
+                         std::move(strings),
                          std::move(constants),
                          std::move(prepared),
                          node_name(*typed.api, info),
@@ -185,8 +202,9 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   const TypedOp& typed = self.typed;
   return guard(*typed.api, [&] {
     OrtRuntime runtime(self, context);
-    invoke(*typed.op, views(self, context), self.attributes, runtime, self.prepared.get(),
-           &self.last);
+    const Tensors inputs = views(self, context, runtime.strings, runtime.budget());
+    invoke(*typed.op, inputs, self.attributes, runtime, self.prepared.get(), &self.last);
+    runtime.strings.write(*typed.api);
   });
 }
 

@@ -7,9 +7,46 @@
 namespace myops::ort {
 namespace {
 
+using E = ElementType;
 constexpr ElementType kElementTypes[kDTypeCount] = {
-    ElementType::Float16, ElementType::BFloat16, ElementType::Float32, ElementType::Float64,
-    ElementType::UInt8,   ElementType::Int32,    ElementType::Int64};
+    E::Float16, E::BFloat16,  E::Float32,    E::Float64,      E::UInt8,      E::Int32,
+    E::Int64,   E::Bool,      E::Int8,       E::Int16,        E::UInt16,     E::UInt32,
+    E::UInt64,  E::Complex64, E::Complex128, E::Float8E4M3FN, E::Float8E5M2, E::String};
+
+// The ONNX standard's names of the others, by number.
+const char* foreign_name(size_t type) {
+  constexpr const char* names[] = {"undefined",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "",
+                                   "float8e4m3fnuz",
+                                   "",
+                                   "float8e5m2fnuz",
+                                   "uint4",
+                                   "int4",
+                                   "float4e2m1",
+                                   "float8e8m0",
+                                   "uint2",
+                                   "int2"};
+  return type < std::size(names) ? names[type] : "a newer one than myops knows";
+}
+
+// ONNX Runtime has no tensors of complex numbers, and refuses a library that names one.
+bool has_host_type(DType dtype) { return dtype != DType::Complex64 && dtype != DType::Complex128; }
 
 size_t type_index(const Op& op, const std::string& type) {
   for (size_t i = 0; i < op.types.size(); ++i) {
@@ -86,7 +123,8 @@ DType from_element_type(ElementType type) {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (kElementTypes[i] == type) return static_cast<DType>(i);
   }
-  throw Error(str("ONNX element type ", static_cast<int>(type), " is not one that myops knows"));
+  throw Error(str("got a tensor of ", foreign_name(static_cast<size_t>(type)),
+                  ", expected a dtype that myops knows"));
 }
 
 TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
@@ -134,8 +172,12 @@ std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
   for (const Input& input : op.inputs) free[type_index(op, input.type)] = true;
 
   for (;;) {
-    typed.emplace_back(op, host, dtypes_of(op, op.inputs, choice),
-                       dtypes_of(op, op.outputs, choice));
+    std::vector<DType> inputs = dtypes_of(op, op.inputs, choice);
+    std::vector<DType> outputs = dtypes_of(op, op.outputs, choice);
+    if (std::all_of(inputs.begin(), inputs.end(), has_host_type) &&
+        std::all_of(outputs.begin(), outputs.end(), has_host_type)) {
+      typed.emplace_back(op, host, std::move(inputs), std::move(outputs));
+    }
     size_t type = op.types.size();  // count up, the last type fastest
     while (type-- > 0) {
       if (free[type] && ++choice[type] < op.types[type].dtypes.size()) break;

@@ -15,33 +15,18 @@
 #include "../../core/library_names.h"
 #include "../../core/out_argument.h"
 #include "out_argument.h"
+#include "scalar_types.h"
 #include "services.h"
 #include "stack.h"
 
 namespace myops::torch_adapter {
 namespace {
 
-using torch::headeronly::ScalarType;
 using torch::stable::detail::from;
 
-constexpr std::array<ScalarType, kDTypeCount> kScalarTypes = {
-    ScalarType::Half, ScalarType::BFloat16, ScalarType::Float, ScalarType::Double,
-    ScalarType::Byte, ScalarType::Int,      ScalarType::Long};
-
-std::optional<DType> known(ScalarType type) {
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (kScalarTypes[i] == type) return static_cast<DType>(i);
-  }
-  return std::nullopt;
-}
-
 DType from_torch(const Op& op, const Input& input, ScalarType type) {
-  if (const auto dtype = known(type)) return *dtype;
-  constexpr std::array<const char*, 16> names = {
-      "uint8",     "int8",      "int16",      "int32", "int64", "float16", "float32", "float64",
-      "complex32", "complex64", "complex128", "bool",  "qint8", "quint8",  "qint32",  "bfloat16"};
-  const auto code = static_cast<size_t>(type);
-  refuse_dtype(op, input, code < names.size() ? names[code] : str("number ", code, " of torch"));
+  if (const auto dtype = from_scalar_type(type)) return *dtype;
+  refuse_dtype(op, input, scalar_type_name(type));
 }
 
 class TorchRuntime final : public Runtime {
@@ -50,7 +35,8 @@ class TorchRuntime final : public Runtime {
   TorchRuntime(const Op& op, const Tensors& inputs, TorchTensor* out)
       : op_(op), inputs_(inputs), out_(out) {}
 
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
+    refuse_strings(output, dtype);
     if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
     outputs.emplace_back(new_tensor(dtype, shape, strides));
@@ -63,11 +49,19 @@ class TorchRuntime final : public Runtime {
   std::vector<TorchTensor> outputs;
 
  private:
+  void refuse_strings(size_t output, DType dtype) const {
+    if (dtype != DType::String) return;
+    fail(
+        op_.name, op_.outputs[output].name, "dtype string",
+        "one that PyTorch has: it has no tensors of strings. Call the op in NumPy or ONNX Runtime");
+  }
+
   Tensor accept(DType dtype, const Shape& shape, Layout layout) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
-    const std::optional<DType> got = known(out_->scalar_type());
+    const std::optional<DType> got = from_scalar_type(out_->scalar_type());
     if (!got) {
-      fail(op_.name, "out", "another dtype", str(dtype_name(dtype), ", that of the result"));
+      fail(op_.name, "out", "dtype " + scalar_type_name(out_->scalar_type()),
+           str(dtype_name(dtype), ", that of the result"));
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));

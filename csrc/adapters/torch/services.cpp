@@ -3,10 +3,10 @@
 #include <torch/csrc/stable/macros.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <array>
 #include <cstdlib>
 
 #include "../../core/report.h"
+#include "scalar_types.h"
 
 #if __has_include(<sys/mman.h>)
 #include <sys/mman.h>
@@ -43,15 +43,11 @@ void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t byt
 }  // namespace
 
 AtenTensorHandle new_tensor(DType dtype, const Shape& shape, const Shape& strides) {
-  static const std::array<int32_t, kDTypeCount> codes = {
-      aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(), aoti_torch_dtype_float32(),
-      aoti_torch_dtype_float64(), aoti_torch_dtype_uint8(),    aoti_torch_dtype_int32(),
-      aoti_torch_dtype_int64()};
   const size_t bytes = byte_count(shape, dtype);
   const bool large = bytes >= kLarge && want_huge_pages();
   AtenTensorHandle tensor = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
-                                                  strides.data(), codes[static_cast<size_t>(dtype)],
+                                                  strides.data(), dtype_code(dtype),
                                                   aoti_torch_device_type_cpu(), 0, &tensor));
   if (large) ask_for_huge_pages(data_of(tensor), bytes);
   return tensor;

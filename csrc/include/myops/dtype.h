@@ -1,89 +1,64 @@
-// Element types, the two 16-bit floats, and dispatch from a run-time type to a C++ type.
+// Element types, their C++ types, and dispatch from a run-time type to a C++ type.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <string>
 #include <type_traits>
+
+#include "myops/narrow_floats.h"
 
 namespace myops {
 
-enum class DType : uint8_t { Float16, BFloat16, Float32, Float64, UInt8, Int32, Int64 };
+// New ones come last: the numbers are part of the interface between the libraries of a package.
+enum class DType : uint8_t {
+  Float16,
+  BFloat16,
+  Float32,
+  Float64,
+  UInt8,
+  Int32,
+  Int64,
+  Bool,
+  Int8,
+  Int16,
+  UInt16,
+  UInt32,
+  UInt64,
+  Complex64,
+  Complex128,
+  Float8E4M3FN,
+  Float8E5M2,
+  String,  // in NumPy and ONNX Runtime; PyTorch has no tensors of strings
+};
 
-inline constexpr int kDTypeCount = 7;
+inline constexpr int kDTypeCount = 18;
 
+// As in PyTorch and NumPy.
 inline constexpr const char* dtype_name(DType dtype) {
-  constexpr const char* names[kDTypeCount] = {"float16", "bfloat16", "float32", "float64",
-                                              "uint8",   "int32",    "int64"};
+  constexpr const char* names[kDTypeCount] = {
+      "float16", "bfloat16",  "float32",    "float64",       "uint8",       "int32",
+      "int64",   "bool",      "int8",       "int16",         "uint16",      "uint32",
+      "uint64",  "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "string"};
   return names[static_cast<int>(dtype)];
 }
 
+// Of one element in a kernel's memory. A string is a std::string object.
 inline constexpr size_t dtype_size(DType dtype) {
-  constexpr size_t sizes[kDTypeCount] = {2, 2, 4, 8, 1, 4, 8};
+  constexpr size_t sizes[kDTypeCount] = {2, 2, 4, 8, 1, 4,  8, 1, 1,
+                                         2, 2, 4, 8, 8, 16, 1, 1, sizeof(std::string)};
   return sizes[static_cast<int>(dtype)];
 }
 
-namespace detail {
-template <class To, class From>
-To bit_cast(From from) {
-  static_assert(sizeof(To) == sizeof(From), "sizes differ");
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
+// Integers and real floats, without the two floats of 8 bits: what a list of lengths, scales or
+// other numbers may have.
+inline constexpr bool is_number(DType dtype) {
+  return dtype != DType::Bool && dtype < DType::Complex64;
 }
-
-inline float half_to_float(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0) {  // zero and subnormals: an integer times 2^-24
-    const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
-    return bit_cast<float>(sign | bit_cast<uint32_t>(magnitude));
-  }
-  const uint32_t rebased = exponent == 31 ? 255u : exponent + 112u;
-  return bit_cast<float>(sign | (rebased << 23) | (mantissa << 13));
-}
-
-// Round to nearest, ties to even, as IEEE 754 conversion hardware does.
-inline uint16_t float_to_half(float value) {
-  const uint32_t bits = bit_cast<uint32_t>(value);
-  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) {  // NaN stays NaN, quiet, with the top bits of its payload
-    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  }
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // >= 65520
-  if (magnitude < 0x38800000u) {  // below 2^-14: let float addition round at 2^-24
-    const float shifted = bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (bit_cast<uint32_t>(shifted) - 0x3f000000u));
-  }
-  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
-}
-
-inline uint16_t float_to_bfloat16(float value) {
-  const uint32_t bits = bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-}  // namespace detail
-
-struct Half {
-  uint16_t bits = 0;
-  Half() = default;
-  explicit Half(float value) : bits(detail::float_to_half(value)) {}
-  explicit operator float() const { return detail::half_to_float(bits); }
-};
-
-struct BFloat16 {
-  uint16_t bits = 0;
-  BFloat16() = default;
-  explicit BFloat16(float value) : bits(detail::float_to_bfloat16(value)) {}
-  explicit operator float() const {
-    return detail::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  }
-};
+inline constexpr bool is_integer(DType dtype) { return is_number(dtype) && dtype > DType::Float64; }
 
 template <class T>
 struct TypeTag {
@@ -114,11 +89,32 @@ template <>
 inline constexpr DType dtype_of<int32_t> = DType::Int32;
 template <>
 inline constexpr DType dtype_of<int64_t> = DType::Int64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::Bool;
+template <>
+inline constexpr DType dtype_of<int8_t> = DType::Int8;
+template <>
+inline constexpr DType dtype_of<int16_t> = DType::Int16;
+template <>
+inline constexpr DType dtype_of<uint16_t> = DType::UInt16;
+template <>
+inline constexpr DType dtype_of<uint32_t> = DType::UInt32;
+template <>
+inline constexpr DType dtype_of<uint64_t> = DType::UInt64;
+template <>
+inline constexpr DType dtype_of<std::complex<float>> = DType::Complex64;
+template <>
+inline constexpr DType dtype_of<std::complex<double>> = DType::Complex128;
+template <>
+inline constexpr DType dtype_of<Float8E4M3FN> = DType::Float8E4M3FN;
+template <>
+inline constexpr DType dtype_of<Float8E5M2> = DType::Float8E5M2;
+template <>
+inline constexpr DType dtype_of<std::string> = DType::String;
 
 // The type that arithmetic on T runs in: at least float32, exact for integers.
 template <class T>
-using Accumulate = std::conditional_t<
-    std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_same_v<T, uint8_t>, float, T>;
+using Accumulate = std::conditional_t<(sizeof(T) <= 2), float, T>;
 
 namespace detail {
 [[noreturn]] void refuse_dispatch(DType dtype, std::initializer_list<DType> known);

@@ -9,10 +9,10 @@ from typing import Any, Optional
 import numpy as np
 import torch
 
-from myops import _description
+from myops import _description, _dtypes
 from myops._description import OpInfo
+from myops._torch import arrays
 from myops._torch.call import TorchOp
-from myops.ort._pyop_models import numpy_dtype
 
 
 class Native:
@@ -82,8 +82,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 def _fits(given: np.dtype, wanted: np.dtype) -> bool:
     """Whether a cast loses precision at most, and no fraction or sign."""
-    floating = ("float16", "bfloat16", "float32", "float64")
-    if given.name in floating and wanted.name in floating:
+    floating = ("float16", "float32", "float64", *_dtypes.NARROW_FLOATS)
+    if given.name in floating and wanted.name in (*floating, *_dtypes.COMPLEX):
         return True
     return np.can_cast(given, wanted, "same_kind")
 
@@ -93,15 +93,15 @@ def kernel(info: OpInfo) -> Callable[..., Any]:
 
     def run(*inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
-        arrays = [
+        given = [
             _array(item, info.is_integer(declared))
             for item, declared in zip(padded, info.inputs, strict=True)
         ]
         try:
-            results = _description.call(info, arrays, attributes)
+            results = _description.call(info, given, attributes)
         except ValueError as error:  # what a C++ kernel refuses is a RuntimeError in torch
             raise RuntimeError(str(error)) from error
-        tensors = tuple(_tensor(result) for result in results)
+        tensors = tuple(arrays.to_torch(result) for result in results)
         return tensors if len(tensors) > 1 else tensors[0]
 
     return run
@@ -110,16 +110,7 @@ def kernel(info: OpInfo) -> Callable[..., Any]:
 def _array(item: Any, integer: bool) -> np.ndarray | None:
     if item is None or not isinstance(item, torch.Tensor):  # the numbers of a `values` input
         return None if item is None else np.array(item, np.int64 if integer else np.float64)
-    item = item.detach()
-    if item.dtype == torch.bfloat16:
-        return item.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
-    return item.numpy()
-
-
-def _tensor(array: np.ndarray) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return arrays.to_numpy(item)
 
 
 _TYPES = {

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from myops import _description, _libraries, _numpy
+from myops import _description, _dtypes, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 from myops._prototype import call, shape_rule
 
-_DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
 # Domains and namespaces of others, and what begins with one of these and a dot.
 _TAKEN = ("ai.onnx", "com.microsoft", "aten", "prim", "prims", "torch", "onnx")
@@ -28,7 +27,7 @@ def prototype(
     types: Mapping[str, Sequence[str]],
     inputs: Sequence[InputInfo],
     outputs: Sequence[OutputInfo],
-    shape: Callable[..., Any],
+    shape: Callable[..., Any] | str,
     attributes: Sequence[AttributeInfo] = (),
     name: str | None = None,
     onnx_type: str | None = None,
@@ -54,12 +53,13 @@ def prototype(
     Args:
         function: Called with an array for each input (None for one that is left out) and every
             attribute by name; returns the output, or a tuple of them. The arrays are read-only.
-            Results may be wider than the output's dtype and are rounded to it; bfloat16 is
-            `ml_dtypes.bfloat16`.
+            Results may be wider than the output's dtype and are rounded to it; bfloat16 and the
+            floats of 8 bits are those of `ml_dtypes`.
         domain: ONNX domain of the node; several prototypes may share one.
         types: Type parameters and their dtypes, {"T": ["float32", "float64"]}: inputs and outputs
             of one type parameter have one dtype. The dtypes are float16, bfloat16, float32,
-            float64, uint8, int32 and int64.
+            float64, float8_e4m3fn, float8_e5m2, complex64, complex128, bool, and int and uint with
+            8, 16, 32 and 64 bits.
         inputs: `myops.Input(name, type, doc, optional=False, values=False)`, in order. `values`
             marks a short list, such as scales, whose numbers decide the output's shape.
         outputs: `myops.Output(name, type, doc)`, in order.
@@ -67,7 +67,8 @@ def prototype(
             and `dtype`, or is None; one of `values` is the list of its numbers where they are
             known. A length may be a number, a name of a graph, or unknown: it can be passed on and
             computed with; None in a result stands for one that only the function knows. What makes
-            no sense is refused by `raise ValueError("op: argument: got ..., expected ...")`.
+            no sense is refused by `raise ValueError("op: argument: got ..., expected ...")`. Or the
+            rule as text, such as "N C H W -> N C (H * 2) (W * 2)"; docs/your_own_op.md.
         attributes: `myops.Attribute(name, default, doc, choices=())`; the default is a bool, int,
             float, string, or list of ints or floats. Floats have the precision of float32, as in
             ONNX.
@@ -118,13 +119,15 @@ def prototype(
         "inputs": [dataclasses.asdict(item) for item in inputs],
         "outputs": [dataclasses.asdict(item) for item in outputs],
         "attributes": [dataclasses.asdict(item) for item in attributes],
+        "rule": shape if isinstance(shape, str) else "",
     }
     _check(description, domain, namespace)
     _check_signature(function, name, [item.name for item in inputs], attributes)
-    rules = {"shape": shape, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
+    function_rule = None if isinstance(shape, str) else shape
+    rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard, "quantized": quantized}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
-    op = _numpy.Op(description, shape_rule.rule(shape))
+    op = _numpy.Op(description, shape_rule.rule(function_rule))
     before = _defined.get((domain, name))
     if before is not None and before.is_like(description, namespace, given):
         before.native.take(op, function)
@@ -196,7 +199,7 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     types = description["types"]
     for parameter, dtypes in types.items():
         for dtype in dtypes:
-            expect(dtype in _DTYPES, f"types: {parameter}", dtype, ", ".join(_DTYPES))
+            expect(dtype in _dtypes.NAMES, f"types: {parameter}", dtype, ", ".join(_dtypes.NAMES))
         expect(dtypes, f"types: {parameter}", dtypes, "at least one dtype")
     for kind in ("inputs", "outputs"):
         expect(description[kind], kind, [], "at least one")

@@ -56,8 +56,8 @@ class Described:
         return len(self.shape)
 
 
-def rule(shape: Callable[..., Any]) -> Callable[..., list[list[Dim] | None]]:
-    """`shape(inputs, attributes)` as the C++ side calls a shape rule."""
+def rule(shape: Callable[..., Any] | None) -> Callable[..., list[list[Dim] | None]]:
+    """`shape(inputs, attributes)` as the C++ side calls a shape rule; None: it follows a text."""
 
     def run(
         shapes: Sequence[Sequence[Dim] | None],
@@ -75,6 +75,7 @@ def rule(shape: Callable[..., Any]) -> Callable[..., list[list[Dim] | None]]:
             else:
                 lengths = [dim if isinstance(dim, int) else Length(dim or "") for dim in dims]
                 inputs.append(Described(tuple(lengths), dtype))
+        assert shape is not None
         try:
             return [[_dim(length) for length in result] for result in shape(inputs, attributes)]
         except UnknownLengthError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from myops import _description
 from myops._description import OpInfo
 from myops._torch import autograd, batching, direct_call
 from myops._torch.fake import FakeKernel, Inputs, Shape
@@ -44,6 +45,7 @@ class TorchOp:
         )  # what its __call__ calls
         self._direct = direct_call.caller(info, library) or _never
         self._lists = info.has_values
+        self._texts = any("string" in info.types[item.type] for item in info.inputs)
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
@@ -111,13 +113,15 @@ class TorchOp:
             count_write(out, before)
             return out
         with BelowAutograd():
-            if not self._lists:
+            if not self._lists and not self._texts:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, None, attributes)
 
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
     ) -> Any:
+        if self._texts:
+            self._refuse_texts(inputs)
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
         if not self._written:
@@ -128,6 +132,33 @@ class TorchOp:
         overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
         overload(*inputs, **attributes, out=out)
         return out
+
+    def _refuse_texts(self, inputs: Inputs) -> None:
+        for declared, item in zip(self.info.inputs, inputs, strict=False):
+            if "string" in self.info.types[declared.type] and not _may_be_passed(item):
+                raise RuntimeError(
+                    f"{self.info.name}: {declared.name}: got {type(item).__name__}, expected a "
+                    "tensor: PyTorch has no tensors of strings. Call `numpy` of what define() "
+                    "returned, or run the node in ONNX Runtime"
+                )
+
+    def numpy(self, *inputs: Any, threads: int = 0, **attributes: Any) -> Any:
+        """The same kernel on NumPy arrays, for what PyTorch has no tensors of: strings.
+
+        Args:
+            inputs: One array for each input of the description; None for one that is left out.
+            threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core.
+            attributes: Values that differ from the defaults.
+
+        Returns:
+            An array, or a tuple of them. Strings are objects of type str.
+
+        Raises:
+            ValueError: The kernel's own refusal.
+        """
+        padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
+        results = tuple(_description.call(self.info, padded, attributes, threads))
+        return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:
         wrong = [name for name in attributes if name not in self.defaults]
@@ -142,6 +173,10 @@ class TorchOp:
 
     def _has_lists(self, inputs: Inputs) -> bool:
         return self._lists and any(isinstance(item, (list, tuple)) for item in inputs)
+
+
+def _may_be_passed(item: Any) -> bool:
+    return item is None or isinstance(item, torch.Tensor)
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:

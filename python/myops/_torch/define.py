@@ -8,6 +8,7 @@ from typing import Any
 from myops import _description, _libraries
 from myops._description import OpInfo
 from myops._libraries import Library
+from myops._torch import text_rule
 from myops._torch.call import TorchOp
 from myops._torch.described_gradient import described
 from myops._torch.loading import load
@@ -31,7 +32,8 @@ def define_op(
     load(library)
     if isinstance(backward, str):
         save, backward = described(library, info, backward, save)
-    rule: Callable[..., Any] = shape or _description.symbolic_rule(info)
+    derived = text_rule.rule_of if info.rule else _description.symbolic_rule
+    rule: Callable[..., Any] = shape or derived(info)
     op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap)
     if info.onnx_type:
         symbolic.register(info)

@@ -62,6 +62,7 @@ def caller(
             "tensor": torch.Tensor,
             "parameter": torch.nn.Parameter,
             "is_neg": torch.Tensor.is_neg,
+            "is_conj": torch.Tensor.is_conj,
             "requires_grad": torch.Tensor.requires_grad,
             "wrap": private(_WRAP),
             "bump": private(_BUMP),

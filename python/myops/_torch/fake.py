@@ -10,16 +10,12 @@ import torch
 from myops import _description
 from myops._description import OpInfo
 from myops._torch import devices
+from myops._torch.arrays import DTYPES
 from myops._torch.autograd import given
 
 # Tensors, lists of numbers (for `values` inputs), or None for what was left out.
 Inputs = Sequence[Any]
 Shape = Sequence[Any]
-
-DTYPES = {
-    name: getattr(torch, name)
-    for name in ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64")
-}
 
 
 class FakeKernel:

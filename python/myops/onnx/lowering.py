@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops import _description, _libraries
+from myops import _description, _dtypes, _libraries
 from myops._description import Dim, OpInfo
 from myops.onnx import module_paths
 from myops.onnx.arrays import Array
@@ -135,11 +135,7 @@ class Builder:
                 f"the dtype of {name} is unknown",
                 "Give the inputs of the model their types and keep its value_info.",
             )
-        if known == "bfloat16":
-            import ml_dtypes
-
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(known)
+        return _dtypes.numpy_dtype(known)
 
     def shape(self, name: str) -> list[Dim] | None:
         """Lengths, names and None of an input; None when its rank is unknown."""

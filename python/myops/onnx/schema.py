@@ -12,7 +12,10 @@ from onnx.defs import OpSchema
 from myops import _description, _libraries
 from myops._description import AttributeInfo, Dim, InputInfo, OpInfo
 
-ONNX_TYPE_NAMES = {"float32": "float", "float64": "double"}  # the others are called the same
+ONNX_TYPE_NAMES = {  # the others are called the same
+    "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",
+    "float8_e5m2": "float8e5m2",
+}  # fmt: skip
 ELEMENT_TYPES: dict[str, int] = {
     "float16": onnx.TensorProto.FLOAT16,
     "bfloat16": onnx.TensorProto.BFLOAT16,
@@ -21,6 +24,17 @@ ELEMENT_TYPES: dict[str, int] = {
     "uint8": onnx.TensorProto.UINT8,
     "int32": onnx.TensorProto.INT32,
     "int64": onnx.TensorProto.INT64,
+    "bool": onnx.TensorProto.BOOL,
+    "int8": onnx.TensorProto.INT8,
+    "int16": onnx.TensorProto.INT16,
+    "uint16": onnx.TensorProto.UINT16,
+    "uint32": onnx.TensorProto.UINT32,
+    "uint64": onnx.TensorProto.UINT64,
+    "complex64": onnx.TensorProto.COMPLEX64,
+    "complex128": onnx.TensorProto.COMPLEX128,
+    "float8_e4m3fn": onnx.TensorProto.FLOAT8E4M3FN,
+    "float8_e5m2": onnx.TensorProto.FLOAT8E5M2,
+    "string": onnx.TensorProto.STRING,
 }
 DTYPES: dict[int, str] = {number: name for name, number in ELEMENT_TYPES.items()}
 

@@ -21,13 +21,14 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-from myops import _libraries
+from myops import _dtypes, _libraries
 from myops._description import AttributeInfo, InputInfo, OpInfo
 from myops.onnx import schema
 
 CALL = "call"  # the one attribute of a rewritten node
 
-_WIDE = {"float16": "float32", "bfloat16": "float32"}  # what PyOps cannot have, and what they get
+# What PyOps cannot have, and what they get.
+_WIDE = dict.fromkeys(("float16", *_dtypes.NARROW_FLOATS), "float32")
 _EMPTY = "myops_pyop_empty_"  # the initializers that stand for inputs left out
 
 _KINDS = {
@@ -63,8 +64,12 @@ def wide_dtype(dtype: str) -> str:
 
 
 def signatures(info: OpInfo) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The dtypes of inputs and outputs, for each combination that PyOps can have."""
-    widened = [list(dict.fromkeys(map(wide_dtype, dtypes))) for dtypes in info.types.values()]
+    """The dtypes of inputs and outputs, for each combination that PyOps can have: none with complex
+    numbers, of which ONNX Runtime has no tensors."""
+    widened = [
+        list(dict.fromkeys(wide_dtype(item) for item in dtypes if item not in _dtypes.COMPLEX))
+        for dtypes in info.types.values()
+    ]
     found = []
     for choice in itertools.product(*widened):
         chosen = dict(zip(info.types, choice, strict=True))
@@ -72,15 +77,6 @@ def signatures(info: OpInfo) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         outputs = tuple(chosen[item.type] for item in info.outputs)
         found.append((inputs, outputs))
     return list(dict.fromkeys(found))
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype of that name; bfloat16 is that of ml_dtypes."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
 
 
 def truth(info: OpInfo, item: AttributeInfo, value: int) -> bool:
@@ -142,7 +138,7 @@ class _Rewriter:
     def model(self, model: onnx.ModelProto) -> None:
         self.graph(model.graph, {})
         for dtype in sorted(self.empties):
-            empty = np.empty(0, numpy_dtype(dtype))
+            empty = np.empty(0, _dtypes.numpy_dtype(dtype))
             model.graph.initializer.append(onnx.numpy_helper.from_array(empty, _EMPTY + dtype))
         for domain in sorted(self.domains):
             model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
@@ -202,7 +198,10 @@ class _Rewriter:
 
 
 def _cast(source: str, target: str, dtype: str) -> onnx.NodeProto:
-    return onnx.helper.make_node("Cast", [source], [target], to=schema.ELEMENT_TYPES[dtype])
+    # Infinity stays, which the standard would make the largest number of 8 bits.
+    keeping: dict[str, Any] = {"saturate": 0} if dtype.startswith("float8") else {}
+    number = schema.ELEMENT_TYPES[dtype]
+    return onnx.helper.make_node("Cast", [source], [target], to=number, **keeping)
 
 
 def _element_types(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
@@ -223,8 +222,9 @@ def _dtype(info: OpInfo, item: InputInfo, element_type: int | None) -> str:
     legal = info.types[item.type]
     if dtype not in legal:
         name = dtype or onnx.TensorProto.DataType.Name(element_type).lower()
-        expected = " or ".join(filter(None, [", ".join(legal[:-1]), legal[-1]]))
-        raise ValueError(f"{info.name}: {item.name}: got dtype {name}, expected {expected}")
+        raise ValueError(
+            f"{info.name}: {item.name}: got dtype {name}, expected {_dtypes.one_of(legal)}"
+        )
     return dtype
 
 

@@ -48,7 +48,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from myops import _description, _libraries
+from myops import _description, _dtypes, _libraries
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.ort import _pyop_models, _session
@@ -200,7 +200,7 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
         request = _pyop_models.Request.loads(attributes[_pyop_models.CALL])
         try:
             inputs = [
-                None if dtype is None else array.astype(_pyop_models.numpy_dtype(dtype), copy=False)
+                None if dtype is None else array.astype(_dtypes.numpy_dtype(dtype), copy=False)
                 for dtype, array in zip(request.dtypes, arrays, strict=True)
             ]
             results = _description.call(info, inputs, request.attributes)

@@ -9,27 +9,30 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from myops._torch import arrays
+
 # Largest error against a reference in float64, relative to the largest element.
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+TOLERANCE = {
+    "float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2,
+    "float8_e4m3fn": 0.13, "float8_e5m2": 0.26, "complex64": 1e-5, "complex128": 1e-12,
+}  # fmt: skip
 # A function body is another runtime's arithmetic.
-BODY_TOLERANCE = {"float64": 1e-7, "float32": 1e-4, "float16": 4e-3, "bfloat16": 4e-2}
+BODY_TOLERANCE = {
+    "float64": 1e-7, "float32": 1e-4, "float16": 4e-3, "bfloat16": 4e-2,
+    "float8_e4m3fn": 0.13, "float8_e5m2": 0.26,
+}  # fmt: skip
 
 _WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def to_torch(array: np.ndarray) -> torch.Tensor:
     """A tensor of its own memory."""
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
+    return arrays.to_torch(array.copy())
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """The tensor's memory as an array where NumPy can read it, else a copy."""
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+    return arrays.to_numpy(tensor)
 
 
 def arrays_of(result: Any) -> list[np.ndarray]:
@@ -39,12 +42,23 @@ def arrays_of(result: Any) -> list[np.ndarray]:
 
 
 def is_float(array: np.ndarray) -> bool:
-    return array.dtype.kind in "fV"  # V is bfloat16
+    """Whether the numbers are real or complex floats."""
+    return array.dtype.kind in "fcV"  # V is bfloat16, for one
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Floats as float64."""
+    """Floats as float64; complex ones as twice as many, side by side."""
+    if array.dtype.kind == "c":
+        return parts(array).astype(np.float64)
     return array.astype(np.float64) if is_float(array) else array
+
+
+def parts(array: np.ndarray) -> np.ndarray:
+    """Complex numbers as real ones with one more axis, of length 2; others as they are."""
+    if array.dtype.kind != "c":
+        return array
+    real = np.dtype(f"f{array.itemsize // 2}")
+    return np.ascontiguousarray(array).reshape(array.shape).view(real).reshape(*array.shape, 2)
 
 
 def different_bits(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> tuple[str, str]:
@@ -59,6 +73,7 @@ def different_bits(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray])
         for trait in ("dtype", "shape"):
             if getattr(one, trait) != getattr(other, trait):
                 return (f"{which}{trait} {getattr(one, trait)}", f"{getattr(other, trait)}")
+        one, other = parts(one), parts(other)
         width = _WIDTHS[one.dtype.itemsize]
         left = np.ascontiguousarray(one).view(width).reshape(one.shape)
         right = np.ascontiguousarray(other).view(width).reshape(one.shape)
@@ -95,7 +110,11 @@ def too_far(
                 place = tuple(int(i) for i in np.argwhere(apart)[0])
                 return (f"{which}{one[place].item()} at {list(place)}", f"{other[place].item()}")
             continue
-        found = _largest_error(one, other.astype(np.float64), tolerance)
+        if "c" in (one.dtype.kind, other.dtype.kind):
+            limit = TOLERANCE.get(str(one.dtype), 0.0) if tolerance is None else tolerance
+            found = _largest_error(parts(one), widened(other.astype(np.complex128)), limit)
+        else:
+            found = _largest_error(one, other.astype(np.float64), tolerance)
         if found:
             return which + found[0], found[1]
     return "", ""

@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 
 from myops import _description
 from myops._description import OpInfo
+from myops._dtypes import NARROW_FLOATS
+from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.testing.calls import Call
 
@@ -26,8 +28,8 @@ def node_model(
 ) -> onnx.ModelProto:
     """A model of one node for calls like this one.
 
-    bfloat16 enters and leaves as float32, which holds it exactly: ONNX Runtime's Python API has no
-    bfloat16 arrays.
+    bfloat16 and floats of 8 bits enter and leave as float32, which holds them exactly: ONNX
+    Runtime's Python API has no such arrays.
 
     Args:
         dims: Lengths or names of each input. Default: a name for each axis, different ones; but
@@ -48,11 +50,9 @@ def node_model(
         dtype = str(array.dtype)
         inputs.append(helper.make_tensor_value_info(item.name, _outside(dtype), lengths))
         names.append(item.name)
-        if dtype == "bfloat16":
-            names[-1] = f"{item.name}_bfloat16"
-            nodes.append(
-                helper.make_node("Cast", [item.name], [names[-1]], to=TensorProto.BFLOAT16)
-            )
+        if dtype in NARROW_FLOATS:
+            names[-1] = f"{item.name}_{dtype}"
+            nodes.append(narrow_floats.cast(item.name, names[-1], ELEMENT_TYPES[dtype]))
     while names and not names[-1]:
         names.pop()
     outputs = [item.name for item in info.outputs]
@@ -61,7 +61,7 @@ def node_model(
     results = []
     for output, dtype in zip(outputs, output_dtypes(info, call), strict=True):
         result = output
-        if dtype == "bfloat16":
+        if dtype in NARROW_FLOATS:
             result = f"{output}_float32"
             nodes.append(helper.make_node("Cast", [output], [result], to=TensorProto.FLOAT))
         results.append(helper.make_tensor_value_info(result, _outside(dtype), None))
@@ -104,7 +104,7 @@ def _copying(source: onnx.ValueInfoProto, result: str) -> onnx.NodeProto:
 
 
 def _outside(dtype: str) -> int:
-    if dtype == "bfloat16":
+    if dtype in NARROW_FLOATS:
         return TensorProto.FLOAT
     known = ELEMENT_TYPES.get(dtype)
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) if known is None else known
@@ -136,7 +136,7 @@ def output_dtypes(info: OpInfo, call: Call) -> list[str]:
 def feeds(info: OpInfo, call: Call) -> dict[str, np.ndarray]:
     """What a session of `node_model` is fed."""
     return {
-        item.name: array.astype(np.float32) if str(array.dtype) == "bfloat16" else array
+        item.name: narrow_floats.fed(array)
         for item, array in zip(info.inputs, call.inputs, strict=True)
         if array is not None
     }

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from myops import _dtypes
 from myops.testing.calls import Call, Outcome, refusal
 from myops.testing.models import between_nodes, feeds, node_model, output_dtypes
 from myops.testing.op_under_test import OpUnderTest
@@ -73,6 +73,14 @@ class Runtimes:
         found = [] if self.tested.is_native else [NO_KERNEL]
         return found if has_pyops() else [*found, NO_PYOPS]
 
+    def host_lacks(self, call: Call) -> str:
+        """Why ONNX Runtime cannot make the call, whose dtypes it has no tensors of; or ""."""
+        inputs = [str(array.dtype) for array in call.inputs if array is not None]
+        for dtype in (*inputs, *output_dtypes(self.tested.info, call)):
+            if dtype in _dtypes.COMPLEX:
+                return f"ONNX Runtime has no tensors of {dtype}: not compared there"
+        return ""
+
     def session(self, call: Call, kind: str, threads: int = 2) -> Any:
         """The session that runs calls like this one."""
         traits = [
@@ -109,7 +117,7 @@ class Runtimes:
         results = session.run(None, feeds(self.tested.info, call))
         dtypes = output_dtypes(self.tested.info, call)
         return [
-            array.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
+            array.astype(_dtypes.numpy_dtype(dtype)) if dtype in _dtypes.NARROW_FLOATS else array
             for array, dtype in zip(results, dtypes, strict=True)
         ]
 
@@ -140,6 +148,7 @@ def has_pyops() -> bool:
 
 
 EVALUATOR = "onnx.reference"
+HOSTED = ("ONNX Runtime", "PyOp")  # what runs inside ONNX Runtime
 NO_KERNEL = (
     "a prototype has no library for ONNX Runtime: PyOps and onnx's evaluator take the place of "
     "native sessions"

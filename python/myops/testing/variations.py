@@ -42,9 +42,11 @@ class Axes:
 
 
 def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
+    if tensor.is_conj():  # and stays it, as a compiled program is made for that
+        return _with_length(tensor.conj(), axis, length).conj()
     index = torch.arange(length) % max(tensor.shape[axis], 1)
     result = tensor.index_select(axis, index)
-    if length > tensor.shape[axis] and tensor.is_floating_point():
+    if length > tensor.shape[axis] and tensor.dtype.is_floating_point:
         # A repetition that is no copy: elements that are read twice, or not at all, show.
         generator = torch.Generator().manual_seed(_SEED)
         factor = torch.rand(result.shape, generator=generator, dtype=torch.float64) * 0.2 + 0.9
@@ -223,10 +225,31 @@ def _cast(case: Case, places: Sequence[int], dtype: torch.dtype) -> Case:
     return case.having(tensors)
 
 
+def is_float(tensor: torch.Tensor) -> bool:
+    """Whether the numbers are real or complex floats."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """factor * tensor for floats, those too that torch does not compute in; others as they are."""
+    if not is_float(tensor):
+        return tensor
+    return (tensor * factor if tensor.is_complex() else tensor.double() * factor).to(tensor.dtype)
+
+
 def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The numbers in another dtype; floats become integers that need most of their bits."""
+    """The numbers in another dtype; floats become integers that need most of their bits, and
+    complex numbers with an imaginary part; whether one is above 0 becomes a bool."""
     if dtype == tensor.dtype:
         return copy_of(tensor)
+    if tensor.is_complex() and not dtype.is_complex:
+        return cast(tensor.real, dtype)
+    if dtype == torch.bool:
+        wide = tensor.double() if tensor.is_floating_point() else tensor.to(torch.int64) % 2
+        return wide > 0
+    if dtype.is_complex and not tensor.is_complex():
+        wide = tensor.double()
+        return torch.complex(wide, 0.5 * wide.flatten().roll(1).reshape(wide.shape)).to(dtype)
     if dtype.is_floating_point or not tensor.is_floating_point():
         return tensor.to(dtype)
     limits = torch.iinfo(dtype)
@@ -240,21 +263,23 @@ def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def edges(dtype: torch.dtype) -> dict[str, list[float]]:
     """Numbers at the edge of a float dtype, by kind."""
     info = torch.finfo(dtype)
+    infinite = [] if dtype == torch.float8_e4m3fn else [float("inf"), -float("inf")]
     return {
-        "NaN and Inf": [float("nan"), float("inf"), -float("inf")],
+        "NaN and Inf": [float("nan"), *infinite],
         "extreme numbers": [info.max, info.min, info.tiny, info.smallest_normal / 4, -0.0],
     }
 
 
 def specials(case: Case) -> Iterator[tuple[str, str, Case]]:
-    """(kind, label, case): each float tensor with such numbers spread over it."""
+    """(kind, label, case): each float tensor with such numbers spread over it; over the real
+    and imaginary parts of a complex one."""
     labels = case.labels()
     for place, tensor in enumerate(case.tensors):
-        if not tensor.is_floating_point() or not tensor.numel():
+        if not is_float(tensor) or not tensor.numel():
             continue
         for kind, numbers in edges(tensor.dtype).items():
             changed = tensor.contiguous().clone()
-            flat = changed.view(-1)
+            flat = (torch.view_as_real(changed) if changed.is_complex() else changed).view(-1)
             step = max(1, flat.numel() // (2 * len(numbers)))
             for number, value in enumerate(numbers):
                 flat[number * step % flat.numel()] = value

@@ -36,11 +36,6 @@ def splat_points(
     return _splat_points(points, features, size, radius=radius, k=k)
 
 
-def _shape(inputs: Any, attributes: dict[str, Any]) -> list[Any]:
-    size = [None, None] if isinstance(inputs[2], Tensor) else inputs[2]
-    return [[inputs[0].shape[0], inputs[1].shape[2], *size]]
-
-
 def _standard(g: Any) -> list[str]:
     return g.refuse(
         "the nearest points of every pixel need a table of all pixels by all points",
@@ -48,6 +43,4 @@ def _standard(g: Any) -> list[str]:
     )
 
 
-_splat_points = library.define(
-    "splat_points", shape=_shape, backward="splat_points_backward", standard=_standard
-)
+_splat_points = library.define("splat_points", backward="splat_points_backward", standard=_standard)

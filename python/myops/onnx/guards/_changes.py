@@ -11,7 +11,10 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
     """Tensors of the same shape and dtype with other values, the likeliest legal first."""
     if value.numel() == 0:
         return
-    if value.dtype == torch.bool:
+    wide = _computed_in(value.dtype)
+    if wide != value.dtype:
+        yield from (other.to(value.dtype) for other in other_values(value.to(wide)))
+    elif value.dtype == torch.bool:
         if value.any() and not value.all():
             yield value.flatten().roll(1).reshape(value.shape)
         yield ~value
@@ -23,8 +26,23 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
         yield from _other_integers(value)
 
 
+def _computed_in(dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself, or one that torch computes in where it only stores this one."""
+    if dtype in (torch.uint16, torch.uint32, torch.uint64):
+        return torch.int64
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
+
+
+def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
+    """factor * value, in the dtype of value, which torch may only store."""
+    return (value.to(_computed_in(value.dtype)) * factor).to(value.dtype)
+
+
 def noisy(value: torch.Tensor, part: float) -> torch.Tensor:
     """With noise of a part of the mean size added, at least of a fifth of the part."""
+    wide = _computed_in(value.dtype)
+    if wide != value.dtype:
+        return noisy(value.to(wide), part).to(value.dtype)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
     finite = value.abs()[torch.isfinite(value)]

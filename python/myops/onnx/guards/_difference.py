@@ -12,7 +12,8 @@ import numpy as np
 
 # An element may differ by this much times (its own size + the mean size of all). Integers may
 # differ at one place in a thousand: argmax over values that are equal but for rounding.
-TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2,
+              "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}  # fmt: skip
 _FEW = 1e-3
 
 

@@ -15,12 +15,13 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
+from myops._torch import arrays
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
 from myops.onnx.guards._calls import Calls
 from myops.onnx.guards._errors import ExportCheckWarning
-from myops.onnx.matrix import bfloat16
+from myops.onnx.matrix import narrow_floats
 
 Changes = Mapping[str, torch.Tensor]
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
@@ -115,7 +116,7 @@ class Exported:
         """
         session = self._open()
         feeds = {
-            slot.name: bfloat16.fed(array(changes.get(slot.name, self.inputs.tensor(slot))))
+            slot.name: narrow_floats.fed(array(changes.get(slot.name, self.inputs.tensor(slot))))
             for slot in self.inputs.slots
             if slot.name in self.graph_inputs
         }
@@ -150,7 +151,7 @@ class Exported:
         try:
             pyops = scopes.needs_pyops(self.final)
             opened = myops.ort.pyop_session if pyops else myops.ort.session
-            model = bfloat16.outside(self.final)
+            model = narrow_floats.outside(self.final)
             return opened(model, session_options=options, libraries=list(self.libraries))
         except ImportError as error:  # a package that the user may do without
             raise CannotRunError(str(error)) from error
@@ -204,11 +205,7 @@ def array(value: Any) -> np.ndarray:
     value = value.detach().cpu().resolve_conj().resolve_neg()
     if value.is_quantized:
         value = value.dequantize()
-    if value.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return value.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return value.numpy()
+    return arrays.to_numpy(value)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from myops.onnx.guards import _advice
-from myops.onnx.guards._changes import noisy
+from myops.onnx.guards._changes import noisy, scaled
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
@@ -57,11 +57,11 @@ def _may_be_large(value: torch.Tensor) -> bool:
 
 
 def _large(value: torch.Tensor) -> torch.Tensor:
-    return value * (_LARGE if value.dtype in (torch.float32, torch.float64) else 8)
+    return scaled(value, _LARGE if value.dtype in (torch.float32, torch.float64) else 8)
 
 
 def _tiny(value: torch.Tensor) -> torch.Tensor:
-    return value * (_TINY if value.dtype != torch.float16 else 1e-4)
+    return scaled(value, _TINY if value.dtype != torch.float16 else 1e-4)
 
 
 _CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from myops._torch import arrays
+from myops.onnx.matrix import narrow_floats
+
 Axes = dict[str, dict[int, str]]
 
 
@@ -87,10 +90,10 @@ def dynamic_shapes(values: Mapping[str, Any], axes: Axes) -> Any:
 
 
 def array(item: Any) -> np.ndarray:
-    """A tensor or a number in NumPy; bfloat16 as float32, which holds it exactly."""
+    """A tensor or a number in NumPy; bfloat16 and floats of 8 bits as float32, which holds them."""
     if isinstance(item, float):
         return np.asarray(item, np.float32)
     if not isinstance(item, torch.Tensor):
         return np.asarray(item)
     item = item.detach().cpu().resolve_conj().resolve_neg()
-    return item.float().numpy() if item.dtype == torch.bfloat16 else item.numpy()
+    return narrow_floats.fed(arrays.to_numpy(item))

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 import myops.onnx
 import myops.ort
 from myops.onnx.graph import scopes
-from myops.onnx.matrix import _signature, bfloat16, cells, guarding
+from myops.onnx.matrix import _signature, cells, guarding, narrow_floats
 from myops.onnx.matrix._captured_warnings import captured_warnings
 from myops.onnx.matrix.cells import Case, Outcome
 
@@ -108,7 +108,7 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
             return Outcome(cells.REFUSED, reason=shorten(error), label=label)
     try:
         with captured_warnings():
-            session = myops.ort.session(bfloat16.outside(model), session_options=_options())
+            session = myops.ort.session(narrow_floats.outside(model), session_options=_options())
     except Exception as error:
         return Outcome(cells.LOAD_ERROR, None, _written(model, opset), shorten(error), label)
     worst: float | None = 0.0

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.onnx import symbolic_helper
 
+from myops import _dtypes
 from myops.onnx.symbolics import constant_lengths, registry
 from myops.onnx.symbolics.registry import overloads_of
 
@@ -46,11 +47,7 @@ class GraphContext(registry.GraphContext):
         )
         if known == symbolic_helper._type_utils.JitScalarType.UNDEFINED:
             return None
-        if known.dtype() == torch.bfloat16:
-            import ml_dtypes
-
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(str(known.dtype()).removeprefix("torch."))
+        return _dtypes.numpy_dtype(str(known.dtype()).removeprefix("torch."))
 
     def shape(self, value: Any) -> list[int | None] | None:
         return symbolic_helper._get_tensor_sizes(value)

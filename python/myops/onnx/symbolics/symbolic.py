@@ -12,6 +12,7 @@ from torch.onnx import symbolic_helper
 
 from myops import _description
 from myops._description import OpInfo
+from myops.onnx.symbolics import complex_numbers
 
 _SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f"}
 
@@ -35,6 +36,7 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
         inputs: One graph value, list of numbers or None for each input.
         attributes: Python values by name.
     """
+    complex_numbers.refuse(info, [_dtype(item) for item in inputs])
     values = [_value(g, info, number, item) for number, item in enumerate(inputs)]
     while values and values[-1] is None:
         values.pop()
@@ -50,6 +52,15 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
     for number, output in enumerate([result] if len(info.outputs) == 1 else result):
         _set_type(output, info, number, values, attributes)
     return result
+
+
+def _dtype(item: Any) -> str | None:
+    """Of a graph value, as far as the exporter knows it."""
+    if not isinstance(item, torch._C.Value):
+        return None
+    kinds = symbolic_helper._type_utils.JitScalarType
+    known = kinds.from_value(item, kinds.UNDEFINED)
+    return None if known == kinds.UNDEFINED else str(known.dtype()).removeprefix("torch.")
 
 
 def _constant(info: OpInfo, item: Any, value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from myops import _description, _libraries
 from myops._description import OpInfo
+from myops.onnx.symbolics import complex_numbers
 
 # With it comes the exporter's list of known ops. Importing it takes more than a second, so
 # `register` waits until somebody exports.
@@ -75,6 +76,7 @@ def translation(info: OpInfo) -> Callable[..., Any]:
 
         domain = onnxscript.values.Opset(info.domain, _description.OPSET_VERSION)
         node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
+        complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
         values = [
             _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
@@ -143,19 +145,29 @@ def _fill() -> bool:
     if entry is None or registry is None:
         return False
     known = {meta.fx_target for meta in registry}
+    refusals = _complex_table()
     for target, function in translation_table().items():
         if target in known:
             continue
-        registry.append(
-            entry(
-                onnx_function=function,
-                fx_target=target,
-                signature=None,
-                is_custom=True,
-                skip_signature_inference=True,
-            )
-        )
+        settings = {"fx_target": target, "signature": None, "is_custom": True,
+                    "skip_signature_inference": True}  # fmt: skip
+        registry.append(entry(onnx_function=function, **settings))
+        if target in refusals:
+            registry.append(entry(onnx_function=refusals[target], is_complex=True, **settings))
     return True
+
+
+def _complex_table() -> dict[Any, Callable[..., Any]]:
+    """What the exporter calls for nodes with complex inputs, for which it has a list of its own."""
+    import torch
+
+    return {
+        getattr(getattr(torch.ops, info.namespace), info.name).default: complex_numbers.refusing(
+            info
+        )
+        for info in _libraries.nodes()
+        if complex_numbers.takes_any(info)
+    }
 
 
 class _FillOnImport(importlib.abc.MetaPathFinder):

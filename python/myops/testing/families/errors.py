@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from myops.testing import variations
 from myops.testing.calls import Outcome
-from myops.testing.cases import Case, copy_of
+from myops.testing.cases import Case
 from myops.testing.families.shapes import run_fake
 from myops.testing.trial import Trial
 
@@ -117,11 +117,20 @@ def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
             alone = variations.Axes(((place, axis),), tensor.shape[axis], "")
             longer = alone.at(case, tensor.shape[axis] + 1)
             yield f"axis {axis} of {labels[place]} one longer", longer
-        other = torch.float32 if tensor.dtype == torch.float64 else torch.float64
-        if tensor.is_floating_point():
-            changed = copy_of(tensor).to(other)
+        other = _other_dtype(tensor)
+        if other is not None:
+            changed = variations.cast(tensor, other)
             yield f"{labels[place]} of dtype {str(other)[6:]}", case.changed(place, changed)
     yield from _wrong_settings(case)
+
+
+def _other_dtype(tensor: torch.Tensor) -> torch.dtype | None:
+    """Of the same kind, so that a public function that computes with the tensor still can."""
+    if tensor.is_complex():
+        return torch.complex64 if tensor.dtype == torch.complex128 else torch.complex128
+    if tensor.is_floating_point():
+        return torch.float32 if tensor.dtype == torch.float64 else torch.float64
+    return torch.uint8 if tensor.dtype == torch.bool else None
 
 
 def _wrong_settings(case: Case) -> Iterator[tuple[str, Case]]:

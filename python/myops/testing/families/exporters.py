@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
+from myops._dtypes import COMPLEX, NARROW_FLOATS
 from myops.onnx.schema import attribute_value
 from myops.testing.bits import BODY_TOLERANCE, too_far
 from myops.testing.calls import Call, Outcome, refusal
@@ -49,9 +50,10 @@ def torchscript(trial: Trial) -> None:
 
 def _export(trial: Trial, exporter: str) -> None:
     call, names, axes = trial.call(), input_names(trial), dynamic_axes(trial)
-    if any(str(a.dtype) == "bfloat16" for a in call.inputs if a is not None):
-        trial.tally.note("ONNX Runtime's Python API has no bfloat16 arrays: not exported")
+    for name in {str(a.dtype) for a in call.inputs if a is not None} & {*NARROW_FLOATS}:
+        trial.tally.note(f"ONNX Runtime's Python API has no {name} arrays: not exported")
         return
+    lacks = trial.runtimes.host_lacks(call)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporters about themselves
         try:
@@ -64,10 +66,28 @@ def _export(trial: Trial, exporter: str) -> None:
                 opset_version=OPSET,
             )
         except Exception as error:  # of torch's exporters
+            if lacks:
+                _refused_by_name(trial, refusal(error), call)
+                return
             trial.tally.fail("", refusal(error)[:2000], "a model", _NODE_CAUSE[exporter])
             return
-    if _node_is_right(trial, exporter, model, call):
+    if lacks:
+        trial.tally.fail(
+            "", "a model", f"a refusal that names the dtype: {lacks}", _NODE_CAUSE[exporter]
+        )
+    elif _node_is_right(trial, exporter, model, call):
         _sessions_agree(trial, model)
+
+
+def _refused_by_name(trial: Trial, text: str, call: Call) -> None:
+    """What no runtime of a file could run is refused, and the text names the dtype."""
+    names = {str(array.dtype) for array in call.inputs if array is not None} & {*COMPLEX}
+    trial.tally.ran += 1
+    if not any(name in text for name in names):
+        trial.tally.fail(
+            "", f"refused: {text[:2000]}", f"a refusal that names {' or '.join(names)}",
+            "another fault came before the refusal",
+        )  # fmt: skip
 
 
 def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Call) -> bool:
@@ -147,6 +167,17 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
                 _compare(trial, label, who, session, case)
 
 
+def _as_expected(results: Sequence[np.ndarray], expected: Outcome) -> list[np.ndarray]:
+    """ONNX Runtime's Python API gives floats that NumPy lacks as the integers of their bits."""
+    wanted = [array.dtype for array in expected.outputs] + [None] * len(results)
+    return [
+        array.view(dtype)
+        if dtype is not None and dtype.name in NARROW_FLOATS and array.dtype.kind == "u"
+        and array.itemsize == dtype.itemsize else array
+        for array, dtype in zip(results, wanted, strict=False)
+    ]  # fmt: skip
+
+
 def options() -> Any:
     return session_options()
 
@@ -162,7 +193,7 @@ def _compare(trial: Trial, label: str, who: str, session: Any, case: Case) -> No
         if name in given
     }
     try:
-        outcome = Outcome(session.run(None, feeds))
+        outcome = Outcome(_as_expected(session.run(None, feeds), expected))
     except Exception as error:  # of ONNX Runtime
         outcome = Outcome([], refusal(error))
     if who != "function body" or outcome.refused:

@@ -40,22 +40,25 @@ _FAKE_CAUSE = (
 
 
 def differentiable(tested: OpUnderTest, case: Case) -> list[int]:
-    """The places of the tensors that have a gradient: floats, but not lists like scales."""
+    """The places of the tensors that have a gradient: floats that torch computes in, but not lists
+    like scales."""
     numbers = variations.input_of_tensors(tested, case)
     return [
         place
         for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
-        if tensor.is_floating_point()
+        if variations.is_float(tensor)
+        and tensor.element_size() > 1
         and number is not None
         and not tested.info.inputs[number].values
     ]
 
 
 def in_dtype(case: Case, places: list[int], dtype: torch.dtype) -> Case:
-    """The case with the tensors at these places in another dtype."""
+    """The case with the tensors at these places in another dtype; complex ones stay complex."""
     tensors = case.tensors
     for place in places:
-        tensors[place] = tensors[place].to(dtype)
+        is_complex = tensors[place].is_complex()
+        tensors[place] = tensors[place].to(dtype.to_complex() if is_complex else dtype)
     return case.having(tensors)
 
 
@@ -140,7 +143,9 @@ def _check(
             fast = number == 2 or not small
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's, of inputs that are not float64
-                checks[number](function, leaves, fast_mode=fast, **_STEPS[leaves[0].dtype])
+                checks[number](
+                    function, leaves, fast_mode=fast, **_STEPS[leaves[0].dtype.to_real()]
+                )
         except Exception as error:  # of autograd or of a backward
             derivative = {1: "first derivatives", 2: "second derivatives"}[number]
             trial.tally.fail(
@@ -183,7 +188,11 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
 def _total(result: Any) -> torch.Tensor:
     """One number that depends on every element of every output."""
     items = result if isinstance(result, (tuple, list)) else (result,)
-    squares = [item.square().sum() for item in items if item.is_floating_point()]
+    squares = [
+        (torch.view_as_real(item) if item.is_complex() else item).square().sum()
+        for item in items
+        if variations.is_float(item)
+    ]
     return torch.stack(squares).sum()
 
 

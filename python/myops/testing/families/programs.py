@@ -163,7 +163,9 @@ def _compare_gradients(
     grads = []
     for output, given in ((result, leaves), (expected, expected_leaves)):
         items = output if isinstance(output, (tuple, list)) else (output,)
-        loss = sum(item.sum() for item in items if item.is_floating_point())
+        loss = torch.stack(
+            [real_sum(item).double() for item in items if variations.is_float(item)]
+        ).sum()
         try:
             found = torch.autograd.grad(loss, given, allow_unused=True)
         except Exception as error:  # "gradients" has the details
@@ -178,6 +180,11 @@ def _compare_gradients(
             trial.tally.fail(
                 label, f"gradient in torch.compile: {error}", "eager's gradient", _EAGER_CAUSE
             )
+
+
+def real_sum(item: torch.Tensor) -> torch.Tensor:
+    """The sum of all numbers; of complex ones both parts."""
+    return (torch.view_as_real(item) if item.is_complex() else item).sum()
 
 
 def exported(trial: Trial) -> None:

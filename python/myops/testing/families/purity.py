@@ -10,6 +10,7 @@ from myops.testing import variations
 from myops.testing.bits import arrays_of
 from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import copy_of
+from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
 
 _LONGER = 67  # of small blocks the allocator itself writes the first bytes
@@ -53,8 +54,10 @@ def _inputs_stay(trial: Trial) -> None:
 def _others(trial: Trial) -> list[Any]:
     """Calls of other numbers and, where the op lets them change, other lengths."""
     case = trial.case
-    changed = [t * 0.75 if t.is_floating_point() else t.flip(0) if t.dim() else t
-               for t in case.tensors]  # fmt: skip
+    changed = [
+        variations.scaled(t, 0.75) if variations.is_float(t) else t.flip(0) if t.dim() else t
+        for t in case.tensors
+    ]
     other = case.having(changed)
     found = [other] if variations.accepts(trial.tested.function, other) else []
     for axes in trial.axes[:1]:
@@ -65,6 +68,8 @@ def _others(trial: Trial) -> list[Any]:
 def _calls_are_alone(trial: Trial) -> None:
     call, others = trial.call(), [trial.run(case).call for case in _others(trial)]
     runtimes = {"torch": lambda c: None, **trial.runtimes.bit_for_bit()}
+    if trial.runtimes.host_lacks(call):
+        runtimes = {who: run for who, run in runtimes.items() if who not in HOSTED}
     if trial.settings.reference is not None:
         for case in _others(trial):
             trial.judge("other numbers after the case", case, trial.run(case))
@@ -156,7 +161,7 @@ def _overwritten(trial: Trial) -> None:
     large = variations.enlarged(alike, trial.axes)
     for label, case in (("", trial.case), (f"all {_LONGER}, ", alike), ("large, ", large)):
         run = trial.run(case)
-        if run.call is None or run.inner.refused:
+        if run.call is None or run.inner.refused or trial.runtimes.host_lacks(run.call):
             continue
         trial.compare_bits(
             f"{label}between other nodes",

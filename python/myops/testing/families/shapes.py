@@ -140,7 +140,10 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
     real = [(str(array.dtype), list(array.shape)) for array in run.inner.outputs]
     named = _names(trial, case, run.call)
     tools = {"onnx.shape_inference": _by_onnx}
-    if trial.tested.is_native:
+    lacks = trial.runtimes.host_lacks(run.call)
+    if lacks:
+        trial.tally.note(lacks)
+    elif trial.tested.is_native:
         tools["ONNX Runtime"] = _by_ort
     else:
         trial.tally.note(

@@ -58,7 +58,8 @@ def threads(trial: Trial) -> None:
             with torch_threads(count):
                 results = {"torch": trial.run(case).inner}
             results["NumPy"] = trial.runtimes.numpy(run.call, count)
-            results["ONNX Runtime"] = trial.runtimes.native(run.call, count)
+            if not trial.runtimes.host_lacks(run.call):
+                results["ONNX Runtime"] = trial.runtimes.native(run.call, count)
             for who, outcome in results.items():
                 where = f"{label}, {count} threads".lstrip(", ")
                 trial.compare_bits(where, who, outcome, run.inner, _CAUSE)
@@ -112,7 +113,10 @@ def sessions(trial: Trial) -> None:
         return run_torch(trial.tested, case).inner
 
     ways: dict[str, Callable[[int, Call, Case], Outcome]] = {"torch in two threads": in_torch}
-    if kind == "native" or has_pyops():
+    lacks = trial.runtimes.host_lacks(calls[0])
+    if lacks:
+        trial.tally.note(lacks)
+    elif kind == "native" or has_pyops():
         two = [trial.runtimes.new_session(calls[0], kind) for _ in range(2)]
         ways = {
             "two sessions at once": in_sessions,
@@ -139,5 +143,5 @@ def sessions(trial: Trial) -> None:
 
 def _other_numbers(trial: Trial) -> list[Case]:
     case = trial.case
-    other = case.having([t * 0.75 if t.is_floating_point() else t for t in case.tensors])
+    other = case.having([variations.scaled(t, 0.75) for t in case.tensors])
     return [other] if variations.accepts(trial.tested.function, other) else []

@@ -101,6 +101,10 @@ def bodies(trial: Trial) -> None:
         run = trial.run(case)
         if run.inner.refused or run.call is None:
             continue
+        lacks = trial.runtimes.host_lacks(run.call)
+        if lacks:
+            trial.tally.note(lacks)
+            continue
         try:
             outcome = trial.runtimes.run(trial.runtimes.session(run.call, "body"), run.call)
         except Exception as error:  # ONNX Runtime's own, or a warning that there is no body

@@ -1,0 +1,23 @@
+// torch's element types: which of them are ours, and what torch calls each.
+#pragma once
+
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+#include "myops/dtype.h"
+
+namespace myops::torch_adapter {
+
+using torch::headeronly::ScalarType;
+
+std::optional<DType> from_scalar_type(ScalarType type);
+
+// The name in Python, such as "float8_e4m3fnuz", for messages.
+std::string scalar_type_name(ScalarType type);
+
+// Its number in the stable C ABI. Strings have none: an Error.
+int32_t dtype_code(DType dtype);
+
+}  // namespace myops::torch_adapter

@@ -1,0 +1,55 @@
+// Shape rules as text: their syntax (myops/lengths.h describes it), and how they are followed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "myops/attributes.h"
+#include "myops/context.h"
+
+namespace myops::text_rule {
+
+// Arithmetic on lengths and integer attributes, in the order in which it is computed.
+struct Step {
+  enum class Kind : uint8_t { Number, Name, Element, Add, Sub, Mul, Div, Mod, Min, Max, Negate };
+  Kind kind = Kind::Number;
+  int64_t number = 0;  // also the place of an Element
+  std::string name;
+};
+
+struct Word {
+  enum class Kind : uint8_t {
+    Number,
+    Name,
+    Rest,      // ...
+    Group,     // S...
+    Computed,  // (H * 2), {H // s}
+    AtMost,    // <=N, <=(H * W)
+  };
+  Kind kind = Kind::Name;
+  std::string text;  // as written, for messages
+  std::string name;  // of a length or a group
+  int64_t number = 0;
+  std::vector<Step> steps;  // of Computed and AtMost
+};
+
+struct Pattern {
+  bool has_numbers = false;  // "{h w}": names for the numbers of an input
+  std::vector<Word> words;
+};
+
+struct Rule {
+  std::vector<Pattern> inputs, outputs;
+};
+
+// Throws a Mistake that names the place where the text makes no sense.
+Rule parse(const std::string& text);
+
+// What is wrong with a rule for an op of so many inputs, outputs and these attributes; or "".
+std::string fault(const Rule& rule, size_t inputs, size_t outputs,
+                  const std::vector<Attribute>& attributes);
+
+void follow(const Rule& rule, ShapeContext& context);
+
+}  // namespace myops::text_rule

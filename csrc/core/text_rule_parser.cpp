@@ -1,0 +1,310 @@
+// The syntax of textual shape rules, and what can be wrong with one.
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "text_rule.h"
+
+namespace myops::text_rule {
+namespace {
+
+using Kind = Step::Kind;
+
+bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+class Parser {
+ public:
+  explicit Parser(const std::string& text) : text_(text) {}
+
+  Rule rule() {
+    Rule rule;
+    rule.inputs = patterns(true);
+    if (take("->")) rule.outputs = patterns(false);
+    skip();
+    if (at_ != text_.size()) refuse("a length, \",\" or \"->\"");
+    if (text_.find("->") == std::string::npos) rule.outputs = rule.inputs;
+    return rule;
+  }
+
+ private:
+  std::vector<Pattern> patterns(bool of_inputs) {
+    std::vector<Pattern> found;
+    do {
+      found.push_back(pattern(of_inputs));
+    } while (take(","));
+    return found;
+  }
+
+  Pattern pattern(bool of_inputs) {
+    Pattern pattern;
+    for (skip(); at_ < text_.size() && text_[at_] != ',' && !sees("->"); skip()) {
+      if (of_inputs && text_[at_] == '{' && pattern.words.empty() && names_only()) {
+        numbers(pattern);
+        return pattern;
+      }
+      pattern.words.push_back(word());
+    }
+    return pattern;
+  }
+
+  // "{h w}" or "{h}": what follows in braces is a list of names and nothing else.
+  bool names_only() const {
+    size_t at = at_ + 1;
+    bool any = false;
+    for (; at < text_.size() && text_[at] != '}'; ++at) {
+      const char c = text_[at];
+      if (!begins_name(c) && !is_digit(c) && c != ' ') return false;
+      any = any || begins_name(c);
+    }
+    if (!any || at == text_.size()) return false;
+    // Another word behind it makes it a computed length of one name.
+    at = text_.find_first_not_of(' ', at + 1);
+    return at == std::string::npos || text_[at] == ',' || text_.compare(at, 2, "->") == 0;
+  }
+
+  void numbers(Pattern& pattern) {
+    ++at_;
+    pattern.has_numbers = true;
+    for (skip(); text_[at_] != '}'; skip()) {
+      Word word;
+      word.name = word.text = name();
+      pattern.words.push_back(std::move(word));
+    }
+    ++at_;
+  }
+
+  Word word() {
+    Word word;
+    const size_t begin = at_;
+    if (take("...")) {
+      word.kind = Word::Kind::Rest;
+    } else if (take("<=")) {
+      word.kind = Word::Kind::AtMost;
+      bound(word);
+    } else if (text_[at_] == '(' || text_[at_] == '{') {
+      word.kind = Word::Kind::Computed;
+      bracketed(word);
+    } else if (is_digit(text_[at_])) {
+      word.kind = Word::Kind::Number;
+      word.number = number();
+    } else {
+      word.name = name();
+      if (sees("...") && take("...")) word.kind = Word::Kind::Group;  // without a space between
+    }
+    word.text = text_.substr(begin, at_ - begin);
+    return word;
+  }
+
+  void bound(Word& word) {
+    skip();
+    if (at_ < text_.size() && (text_[at_] == '(' || text_[at_] == '{')) {
+      bracketed(word);
+    } else {
+      primary(word.steps);
+    }
+  }
+
+  void bracketed(Word& word) {
+    const char end = text_[at_++] == '(' ? ')' : '}';
+    sum(word.steps);
+    expect(end);
+  }
+
+  void sum(std::vector<Step>& steps) {
+    product(steps);
+    for (;;) {
+      if (!sees("->") && take("-")) {
+        product(steps);
+        steps.push_back({Kind::Sub, 0, ""});
+      } else if (take("+")) {
+        product(steps);
+        steps.push_back({Kind::Add, 0, ""});
+      } else {
+        return;
+      }
+    }
+  }
+
+  void product(std::vector<Step>& steps) {
+    factor(steps);
+    for (;;) {
+      const Kind kind = take("//")  ? Kind::Div
+                        : take("*") ? Kind::Mul
+                        : take("%") ? Kind::Mod
+                                    : Kind::Number;
+      if (kind == Kind::Number) return;
+      factor(steps);
+      steps.push_back({kind, 0, ""});
+    }
+  }
+
+  void factor(std::vector<Step>& steps) {
+    if (!take("-")) return primary(steps);
+    factor(steps);
+    steps.push_back({Kind::Negate, 0, ""});
+  }
+
+  void primary(std::vector<Step>& steps) {
+    // Each bracket is a call of this function: a rule comes from an author, but not always by hand.
+    if (++depth_ > 50) refuse("at most 50 brackets in each other");
+    skip();
+    if (at_ < text_.size() && is_digit(text_[at_])) {
+      steps.push_back({Kind::Number, number(), ""});
+    } else if (take("(")) {
+      sum(steps);
+      expect(')');
+    } else {
+      std::string found = name();
+      if ((found == "min" || found == "max") && take("(")) {
+        sum(steps);
+        while (take(",")) {
+          sum(steps);
+          steps.push_back({found == "min" ? Kind::Min : Kind::Max, 0, ""});
+        }
+        expect(')');
+      } else if (take("[")) {
+        skip();
+        steps.push_back({Kind::Element, number(), std::move(found)});
+        expect(']');
+      } else {
+        steps.push_back({Kind::Name, 0, std::move(found)});
+      }
+    }
+    --depth_;
+  }
+
+  std::string name() {
+    skip();
+    const size_t begin = at_;
+    if (at_ < text_.size() && begins_name(text_[at_])) {
+      while (at_ < text_.size() && (begins_name(text_[at_]) || is_digit(text_[at_]))) ++at_;
+    }
+    if (at_ == begin) refuse("a name or a number");
+    return text_.substr(begin, at_ - begin);
+  }
+
+  int64_t number() {
+    int64_t value = 0;
+    const size_t begin = at_;
+    for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
+      if (at_ - begin > 12) refuse("a number below 10^12");
+      value = value * 10 + (text_[at_] - '0');
+    }
+    if (at_ == begin) refuse("a number");
+    return value;
+  }
+
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool sees(const char* token) const {
+    return text_.compare(at_, std::char_traits<char>::length(token), token) == 0;
+  }
+  bool take(const char* token) {
+    const size_t before = at_;
+    skip();
+    if (sees(token)) {
+      at_ += std::char_traits<char>::length(token);
+      return true;
+    }
+    at_ = before;  // what is behind a word is no part of it
+    return false;
+  }
+  void expect(char end) {
+    const char token[] = {end, '\0'};
+    if (!take(token)) refuse(str("\"", token, "\" or an operator: + - * // % min() max()"));
+  }
+  [[noreturn]] void refuse(const std::string& expected) const {
+    const std::string rest = at_ < text_.size() ? quoted(text_.substr(at_)) : "its end";
+    throw Mistake(str("the shape rule ", quoted(text_), ": got ", rest, ", expected ", expected));
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+// What the inputs of a rule bind.
+struct Names {
+  std::set<std::string> lengths, groups;
+  bool rest = false;
+};
+
+bool is_many(const Word& word) {
+  return word.kind == Word::Kind::Rest || word.kind == Word::Kind::Group;
+}
+
+std::string input_fault(const Pattern& pattern, Names& names) {
+  size_t many = 0;
+  for (const Word& word : pattern.words) {
+    many += is_many(word) ? 1 : 0;
+    if (word.kind == Word::Kind::AtMost) return str(quoted(word.text), " in an input");
+    if (word.kind == Word::Kind::Name) names.lengths.insert(word.name);
+    if (word.kind == Word::Kind::Group) names.groups.insert(word.name);
+    names.rest = names.rest || word.kind == Word::Kind::Rest;
+  }
+  return many > 1 ? "two words that stand for any number of axes in one input" : "";
+}
+
+std::string step_fault(const Step& step, const Names& names,
+                       const std::vector<Attribute>& attributes) {
+  if (step.kind != Kind::Name && step.kind != Kind::Element) return "";
+  if (step.kind == Kind::Name && names.lengths.count(step.name) != 0) return "";
+  const auto wanted = step.kind == Kind::Name ? AttributeType::Int : AttributeType::Ints;
+  for (const Attribute& attribute : attributes) {
+    if (attribute.name == step.name && attribute.type() == wanted) return "";
+  }
+  return step.kind == Kind::Name ? "the length " + quoted(step.name)
+                                 : str(quoted(step.name), "[], which is no list of ints");
+}
+
+std::string word_fault(const Word& word, const Names& names,
+                       const std::vector<Attribute>& attributes) {
+  if (word.kind == Word::Kind::Rest && !names.rest) return "\"...\"";
+  if (word.kind == Word::Kind::Group && names.groups.count(word.name) == 0) {
+    return "the axes " + quoted(word.text);
+  }
+  if (word.kind == Word::Kind::Name) {
+    const bool known = step_fault({Kind::Name, 0, word.name}, names, attributes).empty();
+    return known ? "" : "the length " + quoted(word.name);
+  }
+  for (const Step& step : word.steps) {
+    const std::string fault = step_fault(step, names, attributes);
+    if (!fault.empty()) return fault;
+  }
+  return "";
+}
+
+}  // namespace
+
+Rule parse(const std::string& text) { return Parser(text).rule(); }
+
+std::string fault(const Rule& rule, size_t inputs, size_t outputs,
+                  const std::vector<Attribute>& attributes) {
+  if (rule.inputs.size() != inputs || rule.outputs.size() != outputs) {
+    return str("has ", rule.inputs.size(), " inputs and ", rule.outputs.size(),
+               " outputs, expected ", inputs, " and ", outputs);
+  }
+  Names names;
+  for (const Pattern& pattern : rule.inputs) {
+    const std::string found = input_fault(pattern, names);
+    if (!found.empty()) return "has " + found;
+  }
+  for (const Pattern& pattern : rule.inputs) {
+    for (const Word& word : pattern.words) {
+      if (word.kind != Word::Kind::Computed) continue;
+      const std::string found = word_fault(word, names, attributes);
+      if (!found.empty()) return "has " + found + " in an input, expected one that is bound there";
+    }
+  }
+  for (const Pattern& pattern : rule.outputs) {
+    for (const Word& word : pattern.words) {
+      const std::string found = word_fault(word, names, attributes);
+      if (!found.empty()) return "has " + found + " in an output, expected one that an input has";
+    }
+  }
+  return "";
+}
+
+}  // namespace myops::text_rule
