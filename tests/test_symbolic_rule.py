@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_lengths_stay_symbolic() -> None:
     """One compilation, and one exported program, for every length."""
     text_op(RULES[0][0])
     op = torch.ops.text_rules.rule_0
-    compiled = torch.compile(lambda x, b: op(x, b, size=3), dynamic=True, fullgraph=True)
+    compiled = torch.compile(lambda x, b: op(x, b, size=3, step=1), dynamic=True, fullgraph=True)
     for rows in (7, 9, 12):
         with torch._dynamo.config.patch(error_on_recompile=rows > 7):
             result = compiled(torch.rand(2, 3, rows, rows + 1), torch.rand(4, 1, 3))
@@ -101,9 +102,81 @@ def test_numbers_of_a_list_are_known_where_it_is_one() -> None:
     assert shape[2:] == [None, None]
 
 
-def text_op(text: str, values: bool = False) -> OpInfo:
+def expression(random: Random, depth: int) -> str:
+    """A computed length, in the syntax that rules and Python share."""
+    if depth == 0:
+        return random.choice(["A", "is", "True", "size", "step", "sizes[1]", "0", "1", "7"])
+    one, other = (expression(random, depth - 1) for _ in range(2))
+    shapes = [
+        "({0} {2} {1})", "(-{0})", "min({0}, {1})", "max({0}, {1}, 2)", "({0} // ({1} % 5 + 1))",
+        "({0} % (3 - {1} % 3))",
+    ]  # fmt: skip
+    return random.choice(shapes).format(one, other, random.choice("+-*"))
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_random_expressions(number: int) -> None:
+    """C++ and the symbolic rule against Python's own arithmetic; "is" and "True" are names."""
+    random = Random(f"expressions {number}")
+    parts = [expression(random, random.randint(1, 4)) for _ in range(8)]
+    text = "A is, True -> " + " ".join(f"max({part}, 0)".join("()") for part in parts)
+    info = text_op(text, name=f"random_{number}")
+    for _ in range(10):
+        a, b, c = (random.randint(0, 9) for _ in range(3))
+        given = {"size": random.randint(-9, 9), "step": random.randint(-9, 9)}
+        sizes = [0, random.randint(-9, 9)]
+        names = {**given, "sizes": sizes, "A": a, "is_": b, "True_": c, "min": min, "max": max}
+        plain = [part.replace("is", "is_").replace("True", "True_") for part in parts]
+        expected = [max(eval(part, {}, names), 0) for part in plain]
+        shapes = [(a, b), (c,)]
+        ((_, by_cpp),) = infer(info, shapes, ["float32"] * 2, {**given, "sizes": sizes})
+        assert by_cpp == expected, text
+        (traced,) = rule_of(info)(symbolic(*shapes), {**given, "sizes": sizes})
+        assert [int(length) for length in traced] == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2A, B -> B", "expected a space behind the number"),
+        ("A, B -> 02", "expected a number without zeros before it"),
+        ("A, B -> 1000000000000", "expected a number below 10^12"),
+        ("A, B -> <=A", "a length that the kernel decides cannot be described yet"),
+        (f"A, B -> ({'-' * 60}A)", "expected at most 50 brackets or signs in each other"),
+        (f"A, B -> ({'(' * 60}A{')' * 60})", "expected at most 50 brackets or signs"),
+        (f"A, B -> (A{' + 1' * 400})", "a shape rule of 1611 characters, expected at most 1000"),
+        ("A, {h w} -> A h", "names the numbers of b, which is not declared with values"),
+        ("A, B -> \0A", "expected a function, or a rule such as"),
+        ("\u00c9, B -> B", "expected a function, or a rule such as"),
+        (" ", "expected a function, or a rule such as"),
+    ],
+)
+def test_rules_that_make_no_sense(text: str, said: str) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=re.escape(said)):
+        text_op(text, name="refused")
+    library = _libraries.find("text_rules")
+    assert library is None or "refused" not in library.ops
+
+
+def test_a_trace_refuses_as_a_call_does() -> None:
+    """Ranks, numbers and attributes are known where lengths are symbols."""
+    text_op(RULES[0][0])
+    op = torch.ops.text_rules.rule_0
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    for shapes, step in (([(5, 7), (3,)], 1), ([(2, 3, 5, 7), ()], 1), ([(3, 5, 7), (3,)], 0)):
+        given = [torch.zeros(shape) for shape in shapes]
+        with pytest.raises(RuntimeError) as by_call:
+            op(*given, step=step)
+        with pytest.raises(RuntimeError) as by_trace, mode:
+            op(*(mode.from_tensor(item) for item in given), step=step)
+        known = re.sub(r"\d+|\?|, with .*| with .*", "N", str(by_call.value))
+        assert re.sub(r"\d+|\?|, with .*| with .*", "N", str(by_trace.value))[:40] == known[:40]
+
+
+def text_op(text: str, values: bool = False, name: str = "") -> OpInfo:
     """A prototype with this rule; defined once."""
-    name = f"rule_{[rule for rule, _ in RULES].index(text)}" if not values else "rule_of_values"
+    if not name:
+        name = "rule_of_values" if values else f"rule_{[r for r, _ in RULES].index(text)}"
     library = _libraries.find("text_rules")
     if library is None or name not in library.ops:
 

@@ -116,8 +116,10 @@ OutputDescriptions describe_outputs(const Op& op, const TensorPointers& inputs,
     const Tensor& tensor = *inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
-    // What is not a list is refused by infer() below, with the same text as in shape inference.
-    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1;
+    // What is no list of numbers is refused by infer() below, with the same text as in shape
+    // inference.
+    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1 &&
+                      is_number(tensor.dtype);
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }
   infer(op, attributes, shapes);

@@ -131,6 +131,12 @@ void check_rule(const Op& op, const std::string& rule) {
     const std::string fault =
         text_rule::fault(parsed, op.inputs.size(), op.outputs.size(), op.attributes);
     if (!fault.empty()) throw Mistake(str("the shape rule ", quoted(rule), " ", fault));
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (parsed.inputs[i].has_numbers && !op.inputs[i].has_values) {
+        throw Mistake(str("the shape rule ", quoted(rule), " names the numbers of ",
+                          op.inputs[i].name, ", which is not declared with values"));
+      }
+    }
   } catch (const Mistake& mistake) {
     throw Error(str(op.name, ": ", mistake.what()));
   }

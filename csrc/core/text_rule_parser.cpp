@@ -18,6 +18,7 @@ class Parser {
   explicit Parser(const std::string& text) : text_(text) {}
 
   Rule rule() {
+    check_text();
     Rule rule;
     rule.inputs = patterns(true);
     if (take("->")) rule.outputs = patterns(false);
@@ -28,6 +29,15 @@ class Parser {
   }
 
  private:
+  void check_text() const {
+    constexpr size_t kMost = 1000;  // torch's side walks the sums of a rule recursively
+    const bool plain = std::all_of(text_.begin(), text_.end(), [](char c) { return ' ' <= c && c <= '~'; });
+    if (!plain) throw Mistake(str("the shape rule ", quoted(text_), ": expected ASCII characters"));
+    if (text_.size() > kMost) {
+      throw Mistake(str("a shape rule of ", text_.size(), " characters, expected at most ", kMost));
+    }
+  }
+
   std::vector<Pattern> patterns(bool of_inputs) {
     std::vector<Pattern> found;
     do {
@@ -141,13 +151,14 @@ class Parser {
 
   void factor(std::vector<Step>& steps) {
     if (!take("-")) return primary(steps);
+    enter();
     factor(steps);
+    --depth_;
     steps.push_back({Kind::Negate, 0, ""});
   }
 
   void primary(std::vector<Step>& steps) {
-    // Each bracket is a call of this function: a rule comes from an author, but not always by hand.
-    if (++depth_ > 50) refuse("at most 50 brackets in each other");
+    enter();
     skip();
     if (at_ < text_.size() && is_digit(text_[at_])) {
       steps.push_back({Kind::Number, number(), ""});
@@ -174,6 +185,11 @@ class Parser {
     --depth_;
   }
 
+  // Brackets and signs are calls in each other: not every rule is written by hand.
+  void enter() {
+    if (++depth_ > 50) refuse("at most 50 brackets or signs in each other");
+  }
+
   std::string name() {
     skip();
     const size_t begin = at_;
@@ -188,10 +204,17 @@ class Parser {
     int64_t value = 0;
     const size_t begin = at_;
     for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
-      if (at_ - begin > 12) refuse("a number below 10^12");
+      if (at_ - begin >= 12) refuse("a number below 10^12");
       value = value * 10 + (text_[at_] - '0');
     }
     if (at_ == begin) refuse("a number");
+    if (text_[begin] == '0' && at_ > begin + 1) {
+      at_ = begin;
+      refuse("a number without zeros before it");
+    }
+    if (at_ < text_.size() && (begins_name(text_[at_]) || text_[at_] == '.')) {
+      refuse("a space behind the number");
+    }
     return value;
   }
 
@@ -300,6 +323,10 @@ std::string fault(const Rule& rule, size_t inputs, size_t outputs,
   }
   for (const Pattern& pattern : rule.outputs) {
     for (const Word& word : pattern.words) {
+      if (word.kind == Word::Kind::AtMost) {
+        return str("has ", quoted(word.text),
+                   " in an output: a length that the kernel decides cannot be described yet");
+      }
       const std::string found = word_fault(word, names, attributes);
       if (!found.empty()) return "has " + found + " in an output, expected one that an input has";
     }

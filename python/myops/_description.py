@@ -293,7 +293,9 @@ def call(
 def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
     """`array` itself when the kernel accepts its layout, else a contiguous copy."""
     if array.dtype.kind in "OUT":  # strings are objects, as in ONNX Runtime, in one piece
-        array = np.require(array.astype(object), requirements=["C"])
+        if array.dtype.kind != "O" or not array.flags.c_contiguous:
+            op.native.check_copy(item.name, list(array.shape), array.size * np.intp().nbytes)
+        array = np.require(array.astype(object, copy=False), requirements=["C"])
     walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
     ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
     unread = item.access == "shape_only"

@@ -67,8 +67,17 @@ class Native:
             )  # fmt: skip
         if not _fits(result.dtype, output.dtype):
             self._refuse(name, f"dtype {result.dtype} from the function", str(output.dtype))
+        self._refuse_wrapped(name, result, output.dtype)
         with np.errstate(over="ignore"):  # what is too large becomes infinite, as in a kernel
             output[...] = result.astype(output.dtype)
+
+    def _refuse_wrapped(self, name: str, result: np.ndarray, wanted: np.dtype) -> None:
+        """No integer may become another one."""
+        if result.size and result.dtype.kind in "iu" and wanted.kind in "iu":
+            limits, low, high = np.iinfo(wanted), int(result.min()), int(result.max())
+            if low < limits.min or high > limits.max:
+                wrong = low if low < limits.min else high
+                self._refuse(name, f"{wrong} from the function", f"numbers of {wanted}")
 
     def _refuse(self, what: str, got: str, expected: str) -> None:
         raise ValueError(f"{self._name}: {what}: got {got}, expected {expected}")
@@ -83,6 +92,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 def _fits(given: np.dtype, wanted: np.dtype) -> bool:
     """Whether a cast loses precision at most, and no fraction or sign."""
     floating = ("float16", "float32", "float64", *_dtypes.NARROW_FLOATS)
+    if given.kind == "c" and wanted.name not in _dtypes.COMPLEX:
+        return False  # NumPy allows it for dtypes of ml_dtypes
     if given.name in floating and wanted.name in (*floating, *_dtypes.COMPLEX):
         return True
     return np.can_cast(given, wanted, "same_kind")

@@ -123,6 +123,11 @@ def prototype(
     }
     _check(description, domain, namespace)
     _check_signature(function, name, [item.name for item in inputs], attributes)
+    if isinstance(shape, str) and not (shape.isascii() and shape.isprintable() and shape.strip()):
+        raise ValueError(
+            f"prototype {name}: shape: got {shape!r}, expected a function, or a rule such as "
+            '"N C H W -> N C (H * 2) (W * 2)"'
+        )
     function_rule = None if isinstance(shape, str) else shape
     rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard, "quantized": quantized}  # fmt: skip

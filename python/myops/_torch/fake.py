@@ -51,26 +51,22 @@ class FakeKernel:
         return None if shapes is None else self._empty(padded, 0, shapes[0])
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
-        """The kernel's own shape rule, with its checks, where every length is known.
+        """The kernel's own shape rule, with its checks.
 
-        None where a length is symbolic, or where the result depends on numbers in a tensor that
-        has no contents.
+        None where a length of the result is not known: one of the inputs is symbolic, or a number
+        in a tensor that has no contents decides it.
         """
         devices.check(self._info, inputs)
         values: list[Any] = []
+        shapes: list[Any] = []
         for declared, item in zip(self._info.inputs, inputs, strict=True):
             if isinstance(item, torch.Tensor):
-                if any(not isinstance(dim, int) for dim in item.shape):
-                    return None
-                values.append(devices.numbers(declared, item))
+                shapes.append([dim if isinstance(dim, int) else None for dim in item.shape])
+                values.append(None if None in shapes[-1] else devices.numbers(declared, item))
             else:
-                if item is not None and any(not isinstance(v, (int, float)) for v in item):
-                    return None
-                values.append(item)
-        shapes = [
-            item.shape if isinstance(item, torch.Tensor) else None if item is None else [len(item)]
-            for item in inputs
-        ]
+                shapes.append(None if item is None else [len(item)])
+                known = item is not None and all(isinstance(v, (int, float)) for v in item)
+                values.append(item if known else None)
         dtypes = [
             str(item.dtype).removeprefix("torch.") if isinstance(item, torch.Tensor) else None
             for item in inputs

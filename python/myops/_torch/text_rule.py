@@ -17,7 +17,8 @@ import torch
 
 from myops._description import OpInfo
 
-_NUMBERS = re.compile(r"\{([A-Za-z_0-9 ]+)\}")  # the whole pattern of an input with values
+# The whole pattern of an input with values: names, at least one.
+_NUMBERS = re.compile(r"\{([A-Za-z_0-9 ]*[A-Za-z_][A-Za-z_0-9 ]*)\}")
 _WORD = re.compile(r"<=\s*|\.\.\.|\w+(?:\.\.\.)?|[({]")
 _CALLS: dict[str, Callable[..., Any]] = {"min": torch.sym_min, "max": torch.sym_max}
 
@@ -109,7 +110,9 @@ def _closing(text: str, at: int) -> int:
 
 
 def _tree(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
+    """The expression; its names get a letter before them, as "is" is a name in a rule."""
+    named = re.sub(r"[A-Za-z_]\w*", lambda found: f"n{found[0]}", text.strip())
+    return ast.parse(named, mode="eval").body
 
 
 class _Known:
@@ -176,14 +179,14 @@ class _Known:
         if isinstance(tree, ast.Constant):
             return tree.value
         if isinstance(tree, ast.Name):
-            return self.named(tree.id)
+            return self.named(tree.id[1:])
         if isinstance(tree, ast.Subscript):
             assert isinstance(tree.value, ast.Name)
-            return self.attributes[tree.value.id][self.value(tree.slice)]
+            return self.attributes[tree.value.id[1:]][self.value(tree.slice)]
         if isinstance(tree, ast.Call):
             assert isinstance(tree.func, ast.Name)
             values = [self.value(item) for item in tree.args]
-            return None if None in values else functools.reduce(_CALLS[tree.func.id], values)
+            return None if None in values else functools.reduce(_CALLS[tree.func.id[1:]], values)
         if isinstance(tree, ast.UnaryOp):
             value = self.value(tree.operand)
             return None if value is None else -value

@@ -196,6 +196,8 @@ def _define_pyops() -> None:
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
+    wanted = [_dtypes.numpy_dtype(dtype) for dtype in outputs]
+
     def run(*arrays: np.ndarray, **attributes: str) -> tuple[np.ndarray, ...]:
         request = _pyop_models.Request.loads(attributes[_pyop_models.CALL])
         try:
@@ -205,11 +207,11 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
             ]
             results = _description.call(info, inputs, request.attributes)
             return _results(
-                [np.asarray(r, dtype) for r, dtype in zip(results, outputs, strict=True)]
+                [np.asarray(r, dtype) for r, dtype in zip(results, wanted, strict=True)]
             )
         except Exception as error:  # may not leave the PyOp; PyopSession raises it
             _failures.setdefault(request.session, error)
-            return _results([np.empty(0, dtype) for dtype in outputs])
+            return _results([np.empty(0, dtype) for dtype in wanted])
 
     return run
 
