@@ -118,8 +118,8 @@ OutputDescriptions describe_outputs(const Op& op, const TensorPointers& inputs,
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
     // What is no list of numbers is refused by infer() below, with the same text as in shape
     // inference.
-    const bool read = tensor.present && op.inputs[i].has_values && tensor.rank() <= 1 &&
-                      is_number(tensor.dtype);
+    const bool read =
+        tensor.present && op.inputs[i].has_values && tensor.rank() <= 1 && is_number(tensor.dtype);
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }
   infer(op, attributes, shapes);

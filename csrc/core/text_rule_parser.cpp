@@ -31,7 +31,8 @@ class Parser {
  private:
   void check_text() const {
     constexpr size_t kMost = 1000;  // torch's side walks the sums of a rule recursively
-    const bool plain = std::all_of(text_.begin(), text_.end(), [](char c) { return ' ' <= c && c <= '~'; });
+    const bool plain =
+        std::all_of(text_.begin(), text_.end(), [](char c) { return ' ' <= c && c <= '~'; });
     if (!plain) throw Mistake(str("the shape rule ", quoted(text_), ": expected ASCII characters"));
     if (text_.size() > kMost) {
       throw Mistake(str("a shape rule of ", text_.size(), " characters, expected at most ", kMost));
