@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "../../core/kernel_switch.h"
 #include "gather_table.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -111,6 +112,7 @@ MYOPS_INLINE int64_t halve(const GatherTable<Wide>& table, int64_t first, int64_
     if (cycles > 0) run(Halves(table, first), cycles);
     return first + cycles * kCycle;
   };
+  if (!kernel_enabled("resize.downscale_by_two")) return first;
   if (table.step() == 1) return with(std::integral_constant<int64_t, 1>());
   if (table.step() == 3) return with(std::integral_constant<int64_t, 3>());
   return first;

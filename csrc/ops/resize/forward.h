@@ -17,7 +17,7 @@ class Nearest {
         gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
         outside_(outside),
-        stores_(stores_for(plan_.bytes(sizeof(T)))) {
+        stores_(plan_.stores(sizeof(T))) {
     const size_t levels = plan_.levels.size();
     if (levels > 1 && stores_ == Stores::NonTemporal) {
       row_size_ = plan_.levels[levels - 2].out_volume;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "../../core/kernel_switch.h"
 #include "tables.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -31,6 +32,13 @@ struct Plan {
   int64_t bytes(size_t element) const {
     const Level<Weight>& first = levels.front();
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
+  }
+
+  // How the result is stored.
+  Stores stores(size_t element) const {
+    const Stores found = stores_for(bytes(element));
+    const bool off = found == Stores::Prefetch && !kernel_enabled("resize.prefetch");
+    return off ? Stores::Plain : found;
   }
 
   // Whether the rows of a level are combined before the columns, the last level, are resampled.
