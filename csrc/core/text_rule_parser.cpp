@@ -30,7 +30,7 @@ class Parser {
 
  private:
   void check_text() const {
-    constexpr size_t kMost = 1000;  // torch's side walks the sums of a rule recursively
+    constexpr size_t kMost = 1000;  // text_rule.py evaluates sums recursively
     const bool plain =
         std::all_of(text_.begin(), text_.end(), [](char c) { return ' ' <= c && c <= '~'; });
     if (!plain) throw Mistake(str("the shape rule ", quoted(text_), ": expected ASCII characters"));

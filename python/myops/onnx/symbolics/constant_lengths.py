@@ -53,10 +53,11 @@ def of_results(
     Args:
         args, kwargs: As for a call, with `Described` for tensors, INTEGER and FLOAT.
     """
-    try:
-        first, *others = [_attempt(overload, args, kwargs, longer) for longer in _LONGER]
-    except Exception:  # no fake kernel, or one that needs a number that the graph computes
+    attempts = [_attempt(overload, args, kwargs, longer) for longer in _LONGER]
+    known = [item for item in attempts if item is not None]
+    if len(known) < len(attempts):
         return None
+    first, *others = known
     if any(list(map(len, other)) != list(map(len, first)) for other in others):
         return None
     return [
@@ -68,15 +69,21 @@ def of_results(
 
 def _attempt(
     overload: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], longer: int
-) -> list[list[int | None]]:
+) -> list[list[int | None]] | None:
     environment = ShapeEnv(specialize_zero_one=False, duck_shape=False)
     mode = FakeTensorMode(shape_env=environment)
     given = [_fake(mode, environment, item, longer) for item in args]
     named = {key: _fake(mode, environment, item, longer) for key, item in kwargs.items()}
-    with mode:
-        result = overload(*given, **named)
+    try:
+        with mode:
+            result = overload(*given, **named)
+    except Exception:  # the operator's author wrote the fake kernel: there may be none, or one that
+        return None  # needs a number that the graph computes; its errors have no common base class
     results = result if isinstance(result, (list, tuple)) else [result]
-    return [[_constant(length) for length in item.shape] for item in results]
+    return [
+        [_constant(length) for length in item.shape] if isinstance(item, torch.Tensor) else []
+        for item in results
+    ]
 
 
 def _fake(mode: FakeTensorMode, environment: ShapeEnv, item: Any, longer: int) -> Any:
