@@ -66,7 +66,7 @@ def build_wheel(folder: Path) -> None:
     run(*setup, "egg_info", "--egg-base", folder, "build_py", cwd=ROOT, environment=environment)
     used = Path(myops.__file__).parent
     (content / "lib").mkdir(exist_ok=True)
-    for file in (*used.glob("_numpy.*.so"), *used.glob("lib/*.so")):
+    for file in (*used.glob("*.so"), *used.glob("lib/*.so")):
         shutil.copy(file, content / file.relative_to(used))
     command = ("egg_info", "--egg-base", folder, "bdist_wheel", "--skip-build", "-d", folder)
     run(*setup, *command, cwd=ROOT, environment=environment)

@@ -37,6 +37,7 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   result.summary = "The gradients of " + op.name + ".";
   result.types = op.types;
   result.attributes = op.attributes;
+  result.is_random = op.is_random;
   for (const Output& output : op.outputs) {
     result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
   }
@@ -55,7 +56,9 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
     throw Error(str(result.name, ": backward_of: got ", differentiable.size(),
                     " names, expected names of inputs of ", op.name, ", each once"));
   }
-  const auto forward = std::make_shared<const Op>(op);
+  auto completed = std::make_shared<Op>(op);
+  complete(*completed);
+  const std::shared_ptr<const Op> forward = completed;
   result.shape_rule = [forward, places](ShapeContext& context) {
     check_grads(*forward, context);
     for (size_t i = 0; i < places.size(); ++i) {

@@ -9,6 +9,7 @@
 namespace myops {
 namespace {
 
+constexpr int kMaxVersion = 1000;  // of a domain, in ONNX Runtime
 constexpr const char* kIdentifier = "letters, digits and \"_\", and no digit first";
 
 bool is_identifier(const std::string& name) {
@@ -71,6 +72,10 @@ void check_arguments(const Op& op) {
   }
   for (const Attribute& attribute : op.attributes) {
     check_once(op, "inputs or attributes", attribute.name, names);
+    if (attribute.name == "since_version") {
+      fail(op.name, attribute.name, "an attribute of this name",
+           "another name: nodes state the version of their meaning by it");
+    }
   }
   if (op.outputs.size() == 1 && names.count("out") != 0) {
     fail(op.name, "out", "an input or attribute of this name",
@@ -104,6 +109,48 @@ void check_attributes_of(const Op& op) {
   }
 }
 
+bool is_float(DType dtype) {
+  return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32 ||
+         dtype == DType::Float64;
+}
+
+// At least one input can be cast as the policy says.
+void check_autocast(const Op& op) {
+  if (op.autocast_policy == Autocast::None) return;
+  for (const Input& input : op.inputs) {
+    if (input.has_values) continue;
+    const std::vector<DType>& legal = op.dtypes(input.type);
+    const auto has = [&](DType dtype) {
+      return std::find(legal.begin(), legal.end(), dtype) != legal.end();
+    };
+    const bool lower = has(DType::Float16) || has(DType::BFloat16);
+    switch (op.autocast_policy) {
+      case Autocast::Lower:
+        if (lower) return;
+        break;
+      case Autocast::Float32:
+        if (has(DType::Float32) && lower) return;
+        break;
+      default:
+        if (std::count_if(legal.begin(), legal.end(), is_float) > 1) return;
+    }
+  }
+  constexpr const char* expected[] = {"", "an input whose type has float16 or bfloat16",
+                                      "an input whose type has float32 and float16 or bfloat16",
+                                      "an input whose type has two floating dtypes or more"};
+  fail(op.name, "autocast", "a policy that no input follows",
+       expected[static_cast<int>(op.autocast_policy)]);
+}
+
+void check_prepare(const Op& op) {
+  for (const std::string& name : op.prepared_inputs) {
+    const auto has_name = [&](const Input& input) { return input.name == name; };
+    if (!std::any_of(op.inputs.begin(), op.inputs.end(), has_name)) {
+      fail(op.name, "prepare", quoted(name), "names of inputs");
+    }
+  }
+}
+
 void check_rules(const Op& op) {
   if (!op.shape_rule) fail(op.name, "shape", "no rule", "one, given with .shape()");
   if (!op.shape_text.empty()) check_rule(op, op.shape_text);
@@ -126,11 +173,15 @@ void check_description(const Op& op) {
     fail("an op", "name", quoted(op.name), kIdentifier);
   }
   if (!op.onnx_type.empty()) check_name(op, "onnx", op.onnx_type);
-  if (op.since_version < 1) fail(op.name, "onnx", str("version ", op.since_version), "at least 1");
+  if (op.since_version < 1 || op.since_version > kMaxVersion) {
+    fail(op.name, "onnx", str("version ", op.since_version), str("1 to ", kMaxVersion));
+  }
   check_types(op);
   check_arguments(op);
   check_attributes_of(op);
   check_rules(op);
+  check_autocast(op);
+  check_prepare(op);
 }
 
 const char* detail::kind_of(const AttributeValue& value) {

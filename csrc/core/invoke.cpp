@@ -14,6 +14,11 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr size_t kMaxRank = 64;  // as in NumPy; rules may take time that grows with its square
 
+void check_key(const Op& op, const Input& key, const Dims& dims) {
+  if (dims.size() == 1 && (!dims[0].known() || dims[0].value == 1)) return;
+  fail(op.name, key.name, "shape " + shape_text(dims), "[1], one number");
+}
+
 // Checks that required inputs are present, that lists have rank 1, that each input has a declared
 // dtype, and that inputs with the same type parameter have the same dtype.
 void check_inputs(const Op& op, const ShapeContext& context) {
@@ -26,6 +31,9 @@ void check_inputs(const Op& op, const ShapeContext& context) {
     }
     if (context.has(i) && input.has_values && context.dims(i).size() > 1) {
       fail(op.name, input.name, str("rank ", context.dims(i).size()), "a list (rank 1)");
+    }
+    if (op.is_random && i + 1 == op.inputs.size() && context.has(i)) {
+      check_key(op, input, context.dims(i));
     }
     if (!inputs[i]) continue;  // left out, or unknown during shape inference
     const std::vector<DType>& legal = op.dtypes(input.type);

@@ -40,13 +40,36 @@ void check_library() {
   }
 }
 
+// Two ops of one ONNX type are two versions of it. ONNX Runtime has one signature for both.
+void check_version(const Op& op, const Op& other) {
+  if (op.since_version == other.since_version) {
+    fail(op.name, "onnx",
+         str("version ", op.since_version, " of the type ", op.onnx_type, ", which ", other.name,
+             " has"),
+         "a type or a version of its own");
+  }
+  const bool counts =
+      op.inputs.size() == other.inputs.size() && op.outputs.size() == other.outputs.size();
+  if (!counts) {
+    fail(op.name, "onnx",
+         str(op.inputs.size(), " inputs and ", op.outputs.size(), " outputs for version ",
+             op.since_version, " of ", op.onnx_type),
+         str(other.inputs.size(), " and ", other.outputs.size(), ", as version ",
+             other.since_version, " has: ONNX Runtime has one signature for a type"));
+  }
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i].is_optional == other.inputs[i].is_optional) continue;
+    fail(op.name, op.inputs[i].name,
+         str(op.inputs[i].is_optional ? "an" : "no", " optional input in version ",
+             op.since_version, " of ", op.onnx_type),
+         str("the same as in version ", other.since_version));
+  }
+}
+
 void check_new(const Op& op) {
   for (const Op& other : registry()) {
     if (other.name == op.name) fail(op.name, "name", "that of another op", "one of its own");
-    if (!op.onnx_type.empty() && other.onnx_type == op.onnx_type) {
-      fail(op.name, "onnx", str("the type ", op.onnx_type, ", which ", other.name, " has"),
-           "one of its own");
-    }
+    if (!op.onnx_type.empty() && other.onnx_type == op.onnx_type) check_version(op, other);
   }
 }
 
@@ -77,6 +100,7 @@ detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries&
     if (registry().empty()) check_library();
     std::vector<Op>& ops = registry();
     Op op = make();
+    complete(op);
     check_description(op);
     check_new(op);
     op.stack_entries = entries;
@@ -92,6 +116,19 @@ detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries&
 }
 
 const std::vector<Op>& all_ops() { return registry(); }
+
+std::vector<const Op*> versions_of(const Op& op) {
+  std::vector<const Op*> versions;
+  for (const Op& other : registry()) {
+    if (other.name == op.name || (!op.onnx_type.empty() && other.onnx_type == op.onnx_type)) {
+      versions.push_back(&other);
+    }
+  }
+  std::sort(versions.begin(), versions.end(), [](const Op* left, const Op* right) {
+    return left->since_version < right->since_version;
+  });
+  return versions;
+}
 
 const Op* find_op(const std::string& name) {
   for (const Op& op : registry()) {

@@ -20,7 +20,6 @@ bool can_be_cached(const Op& op, const TensorPointers& inputs) {
   return true;
 }
 
-// Equal bit by bit: -0 differs from 0, because a kernel may copy the value into its result.
 bool same(const AttributeValue& now, const AttributeValue& then) {
   const auto* reals = std::get_if<std::vector<double>>(&now);
   const auto* real = std::get_if<double>(&now);
@@ -31,12 +30,13 @@ bool same(const AttributeValue& now, const AttributeValue& then) {
                     [](double a, double b) { return std::signbit(a) == std::signbit(b); });
 }
 
-bool same(const std::vector<AttributeValue>& now, const std::vector<AttributeValue>& then) {
+}  // namespace
+
+bool equal_attributes(const std::vector<AttributeValue>& now,
+                      const std::vector<AttributeValue>& then) {
   return std::equal(now.begin(), now.end(), then.begin(), then.end(),
                     [](const auto& a, const auto& b) { return same(a, b); });
 }
-
-}  // namespace
 
 bool ShapeCache::matches(const Op& op, const TensorPointers& inputs,
                          const Attributes& attributes) const {
@@ -50,7 +50,7 @@ bool ShapeCache::matches(const Op& op, const TensorPointers& inputs,
     if (!decides(op, inputs, i) || then.numbers.empty()) continue;
     if (std::memcmp(now.data, then.numbers.data(), then.numbers.size()) != 0) return false;
   }
-  return same(attributes.values(), attributes_);
+  return equal_attributes(attributes.values(), attributes_);
 }
 
 bool ShapeCache::find(const Op& op, const TensorPointers& inputs, const Attributes& attributes,

@@ -15,6 +15,10 @@ struct OutputDescription {
 };
 using OutputDescriptions = SmallVector<OutputDescription, 3>;
 
+// Equal bit by bit: -0 differs from 0, because a kernel may copy the value into its result.
+bool equal_attributes(const std::vector<AttributeValue>& now,
+                      const std::vector<AttributeValue>& then);
+
 struct CachedCall {
   OutputDescriptions outputs;
   CallCache call_cache;  // of the kernel; may be null

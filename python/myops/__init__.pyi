@@ -11,7 +11,9 @@ from myops._description import InputInfo as Input
 from myops._description import OutputInfo as Output
 from myops._explain import explain as explain
 from myops._libraries import op_library as op_library
+from myops._prepared import forget_prepared as forget_prepared
 from myops._prototype.define import prototype as prototype
+from myops._random import Philox as Philox
 from myops._stubs import package_stub as package_stub
 from myops._torch.interpolate import patch_interpolate as patch_interpolate
 from myops._torch.torchvision import patch_torchvision as patch_torchvision
@@ -27,9 +29,11 @@ __all__ = [
     "Input",
     "NewInterpolate",
     "Output",
+    "Philox",
     "build",
     "deform_conv2d",
     "explain",
+    "forget_prepared",
     "interpolate",
     "my_add",
     "new_package",

@@ -16,7 +16,7 @@ import numpy as np
 from myops import _dtypes, _numpy
 
 DOMAIN: str = _numpy.DOMAIN
-OPSET_VERSION = 1  # of the domain of every library
+VERSION = "since_version"  # the attribute of a node with the version that it means; default 1
 
 Dim = int | str | None  # a length, a symbolic name, or unknown
 
@@ -126,6 +126,8 @@ class OpInfo:
     outputs: tuple[OutputInfo, ...]
     attributes: tuple[AttributeInfo, ...]
     rule: str  # the shape rule, where it is text; else empty
+    autocast: str  # "", or what torch.autocast casts to: lower, float32, widest
+    random: bool  # its last input is then the key, its last attribute the seed
     native: Any = field(repr=False, compare=False)  # the C++ side: its kernel, its shape rule
 
     @property

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from myops import _description, _numpy
+from myops import _description, _numpy, _prepared
 from myops._description import OpInfo
 from myops._names import choose
 
@@ -69,6 +69,8 @@ class Library:
         self._module = module or package  # where `define` is called for the op {name}
         self._standards: dict[str, Callable[[Any], list[str]] | None] = {}
         self._quantized: dict[str, QuantizedRule | None] = {}
+        self._upgrades: dict[str, Callable[[Any], list[str]]] = {}
+        self._by_type: tuple[int, dict[str, list[OpInfo]]] = (0, {})  # for how many ops; the index
 
     def __repr__(self) -> str:
         return f"<op library {self.domain!r}: {', '.join(sorted(self.ops))}>"
@@ -82,20 +84,32 @@ class Library:
                 f'prototype beside it, give it another domain, such as "{self.domain}_draft"; to '
                 f"run it in place of it, `pip uninstall {self.package}`"
             )
+        versions = self.versions(info.onnx_type)
         if info.name in self.ops or any(
-            info.onnx_type and other.onnx_type == info.onnx_type for other in self.ops.values()
+            other.since_version == info.since_version for other in versions
         ):
             raise ValueError(
                 f"{info.name}: {info.qualified} or {info.node} is defined already in this process. "
                 "Give the op another name, or restart the process. (The same description again, "
                 "with the same rules, is fine for a prototype.)"
             )
-        if info.since_version > _description.OPSET_VERSION:
-            raise ValueError(
-                f"{info.name}: since version {info.since_version} of {info.domain!r}: got "
-                f"{info.since_version}, expected 1: domains have one version as yet"
-            )
         self.ops[info.name] = info
+
+    @property
+    def version(self) -> int:
+        """The newest version of the domain: that of the op that changed last."""
+        return max((info.since_version for info in self.ops.values() if info.onnx_type), default=1)
+
+    def versions(self, onnx_type: str) -> list[OpInfo]:
+        """The ops behind the nodes of a type, one for each version of its meaning, oldest first."""
+        count, index = self._by_type
+        if count != len(self.ops):
+            index = {}
+            for info in sorted(self.ops.values(), key=lambda info: info.since_version):
+                index.setdefault(info.onnx_type, []).append(info)
+            index.pop("", None)
+            self._by_type = len(self.ops), index
+        return index.get(onnx_type, [])
 
     @property
     def ort_library(self) -> Path | None:
@@ -140,6 +154,7 @@ class Library:
         vmap: Callable[..., Any] | None = None,
         standard: Callable[[Any], list[str]] | None = None,
         quantized: QuantizedRule | None = None,
+        upgrade: Callable[[Any], list[str]] | None = None,
     ) -> TorchOp:
         """Gives the op `name` what cannot be derived from its description; returns a callable.
 
@@ -169,6 +184,9 @@ class Library:
                 (q - zero_point) * scale: {output: input} for each output whose integers have
                 scale and zero point of that input; {} where the op needs the numbers themselves.
                 `myops.onnx.quantize` then runs such nodes on integers. Default: never.
+            upgrade: For an op that a later version of its node replaces: `upgrade(g)` writes its
+                meaning with that version, `g.next(*inputs, **attributes)`, and standard nodes where
+                needed, and returns the names of the outputs. `myops upgrade` calls it.
 
         Raises:
             ValueError: The description has no op of that name, or `backward` is not its gradient.
@@ -179,6 +197,8 @@ class Library:
         op = _define(self, info, shape, save, backward, jvp, vmap)
         self._standards[name] = standard
         self._quantized[name] = quantized
+        if upgrade is not None:
+            self._upgrades[name] = upgrade
         return op
 
     def info(self, name: str) -> OpInfo:
@@ -188,6 +208,11 @@ class Library:
             ValueError: The library has none of that name.
         """
         return self.ops[choose(name, self.ops, f"the op library {self.domain!r} has")]
+
+    def upgrade_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
+        """The function that writes the op with its next version; None when it has none."""
+        self.standard_form(info)  # imports the module that calls define
+        return self._upgrades.get(info.name)
 
     def standard_form(self, info: OpInfo) -> Callable[[Any], list[str]] | None:
         """The function that writes the op in standard nodes; None when the op has none."""
@@ -209,6 +234,7 @@ OURS = Library(
     "myops.ops.{name}",
 )
 OURS.ops.update(_description.OPS)
+_prepared.register(_numpy.forget_prepared)
 
 _known: dict[str, Library] = {OURS.domain: OURS}
 _packages: dict[str, Library] = {}
@@ -226,12 +252,38 @@ def find(domain: str) -> Library | None:
     return _known.get(domain)
 
 
-def find_node(domain: str, op_type: str) -> OpInfo | None:
-    """The op behind the node `domain::op_type`; None when no library has it."""
+def find_node(domain: str, op_type: str, version: int | None = None) -> OpInfo | None:
+    """The op behind the node `domain::op_type`; None when no library has it.
+
+    version: Of its meaning. Default: the newest.
+    """
     library = find(domain)
-    if library is None:
-        return None
-    return next((i for i in library.ops.values() if i.onnx_type == op_type), None)
+    versions = [] if library is None else library.versions(op_type)
+    if version is None:
+        return versions[-1] if versions else None
+    return next((info for info in versions if info.since_version == version), None)
+
+
+def op_of(node: Any) -> OpInfo | None:
+    """The op that an onnx.NodeProto means; None when no library has it in that version."""
+    return find_node(node.domain, node.op_type, stated_version(node))
+
+
+def stated_version(node: Any) -> int:
+    """The version of its meaning that a node states.
+
+    Not that of the model's domain: ONNX Runtime chooses a custom op by its name alone.
+    """
+    for attribute in node.attribute:
+        if attribute.name == _description.VERSION:
+            return int(attribute.i)
+    return 1
+
+
+def newest_version(domain: str) -> int:
+    """The newest version of a domain that this process knows."""
+    library = find(domain)
+    return 1 if library is None else library.version
 
 
 def nodes() -> list[OpInfo]:
@@ -302,6 +354,7 @@ def op_library(package: str) -> Library:
                 f"op_library({package!r}): its domain {module.DOMAIN!r} or its namespace "
                 f"{module.NAMESPACE!r} is taken by {other!r}. {advice}"
             )
+    _prepared.register(module.forget_prepared)
     library = Library(module.DOMAIN, module.NAMESPACE, package, folder)
     for info in _description.read_all(module).values():
         library.add(info)

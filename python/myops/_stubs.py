@@ -96,8 +96,9 @@ def render(
     wanted = [name for name in ("Any", "Literal") if name in used]
     if wanted:
         imports.append(f"from typing import {', '.join(wanted)}")
-    if "Tensor" in used:
-        imports += ["", "from torch import Tensor"]
+    torchs = [name for name in ("Generator", "Tensor") if name in used]
+    if torchs:
+        imports += ["", f"from torch import {', '.join(torchs)}"]
     imports += [""] if imports else []
     lines = [
         first,
@@ -156,11 +157,17 @@ def _function(name: str, info: OpInfo, by_name: bool) -> str:
         inputs.append(f"{title}: {_input_type(info, item)}" + " = None" * droppable)
     given = [item for item in info.attributes if not keyword.iskeyword(item.name)]
     attributes = [f"{item.name}: {_attribute_type(item)} = {_default(item)}" for item in given]
+    if info.random:  # a generator or the key decides where there is no seed
+        attributes[-1] = "seed: int | None = None"
+        key = "key: Tensor | None = None"
+        inputs, by_name_only = [*inputs[:-1], *([] if by_name else [key])], [key] * by_name
+        attributes += [*by_name_only, *(["generator: Any = None"] * by_name)]
     parameters = [*inputs, *attributes]
     if not by_name:
         out = ["out: Tensor | None = None"] if len(info.outputs) == 1 else []
         rest = ["**attributes: Any"] if len(given) < len(info.attributes) else []
-        named = [*attributes, *out]
+        more = ["generator: Generator | None = None"] if info.random else []
+        named = [*attributes, *out, *more]
         parameters = [*inputs, "/", *(["*", *named] if named else []), *rest]
     result = "Tensor" if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
     line = f"def {name}({', '.join(parameters)}) -> {result}:"

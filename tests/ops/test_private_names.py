@@ -16,6 +16,8 @@ NAMES = [
     *[name for name in out_overloads._PRIVATE if name != "_AutoDispatchBelowAutograd"],
     "_AutoDispatchBelowAutograd",
     "_get_tracing_state",
+    "DispatchKeySet",
+    "_ExcludeDispatchKeyGuard",
     "forward_ad._current_level",
     "Tensor.__dlpack_c_exchange_api__",
 ]

@@ -17,6 +17,8 @@ struct Services {
   void* (*new_tensor)(DType, const Shape&, const Shape&, void** data);
   void (*delete_tensor)(void*);
   bool (*grad_enabled)();
+  bool (*find_prepared)(const Op&, const Tensors&, const Attributes&,
+                        const SmallVector<const void*, 6>& tensors, Prepared&, std::string& error);
 };
 
 // What the function for one op uses.
@@ -140,6 +142,34 @@ bool observed(const Binding& binding) {
   return false;
 }
 
+// What Op::prepare made of the inputs, or null.
+Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tensors& inputs,
+                       const Attributes& attributes) {
+  Prepared prepared;
+  const TorchInternals* internals = binding.reader.internals;
+  if (internals == nullptr) return prepared;
+  SmallVector<const void*, 6> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(input_tuple, static_cast<Py_ssize_t>(i));
+    const bool is_tensor = inputs[i].present && !PyList_Check(item) && !PyTuple_Check(item);
+    tensors.push_back(is_tensor ? internals->tensor_of(item) : nullptr);
+  }
+  std::string error;
+  if (!binding.services.find_prepared(binding.op, inputs, attributes, tensors, prepared, error)) {
+    throw Error(error);
+  }
+  return prepared;
+}
+
+// Apart from call(), in which it would cost every op.
+[[gnu::noinline, gnu::cold]] void invoke_prepared(const Binding& binding, PyObject* input_tuple,
+                                                  const Tensors& inputs,
+                                                  const Attributes& attributes,
+                                                  FastCallRuntime& runtime) {
+  const Prepared prepared = find_prepared(binding, input_tuple, inputs, attributes);
+  invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.last);
+}
+
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
                 PyObject* out_object) {
   require_plain(!observed(binding));
@@ -159,9 +189,13 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   if (PyDict_GET_SIZE(attribute_dict) != 0) {
     attributes = plain_attributes(binding.op, attribute_dict);
   }
+  const Attributes& given = attributes ? *attributes : binding.defaults;
   FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
-  invoke(binding.op, inputs.tensors, attributes ? *attributes : binding.defaults, runtime, nullptr,
-         &binding.last);
+  if (binding.op.prepared_inputs.empty()) {
+    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.last);
+  } else {
+    invoke_prepared(binding, input_tuple, inputs.tensors, given, runtime);
+  }
   runtime.reacquire_gil();
   if (out) return py::reinterpret_borrow<py::object>(out_object);
   if (runtime.count() == 1) return runtime.output(0);
@@ -215,7 +249,8 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
   const Services services{function_at<decltype(Services::run_tasks)>(parts["run_tasks"]),
                           function_at<decltype(Services::new_tensor)>(parts["new_tensor"]),
                           function_at<decltype(Services::delete_tensor)>(parts["delete_tensor"]),
-                          function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"])};
+                          function_at<decltype(Services::grad_enabled)>(parts["grad_enabled"]),
+                          function_at<decltype(Services::find_prepared)>(parts["find_prepared"])};
   std::unique_ptr<Binding> binding(
       new Binding{op,
                   Attributes(op.attributes),

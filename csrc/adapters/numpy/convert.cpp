@@ -6,6 +6,7 @@ namespace myops::numpy {
 namespace {
 
 constexpr const char* kTypeNames[] = {"bool", "int", "float", "string", "ints", "floats"};
+constexpr const char* kAutocastNames[] = {"", "lower", "float32", "widest"};
 constexpr const char* kAccessNames[] = {"contiguous", "channels_last", "strided", "shape_only"};
 
 AttributeValue convert(AttributeType type, const py::handle& value) {
@@ -231,7 +232,9 @@ py::dict describe(const Op& op) {
   return py::dict("name"_a = op.name, "onnx_type"_a = op.onnx_type,
                   "since_version"_a = op.since_version, "doc"_a = op.summary, "types"_a = types,
                   "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes,
-                  "rule"_a = op.shape_text);
+                  "rule"_a = op.shape_text,
+                  "autocast"_a = kAutocastNames[static_cast<int>(op.autocast_policy)],
+                  "random"_a = op.is_random);
 }
 
 namespace {
@@ -256,6 +259,11 @@ std::vector<DType> dtypes_from(const py::handle& names) {
 Access access_from(const std::string& name) {
   const auto* place = std::find(std::begin(kAccessNames), std::end(kAccessNames), name);
   return static_cast<Access>(place - std::begin(kAccessNames));
+}
+
+Autocast autocast_from(const std::string& name) {
+  const auto* place = std::find(std::begin(kAutocastNames), std::end(kAutocastNames), name);
+  return static_cast<Autocast>(place - std::begin(kAutocastNames));
 }
 
 AttributeType type_from(const std::string& name) {
@@ -321,6 +329,8 @@ Op prototype(const py::dict& description, py::function rule) {
                              get<std::string>(item, "doc"),
                              get<std::vector<std::string>>(item, "choices")});
   }
+  op.autocast_policy = autocast_from(get<std::string>(description, "autocast"));
+  op.is_random = get<bool>(description, "random");
   const size_t inputs = op.inputs.size();
   const auto text = get<std::string>(description, "rule");
   if (text.empty()) {
@@ -334,6 +344,7 @@ Op prototype(const py::dict& description, py::function rule) {
     context.report("python", "all of it", "the function of a prototype");
     PrototypeBody::run();
   };
+  complete(op);
   check_description(op);
   return op;
 }

@@ -5,9 +5,11 @@
 
 #include "../../core/dispatcher_schema.h"
 #include "../../core/library_names.h"
+#include "../../core/prepared_cache.h"
 #include "../../core/report.h"
 #include "convert.h"
 #include "myops/isa.h"
+#include "prepared.h"
 #include "released_gil.h"
 #include "thread_pool.h"
 #ifndef MYOPS_WITHOUT_FAST_CALL  // in a build without PyTorch's headers
@@ -72,11 +74,13 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
                          : Tensor());
   }
   const Attributes attributes = attributes_from(op, given);
+  Prepared prepared;
+  if (!op.prepared_inputs.empty()) prepared = find_prepared(op, arrays, inputs, attributes);
   const PrototypeBody fills([&] {
     runtime.reacquire_gil();
     if (!body.is_none()) body(runtime.outputs);
   });
-  invoke(op, inputs, attributes, runtime);
+  invoke(op, inputs, attributes, runtime, prepared.get());
   runtime.reacquire_gil();
   if (body.is_none()) runtime.strings.write(op);  // else Python has filled the outputs
   return runtime.outputs;
@@ -127,7 +131,7 @@ PYBIND11_MODULE(_numpy, module) {
   namespace numpy = myops::numpy;
   namespace py = pybind11;
   module.doc() = "Descriptions of the ops, and their kernels on NumPy arrays.";
-  module.attr("INTERFACE") = 7;  // counts up when what Python relies on here changes
+  module.attr("INTERFACE") = 9;  // counts up when what Python relies on here changes
   module.attr("DOMAIN") = myops::library_domain();
   module.attr("NAMESPACE") = myops::library_namespace();
   py::register_local_exception<myops::Error>(module, "Error", PyExc_ValueError);
@@ -157,6 +161,7 @@ PYBIND11_MODULE(_numpy, module) {
   module.attr("OPS") = py::tuple(ops);
   module.def("record_calls", &myops::record_calls);
   module.def("recorded_calls", &myops::recorded_calls);
+  module.def("forget_prepared", &myops::forget_prepared);
   module.def("max_bytes", &myops::max_bytes);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);

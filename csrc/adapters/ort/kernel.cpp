@@ -13,6 +13,7 @@ namespace {
 
 struct Kernel {
   const TypedOp& typed;
+  const Op& op;  // the version that the node means
   const Attributes attributes;
   const std::unique_ptr<const Strings> strings;  // those among the constants
   const Tensors constants;                       // constant inputs; others are not `present`
@@ -81,7 +82,7 @@ Tensor view(const Op& op, const Api& api, size_t input, const Value* value, Stri
 
 Tensors views(const Kernel& kernel, const ComputeContext* context, Strings& strings,
               Budget& budget) {
-  const Op& op = *kernel.typed.op;
+  const Op& op = kernel.op;
   const Api& api = *kernel.typed.api;
   size_t count = 0;
   check(api, api.KernelContext_GetInputCount(context, &count));
@@ -102,14 +103,18 @@ Tensors views(const Kernel& kernel, const ComputeContext* context, Strings& stri
 class OrtRuntime : public Runtime {
  public:
   OrtRuntime(const Kernel& kernel, ComputeContext* context)
-      : typed_(kernel.typed), api_(*typed_.api), node_(kernel.node), context_(context) {}
+      : typed_(kernel.typed),
+        op_(kernel.op),
+        api_(*typed_.api),
+        node_(kernel.node),
+        context_(context) {}
 
   const char* name() const override { return "onnxruntime"; }
   std::string node() const override { return node_; }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout) override {
     if (dtype != typed_.outputs[output]) {
-      fail(typed_.op->name, typed_.op->outputs[output].name, str("dtype ", dtype_name(dtype)),
+      fail(op_.name, op_.outputs[output].name, str("dtype ", dtype_name(dtype)),
            str(dtype_name(typed_.outputs[output]), ", which the model was loaded with"));
     }
     Value* value = nullptr;
@@ -141,14 +146,13 @@ class OrtRuntime : public Runtime {
 
  private:
   const TypedOp& typed_;
+  const Op& op_;
   const Api& api_;
   const std::string& node_;
   ComputeContext* context_;
 };
 
-Tensors read_constants(const TypedOp& typed, const KernelInfo* info, Strings& strings) {
-  const Op& op = *typed.op;
-  const Api& api = *typed.api;
+Tensors read_constants(const Op& op, const Api& api, const KernelInfo* info, Strings& strings) {
   size_t count = 0;
   check(api, api.KernelInfo_GetInputCount(info, &count));
   Tensors constants(op.inputs.size());
@@ -181,11 +185,13 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
   return guard(*typed.api, [&] {
     (void)max_bytes();  // an invalid setting is refused when a model is loaded,
     (void)calls_are_reported();
-    Attributes attributes = read_attributes(*typed.op, *typed.api, info);
+    const Op& op = typed.of_version(read_version(typed, info));
+    Attributes attributes = read_attributes(op, *typed.api, info);
     auto strings = std::make_unique<Strings>();
-    Tensors constants = read_constants(typed, info, *strings);
-    Prepared prepared = prepare(*typed.op, constants, attributes);
+    Tensors constants = read_constants(op, *typed.api, info, *strings);
+    Prepared prepared = prepare(op, constants, attributes);
     *kernel = new Kernel{typed,
+                         op,
                          std::move(attributes),
                          std::move(strings),
                          std::move(constants),
@@ -203,7 +209,7 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
   return guard(*typed.api, [&] {
     OrtRuntime runtime(self, context);
     const Tensors inputs = views(self, context, runtime.strings, runtime.budget());
-    invoke(*typed.op, inputs, self.attributes, runtime, self.prepared.get(), &self.last);
+    invoke(self.op, inputs, self.attributes, runtime, self.prepared.get(), &self.last);
     runtime.strings.write(*typed.api);
   });
 }

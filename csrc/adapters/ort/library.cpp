@@ -29,7 +29,9 @@ class Domain {
  public:
   Domain(const Table* table, uint32_t version) : host_{Api(table, version), version} {
     for (const Op& op : all_ops()) {
-      if (!op.onnx_type.empty()) ops_.push_back(typed_ops(op, host_));
+      const std::vector<const Op*> versions = versions_of(op);
+      if (op.onnx_type.empty() || versions.back() != &op) continue;
+      ops_.push_back(typed_ops(versions, host_));
     }
     CustomOpDomain* domain = nullptr;
     check(api_, api_.CreateCustomOpDomain(library_domain(), &domain));

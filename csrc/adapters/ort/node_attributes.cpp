@@ -262,7 +262,23 @@ Attributes read(const Op& op, const Source& source) {
   return attributes;
 }
 
+// An op with the name of `op` and nothing but the attribute for the version.
+Op version_probe(const Op& op) {
+  return Op(op.name).attribute(
+      Attribute{kVersion, int64_t{1}, "The version of the op that the node means."}.at_least(1));
+}
+
 }  // namespace
+
+int64_t read_version(const TypedOp& typed, const KernelInfo* info) {
+  const Op probe = version_probe(*typed.op);
+  return read_attributes(probe, *typed.api, info).integer(kVersion);
+}
+
+int64_t read_version(const TypedOp& typed, const ShapeInferContext* context) {
+  const Op probe = version_probe(*typed.op);
+  return read_attributes(probe, *typed.api, context).integer(kVersion);
+}
 
 Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info) {
   return read(op, KernelSource(op, api, info));

@@ -96,9 +96,9 @@ class OutputShape {
 
 Status* infer_output_shape(const CustomOp* self, ShapeInferContext* context) noexcept {
   const TypedOp& typed = TypedOp::of(self);
-  const Op& op = *typed.op;
   const Api& api = *typed.api;
   Status* refusal = guard(api, [&] {
+    const Op& op = typed.of_version(read_version(typed, context));
     const Attributes attributes = read_attributes(op, api, context);
     ShapeContext shapes(op, attributes);
     if (!read_inputs(op, api, context, shapes)) return;

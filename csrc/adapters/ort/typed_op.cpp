@@ -127,9 +127,13 @@ DType from_element_type(ElementType type) {
                   ", expected a dtype that myops knows"));
 }
 
-TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
-                 std::vector<DType> outputs_)
-    : op(&op_), api(&host.api), inputs(std::move(inputs_)), outputs(std::move(outputs_)) {
+TypedOp::TypedOp(const std::vector<const Op*>& versions_, const Host& host,
+                 std::vector<DType> inputs_, std::vector<DType> outputs_)
+    : op(versions_.back()),
+      versions(versions_),
+      api(&host.api),
+      inputs(std::move(inputs_)),
+      outputs(std::move(outputs_)) {
   get_name = [](const CustomOp* self) { return of(self).op->onnx_type.c_str(); };
   get_execution_provider = [](const CustomOp*) -> const char* { return nullptr; };  // CPU
   get_input_count = [](const CustomOp* self) { return of(self).inputs.size(); };
@@ -145,12 +149,13 @@ TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
   };
   get_output_characteristic = [](const CustomOp*, size_t) { return Characteristic::Required; };
   get_input_memory = [](const CustomOp*, size_t) { return MemoryType::Default; };
-  get_start_version = [](const CustomOp* self) { return of(self).op->since_version; };
+  get_start_version = [](const CustomOp* self) { return of(self).versions.front()->since_version; };
   get_end_version = [](const CustomOp*) { return std::numeric_limits<int>::max(); };
   create_kernel_v2 = ort::create_kernel;
   compute_v2 = ort::compute;
   destroy_kernel = ort::destroy_kernel;
-  const Overwritten set = overwritten_inputs(op_);
+  Overwritten set = overwritten_inputs(*op);
+  for (const Op* version : versions) set &= overwritten_inputs(*version);
   if (set != 0 && host.version >= kOverwritingVersion) {
     version = kOverwritingVersion;
     get_may_inplace = lister_of(set, std::make_index_sequence<1 << kOverwritten>());
@@ -158,13 +163,28 @@ TypedOp::TypedOp(const Op& op_, const Host& host, std::vector<DType> inputs_,
     get_alias_map = [](int**, int**) { return size_t{0}; };
     release_alias_map = [](int*, int*) {};
   }
-  if (host.infers_with_gaps() || !has_optional_inputs(op_)) {
+  if (host.infers_with_gaps() || !has_optional_inputs(*op)) {
     infer_output_shape = ort::infer_output_shape;
   }
 }
 
-std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
-  std::vector<TypedOp> typed;
+const Op& TypedOp::of_version(int64_t version) const {
+  std::vector<int64_t> known;
+  for (const Op* candidate : versions) {
+    if (candidate->since_version == version) return *candidate;
+    known.push_back(candidate->since_version);
+  }
+  fail(op->name, kVersion, str("a node of version ", version, " of ", op->onnx_type),
+       str("one of ", known, ", which this library has"));
+}
+
+namespace {
+
+// The element types of the inputs and outputs of one version, in every combination.
+using Signature = std::pair<std::vector<DType>, std::vector<DType>>;
+
+std::vector<Signature> signatures(const Op& op) {
+  std::vector<Signature> found;
   std::vector<size_t> choice(op.types.size(), 0);
   // A type parameter that no input has cannot be chosen by a node: it has its first dtype, as in
   // output_dtype().
@@ -172,19 +192,36 @@ std::vector<TypedOp> typed_ops(const Op& op, const Host& host) {
   for (const Input& input : op.inputs) free[type_index(op, input.type)] = true;
 
   for (;;) {
-    std::vector<DType> inputs = dtypes_of(op, op.inputs, choice);
-    std::vector<DType> outputs = dtypes_of(op, op.outputs, choice);
-    if (std::all_of(inputs.begin(), inputs.end(), has_host_type) &&
-        std::all_of(outputs.begin(), outputs.end(), has_host_type)) {
-      typed.emplace_back(op, host, std::move(inputs), std::move(outputs));
+    Signature signature(dtypes_of(op, op.inputs, choice), dtypes_of(op, op.outputs, choice));
+    if (std::all_of(signature.first.begin(), signature.first.end(), has_host_type) &&
+        std::all_of(signature.second.begin(), signature.second.end(), has_host_type)) {
+      found.push_back(std::move(signature));
     }
     size_t type = op.types.size();  // count up, the last type fastest
     while (type-- > 0) {
       if (free[type] && ++choice[type] < op.types[type].dtypes.size()) break;
       choice[type] = 0;
     }
-    if (type > op.types.size()) return typed;  // all combinations have been visited
+    if (type > op.types.size()) return found;  // all combinations have been visited
   }
+}
+
+}  // namespace
+
+std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Host& host) {
+  std::vector<Signature> all;
+  for (const Op* version : versions) {
+    for (Signature& signature : signatures(*version)) {
+      if (std::find(all.begin(), all.end(), signature) == all.end()) {
+        all.push_back(std::move(signature));
+      }
+    }
+  }
+  std::vector<TypedOp> typed;
+  for (Signature& signature : all) {
+    typed.emplace_back(versions, host, std::move(signature.first), std::move(signature.second));
+  }
+  return typed;
 }
 
 }  // namespace myops::ort

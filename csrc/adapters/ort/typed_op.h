@@ -23,17 +23,28 @@ struct Host {
 // ONNX Runtime receives a pointer to the CustomOp; every callback passes it back, and it is
 // converted to the TypedOp.
 struct TypedOp : CustomOp {
-  TypedOp(const Op& op, const Host& host, std::vector<DType> inputs, std::vector<DType> outputs);
+  TypedOp(const std::vector<const Op*>& versions, const Host& host, std::vector<DType> inputs,
+          std::vector<DType> outputs);
 
   static const TypedOp& of(const CustomOp* base) { return *static_cast<const TypedOp*>(base); }
 
-  const Op* op;
+  // The meaning of a node of this version.
+  const Op& of_version(int64_t version) const;
+
+  const Op* op;                     // the newest version
+  std::vector<const Op*> versions;  // oldest first
   const Api* api;
   std::vector<DType> inputs;
   std::vector<DType> outputs;
 };
 
-std::vector<TypedOp> typed_ops(const Op& op, const Host& host);
+// Of one ONNX type, whose versions these are, oldest first. ONNX Runtime chooses a kernel by name
+// and element types: it has one schema for a name, so the version of the model's domain does not
+// count. The node says which version it means (kVersion), and create_kernel() chooses.
+std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Host& host);
+
+// The attribute of a node with the version of its meaning; a node without it has version 1.
+inline constexpr const char* kVersion = "since_version";
 
 // kernel.cpp: one node of a model that is being run.
 Status* create_kernel(const CustomOp*, const Table*, const KernelInfo*, void** kernel) noexcept;
@@ -44,6 +55,8 @@ void destroy_kernel(void* kernel) noexcept;
 Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
 
 // node_attributes.cpp. A missing attribute has its default; one of another type is refused.
+int64_t read_version(const TypedOp& typed, const KernelInfo* info);
+int64_t read_version(const TypedOp& typed, const ShapeInferContext* context);
 Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info);
 Attributes read_attributes(const Op& op, const Api& api, const ShapeInferContext* context);
 

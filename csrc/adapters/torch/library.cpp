@@ -15,6 +15,7 @@
 #include "../../core/library_names.h"
 #include "../../core/out_argument.h"
 #include "out_argument.h"
+#include "prepared.h"
 #include "scalar_types.h"
 #include "services.h"
 #include "stack.h"
@@ -105,6 +106,12 @@ Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget
   return Tensor();
 }
 
+// Of a tensor's memory, where it matters whether view() copies it.
+const void* address(const Op& op, const Argument& argument) {
+  const auto* tensor = op.prepared_inputs.empty() ? nullptr : std::get_if<TorchTensor>(&argument);
+  return tensor == nullptr || !tensor->is_cpu() ? nullptr : tensor->const_data_ptr();
+}
+
 // As in torch's own functions with out=: the tensor that is overwritten has no gradient of its own.
 void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const TorchTensor& out) {
   const char* expected = "none in a call with out=; make the call without out, or in no_grad mode";
@@ -114,6 +121,17 @@ void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const To
     fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
   }
   if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
+}
+
+// What Op::prepare made of the inputs that are tensors as the caller has them, not copies.
+Prepared prepared_for(const Op& op, const std::vector<Argument>& arguments, const Tensors& inputs,
+                      const Attributes& attributes, const std::vector<bool>& is_copy) {
+  SmallVector<const void*, 6> tensors;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* tensor = std::get_if<TorchTensor>(&arguments[i]);
+    tensors.push_back(tensor == nullptr || is_copy[i] ? nullptr : tensor->get());
+  }
+  return find_prepared(op, inputs, attributes, tensors);
 }
 
 // One call: the stack holds the arguments in the schema's order and takes the results.
@@ -128,14 +146,21 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   Tensors inputs;
   inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
+  std::vector<bool> is_copy;  // by input, for ops that prepare
   for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    const void* before = address(op, arguments.inputs[i]);
     inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
+    if (!op.prepared_inputs.empty()) is_copy.push_back(before != inputs.back().data);
   }
   Attributes attributes(op.attributes);
   for (size_t i = 0; i < arguments.attributes.size(); ++i) {
     attributes.set(i, std::move(arguments.attributes[i]));
   }
-  invoke(op, inputs, attributes, runtime);
+  Prepared prepared;
+  if (!op.prepared_inputs.empty()) {
+    prepared = prepared_for(op, arguments.inputs, inputs, attributes, is_copy);
+  }
+  invoke(op, inputs, attributes, runtime, prepared.get());
   for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
 }
 

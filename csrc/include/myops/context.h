@@ -141,6 +141,9 @@ class KernelContext {
     return static_cast<const T*>(prepared_);
   }
 
+  // Of an op declared with random(): the number that decides every random number of this call.
+  uint64_t seed() const;
+
   // What this kernel stored in the previous call, or null. Dtypes, shapes, attributes and lists of
   // numbers equal those of that call; layouts and all other elements may differ. It may be null in
   // any call.

@@ -71,6 +71,15 @@ struct Output {
   }
 };
 
+// What torch.autocast does to the floating tensors of a call, float64 left alone. An input is cast
+// where its type parameter has the dtype; one with `.values()` never is.
+enum class Autocast : uint8_t {
+  None,     // nothing: they stay as they are
+  Lower,    // casts them to the dtype of autocast, such as bfloat16, as for a convolution
+  Float32,  // casts them to float32, as for a sum of many numbers
+  Widest,   // casts those of one type parameter to the widest dtype among them
+};
+
 struct TypeParameter {
   std::string name;
   std::vector<DType> dtypes;
@@ -108,6 +117,9 @@ struct Op {
   std::vector<DType> computed_dtypes;  // of a TypedKernel
   detail::StackEntries stack_entries;
   Prepared (*make_prepared)(const PrepareContext&) = nullptr;
+  std::vector<std::string> prepared_inputs;  // empty: only sessions prepare
+  Autocast autocast_policy = Autocast::None;
+  bool is_random = false;
 
   explicit Op(std::string name_) : name(std::move(name_)) {}
 
@@ -147,6 +159,20 @@ struct Op {
   Op prepare(Prepared (*function)(const PrepareContext&)) && {
     return make_prepared = function, std::move(*this);
   }
+  // The same in PyTorch and NumPy too, from the named inputs: once one call has seen them, the next
+  // one with the same memory prepares, and calls use the result until that memory changes. What
+  // counts as a change: docs/your_own_op.md. `function` then sees no other constants than these.
+  Op prepare(Prepared (*function)(const PrepareContext&), std::vector<std::string> names) && {
+    prepared_inputs = std::move(names);
+    return make_prepared = function, std::move(*this);
+  }
+
+  Op autocast(Autocast policy) && { return autocast_policy = policy, std::move(*this); }
+
+  // The result depends on random numbers, and these on KernelContext::seed() alone (random.h). The
+  // op gets an attribute `seed` (an int, 0 by default) and, behind its inputs, an optional input
+  // `key`, an int64 that takes the place of the attribute where it is given.
+  Op random() && { return is_random = true, std::move(*this); }
 
   const std::vector<DType>& dtypes(const std::string& type_name) const;
 };
@@ -173,6 +199,13 @@ void refuse_faults();
 
 // Throws an Error if the description is wrong.
 void check_description(const Op& op);
+
+// Adds what follows from the description: the key and the seed of a random op. Every op is
+// completed once, before it is checked.
+void complete(Op& op);
+
+// The op and those with the same ONNX type, one for each version of its meaning, oldest first.
+std::vector<const Op*> versions_of(const Op& op);
 
 class ShapeCache;
 

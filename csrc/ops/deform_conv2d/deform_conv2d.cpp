@@ -32,6 +32,7 @@ MYOPS_OP(deform_conv2d) {
       .output({"Y", "T", "[N, oC, oH, oW]"})
       .shape(shape)
       .prepare(prepare_chosen)
+      .autocast(Autocast::Lower)
       .kernel(compute);
 }
 

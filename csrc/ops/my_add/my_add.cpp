@@ -46,6 +46,7 @@ MYOPS_OP(my_add) {
       .output(
           Output{"c", "T", "2a + b, of the broadcast shape of a and b."}.may_overwrite({"a", "b"}))
       .shape(shape)
+      .autocast(Autocast::Widest)
       .kernel(compute);
 }
 

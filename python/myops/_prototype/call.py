@@ -25,7 +25,8 @@ class Native:
     ) -> None:
         self._name = description["name"]
         self._outputs = [item["name"] for item in description["outputs"]]
-        self._decide = [item["values"] for item in description["inputs"]]
+        self._decide = [item["values"] for item in op.describe()["inputs"]]
+        self._is_random = description["random"]
         self.take(op, function)
 
     def take(self, op: Any, function: Callable[..., Any]) -> None:
@@ -50,7 +51,11 @@ class Native:
 
         def body(outputs: list[np.ndarray]) -> None:
             arrays = [None if array is None else _read_only(array) for array in inputs]
-            results = self._function(*arrays, **self._op.complete(attributes))
+            settings = self._op.complete(attributes)
+            if self._is_random:
+                key = arrays.pop()
+                settings["seed"] = settings["seed"] if key is None else int(key[0])
+            results = self._function(*arrays, **settings)
             results = results if isinstance(results, (tuple, list)) else (results,)
             if len(results) != len(outputs):
                 self._refuse("the function", f"{len(results)} results", str(len(outputs)))
@@ -138,23 +143,35 @@ def public(op: TorchOp, function: Callable[..., Any]) -> Callable[..., Any]:
     """
     info = op.info
     parameters = []
-    for number, item in enumerate(info.inputs):
+    inputs = info.inputs[:-1] if info.random else info.inputs
+    for number, item in enumerate(inputs):
         kind = "Optional[Tensor]" if item.optional else "Tensor"
         kind = "Any" if item.values else kind
-        droppable = all(later.optional for later in info.inputs[number:])
+        droppable = all(later.optional for later in inputs[number:])
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
-    for attribute in info.attributes:
+    for attribute in info.attributes[:-1] if info.random else info.attributes:
         default = attribute.default
         default = list(default) if isinstance(default, tuple) else default
         parameters.append(f"{attribute.name}: {_TYPES[attribute.type]} = {default!r}")
     names = [item.name for item in info.inputs]
     passed = ", ".join([*names, *(f"{item.name}={item.name}" for item in info.attributes)])
+    scripted, called = passed, passed
+    before = ""
+    if info.random:
+        parameters += ["seed: Optional[int] = None", "key: Optional[Tensor] = None"]
+        parameters += ["generator: Any = None"]
+        before = (
+            "        if seed is None and key is None:\n"
+            "            key = torch.randint(0, 9223372036854775807, [1])\n"
+        )
+        scripted = passed.replace("seed=seed", "seed=0 if seed is None else seed")
+        called = passed + ", generator=generator"
     source = (
         f"def {info.name}({', '.join(parameters)}):\n"
-        f"    if torch.jit.is_scripting():\n"
-        f"        return torch.ops.{info.namespace}.{info.name}({passed})\n"
+        f"    if torch.jit.is_scripting():\n{before}"
+        f"        return torch.ops.{info.namespace}.{info.name}({scripted})\n"
         f"    else:\n"
-        f"        return _op({passed})\n"
+        f"        return _op({called})\n"
     )
     file = f"<myops.prototype {info.qualified}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

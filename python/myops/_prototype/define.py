@@ -14,6 +14,7 @@ from myops import _description, _dtypes, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 from myops._prototype import call, shape_rule
 
+_AUTOCAST = ("", "lower", "float32", "widest")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
 # Domains and namespaces of others, and what begins with one of these and a dot.
 _TAKEN = ("ai.onnx", "com.microsoft", "aten", "prim", "prims", "torch", "onnx")
@@ -39,6 +40,10 @@ def prototype(
     vmap: Callable[..., Any] | None = None,
     standard: Callable[[Any], list[str]] | None = None,
     quantized: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
+    upgrade: Callable[[Any], list[str]] | None = None,
+    autocast: str = "",
+    random: bool = False,
+    since_version: int = 1,
 ) -> Callable[..., Any]:
     """Makes an op of a NumPy function: for torch, both exporters, ONNX tools and PyOps.
 
@@ -77,8 +82,17 @@ def prototype(
             of a gradient.
         doc: One sentence. Default: the first line of the function's docstring.
         namespace: Namespace in torch.ops. Default: the domain, dots written as underscores.
-        save, backward, jvp, vmap, standard, quantized: As in `Library.define`; without `backward`
-            the op is not differentiable, without `standard` only myops can run its node.
+        save, backward, jvp, vmap, standard, quantized, upgrade: As in `Library.define`; without
+            `backward` the op is not differentiable, without `standard` only myops can run its node.
+        autocast: What torch.autocast does to floating tensors other than float64: "lower" casts
+            them to its dtype, "float32" to float32, "widest" to the widest dtype among them. "":
+            nothing.
+        random: Whether the result depends on random numbers. The op then takes `seed=`, `key=` (a
+            tensor of one int64) or `generator=`, and without them torch's global generator
+            decides; its node has an attribute `seed`. The function gets `seed` by name and must
+            depend on it alone: see `myops.Philox`.
+        since_version: The version of the domain from which on the node has this meaning. Another
+            op of the same `onnx_type` has the earlier one.
 
     Defined again with an equal description, as when a notebook cell runs twice, the op takes the
     new functions.
@@ -113,16 +127,19 @@ def prototype(
     description = {
         "name": name,
         "onnx_type": onnx_type,
-        "since_version": 1,
+        "since_version": since_version,
         "doc": doc,
         "types": {parameter: tuple(dtypes) for parameter, dtypes in types.items()},
         "inputs": [dataclasses.asdict(item) for item in inputs],
         "outputs": [dataclasses.asdict(item) for item in outputs],
         "attributes": [dataclasses.asdict(item) for item in attributes],
         "rule": shape if isinstance(shape, str) else "",
+        "autocast": autocast,
+        "random": random,
     }
     _check(description, domain, namespace)
-    _check_signature(function, name, [item.name for item in inputs], attributes)
+    passed = [*attributes, *([AttributeInfo("seed", 0, "")] if random else [])]
+    _check_signature(function, name, [item.name for item in inputs], passed)
     if isinstance(shape, str) and not (shape.isascii() and shape.isprintable() and shape.strip()):
         raise ValueError(
             f"prototype {name}: shape: got {shape!r}, expected a function, or a rule such as "
@@ -130,7 +147,7 @@ def prototype(
         )
     function_rule = None if isinstance(shape, str) else shape
     rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
-             "standard": standard, "quantized": quantized}  # fmt: skip
+             "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
     op = _numpy.Op(description, shape_rule.rule(function_rule))
     before = _defined.get((domain, name))
@@ -201,6 +218,8 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
         expect(not taken, what, given, "one that belongs to nobody else")
     node = description["onnx_type"]
     expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
+    policy = description["autocast"]
+    expect(policy in _AUTOCAST, "autocast", policy, ", ".join(map(repr, _AUTOCAST)))
     types = description["types"]
     for parameter, dtypes in types.items():
         for dtype in dtypes:

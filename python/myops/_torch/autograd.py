@@ -43,6 +43,8 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
         found = backward(ctx, *grads)
         if found is None or isinstance(found, torch.Tensor):  # of an op with one input
             found = (found,)
+        if info.random and len(found) == len(info.inputs) - 1:
+            found = (*found, None)  # of the key, which the author of the op did not declare
         if len(found) != len(info.inputs):
             raise RuntimeError(
                 f"{info.name}: backward: got {len(found)} gradients, expected "
@@ -115,7 +117,9 @@ def function_of(
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
         rule = vmap or batching.unrolled
-        return rule(op, info, in_dims[:count], inputs, attributes)
+        # The key or the seed of a random op is among its arguments by now.
+        called = batching.Decided(op) if op.info.random else op
+        return rule(called, info, in_dims[:count], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:
         from myops.onnx.symbolics.symbolic import emit

@@ -24,6 +24,17 @@ class Dispatched:
         return self._op.overload(inputs)(*inputs, **attributes)
 
 
+class Decided:
+    """A random op as a vmap rule calls it: with the key or the seed that decides."""
+
+    def __init__(self, op: Any) -> None:
+        self.info = op.info
+        self._op = op
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        return self._op.call(inputs, attributes)
+
+
 def unrolled(
     op: Any, info: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:

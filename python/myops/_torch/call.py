@@ -10,7 +10,7 @@ import torch
 
 from myops import _description
 from myops._description import OpInfo
-from myops._torch import autograd, batching, direct_call
+from myops._torch import autocast, autograd, batching, direct_call
 from myops._torch.fake import FakeKernel, Inputs, Shape
 from myops._torch.out_overloads import OutOverload, count_write, version
 from myops._torch.private_names import (
@@ -46,6 +46,7 @@ class TorchOp:
         self._direct = direct_call.caller(info, library) or _never
         self._lists = info.has_values
         self._texts = any("string" in info.types[item.type] for item in info.inputs)
+        self._autocast = autocast.Policy(info) if info.autocast else None
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
@@ -66,6 +67,8 @@ class TorchOp:
                 autograd.dispatched(info, gradient),
                 setup_context=autograd.setup_of(save),
             )
+        if self._autocast is not None:
+            self._autocast.register([*self.overloads, *(item.written for item in self._written)])
 
     def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name."""
@@ -94,6 +97,8 @@ class TorchOp:
             return result
         if torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
+        if self._autocast is not None and autocast.is_any_enabled():
+            inputs = self._autocast.cast(inputs)
         if (
             functorch()
             or forward_ad._current_level >= 0

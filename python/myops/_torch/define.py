@@ -12,6 +12,7 @@ from myops._torch import text_rule
 from myops._torch.call import TorchOp
 from myops._torch.described_gradient import described
 from myops._torch.loading import load
+from myops._torch.random import RandomOp
 from myops.onnx.symbolics import symbolic, translation
 
 # Called once in each ops/<op>.py. The op file gives what cannot be derived (gradient, symbolic
@@ -34,7 +35,8 @@ def define_op(
         save, backward = described(library, info, backward, save)
     derived = text_rule.rule_of if info.rule else _description.symbolic_rule
     rule: Callable[..., Any] = shape or derived(info)
-    op = TorchOp(info, library.torch_library, rule, save, backward, jvp, vmap)
+    kind = RandomOp if info.random else TorchOp
+    op = kind(info, library.torch_library, rule, save, backward, jvp, vmap)
     if info.onnx_type:
         symbolic.register(info)
         translation.register()

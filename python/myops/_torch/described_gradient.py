@@ -54,7 +54,7 @@ def described(
     def run(ctx: Any, *arriving: Any) -> tuple[Any, ...]:
         pairs = zip(ctx.saved_tensors, ctx.lists, strict=True)
         inputs = [other if tensor is None else tensor for tensor, other in pairs]
-        results = op(*arriving, *inputs, **ctx.attributes)
+        results = op.call((*arriving, *inputs), ctx.attributes)
         by_name = dict(zip(found, results if len(found) > 1 else [results], strict=True))
         return tuple(
             by_name.get(item) if needed and given is not None else None

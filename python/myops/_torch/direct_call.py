@@ -32,7 +32,7 @@ PRIVATE = (*_WATCHERS, _WRAP, _BUMP)
 
 
 # C functions; adapters/torch/services.cpp
-_SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled")
+_SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled", "find_prepared")
 
 
 def caller(

@@ -5,6 +5,7 @@ setup.py takes the name from here, by this file alone.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import warnings
@@ -23,9 +24,19 @@ def module_name(torch_version: str, git_version: str) -> str:
 
 def table(torch_version: str, git_version: str) -> Any:
     """A capsule with its functions; None where there is none for this torch."""
+    return getattr(_module(torch_version, git_version), "table", None)
+
+
+def owned_memory(torch_version: str, git_version: str) -> int | None:
+    """The address of the functions that tell whose memory a tensor reads; None as above."""
+    return getattr(_module(torch_version, git_version), "owned_memory", None)
+
+
+@functools.cache
+def _module(torch_version: str, git_version: str) -> Any:
     name = f"myops.{module_name(torch_version, git_version)}"
     try:
-        return importlib.import_module(name).table
+        return importlib.import_module(name)
     except ModuleNotFoundError:
         return None
     except ImportError as error:

@@ -116,9 +116,8 @@ def node(
 
 
 def _differentiable(*arguments: Any) -> Tensor:
-    op = _op()
     inputs, attributes = node(*arguments)
-    return op._deform_conv2d(*op._autocast(inputs), **attributes)
+    return _op()._deform_conv2d(*inputs, **attributes)
 
 
 def _plain(*arguments: Any) -> Tensor:

@@ -22,6 +22,8 @@ def upgrade(
 ) -> None:
     """Let our kernels run a model's standard Resize, Upsample and DeformConv nodes.
 
+    Nodes of op libraries in an earlier version are written with the newest one.
+
     A node becomes ours only when our op says exactly the same; the others stay, with a reason.
     The way back is myops lower.
 

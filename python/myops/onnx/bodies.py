@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 
+from myops import _description
 from myops._description import OpInfo
 from myops.onnx.body_cases import BodyCase, choose, default_list
 from myops.onnx.graph import files, scopes, storage
@@ -158,6 +159,9 @@ def _function(info: OpInfo, cases: list[BodyCase], opset: int) -> onnx.FunctionP
         [],
         [attribute_proto(item, item.default or default_list(item)) for item in info.attributes],
     )
+    if info.since_version > 1:
+        stated = onnx.helper.make_attribute(_description.VERSION, info.since_version)
+        function.attribute_proto.append(stated)
     function.doc_string = info.doc
     return function
 

@@ -17,10 +17,11 @@ from onnx import numpy_helper
 
 from myops import _description, _dtypes, _libraries
 from myops._description import Dim, OpInfo
+from myops._names import choose
 from myops.onnx import module_paths
 from myops.onnx.arrays import Array
 from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
-from myops.onnx.schema import attribute_value
+from myops.onnx.schema import attribute_proto, attribute_value
 
 __all__ = ["Builder", "LoweringError", "lower"]
 
@@ -109,6 +110,36 @@ class Builder:
                 written[key] = inner_graphs.with_own_names(value, self._fresh)
         self.nodes.append(onnx.helper.make_node(op_type, given, names, name=names[0], **written))
         return names[0] if outputs == 1 else tuple(names)
+
+    def next(self, *inputs: str, **attributes: Any) -> Any:
+        """Emits a node of the next version of the op; for `upgrade` of `Library.define`.
+
+        Args:
+            inputs: Names; "" leaves an optional input out.
+            attributes: Python values; those that are not given have their defaults.
+
+        Returns:
+            The name of its output, or a tuple of names.
+        """
+        info = self.site.info
+        library = _libraries.find(info.domain)
+        later = [] if library is None else library.versions(info.onnx_type)
+        later = [item for item in later if item.since_version > info.since_version]
+        if not later:
+            self.refuse(f"{info.node} has no version after {info.since_version}")
+        target = later[0]
+        known = {item.name: item for item in target.attributes}
+        protos = [attribute_proto(known[choose(name, known, f"{target.name} has")], value)
+                  for name, value in attributes.items()]  # fmt: skip
+        protos.append(onnx.helper.make_attribute(_description.VERSION, target.since_version))
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        names = [self._fresh(f"{self._prefix}/{info.onnx_type}") for _ in target.outputs]
+        node = onnx.helper.make_node(info.onnx_type, given, names, names[0], domain=info.domain)
+        node.attribute.extend(protos)
+        self.nodes.append(node)
+        return names[0] if len(names) == 1 else tuple(names)
 
     def constant(self, array: np.ndarray) -> str:
         """Emits a constant; returns its name."""
@@ -204,14 +235,18 @@ def _length(
     return accepted[0] if len(accepted) == 1 else None
 
 
-def write(builder: Builder, outputs: list[str]) -> list[onnx.NodeProto]:
+def write(
+    builder: Builder, outputs: list[str], form: Callable[[Builder], list[str]] | None = None
+) -> list[onnx.NodeProto]:
     """The nodes that compute what the call computes, under the given output names.
+
+    form: The function that writes them. Default: the op's standard form.
 
     Raises:
         LoweringError: The op has no standard form, or none in this opset.
     """
     info = builder.site.info
-    hook = standard_hook(info)
+    hook = form or standard_hook(info)
     if hook is None:
         builder.refuse(f"the op {info.name} has no standard form")
     for made, wanted in zip(hook(builder), outputs, strict=True):

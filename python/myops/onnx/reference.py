@@ -26,13 +26,23 @@ def reference_ops() -> list[type[OpRun]]:
         ...     "model.onnx", new_ops=myops.onnx.reference_ops())
         >>> (y,) = evaluator.run(None, {"x": x})
     """
-    return [_reference_op(info) for info in _libraries.nodes()]
+    newest = {(info.domain, info.onnx_type): info for info in _libraries.nodes()}
+    return [_reference_op(info) for info in newest.values()]
 
 
 def _reference_op(info: OpInfo) -> type[OpRun]:
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
-        padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
-        return tuple(_description.call(info, padded, attributes))
+        meant = _libraries.op_of(self.onnx_node)
+        if meant is None:
+            raise ValueError(
+                f"{info.name}: {_description.VERSION}: got a node of version "
+                f"{_libraries.stated_version(self.onnx_node)} of {info.onnx_type}, expected one "
+                "that this process has"
+            )
+        padded = [*inputs, *[None] * (len(meant.inputs) - len(inputs))]
+        known = [item.name for item in meant.attributes]
+        given = {name: value for name, value in attributes.items() if name in known}
+        return tuple(_description.call(meant, padded, given))
 
     members = {"op_domain": info.domain, "op_schema": schema_for(info), "_run": run}
     return type(info.onnx_type, (OpRun,), members)

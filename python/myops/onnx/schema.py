@@ -70,13 +70,21 @@ def register_schemas(model: onnx.ModelProto | None = None) -> None:
     for item in () if model is None else model.opset_import:
         _libraries.find(item.domain)
     for info in _libraries.nodes():
-        if not onnx.defs.has(info.onnx_type, domain=info.domain):
+        if not _is_registered(info):
             onnx.defs.register_schema(schema_for(info))
 
 
+def _is_registered(info: OpInfo) -> bool:
+    try:
+        found = onnx.defs.get_schema(info.onnx_type, info.since_version, info.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return found.since_version == info.since_version
+
+
 @functools.cache
-def _schema(domain: str, onnx_type: str) -> OpSchema:
-    info = _libraries.find_node(domain, onnx_type)
+def _schema(domain: str, onnx_type: str, version: int) -> OpSchema:
+    info = _libraries.find_node(domain, onnx_type, version)
     assert info is not None  # schema_for was given it
     schema = OpSchema(
         info.onnx_type,
@@ -89,7 +97,7 @@ def _schema(domain: str, onnx_type: str) -> OpSchema:
             (parameter, [f"tensor({ONNX_TYPE_NAMES.get(name, name)})" for name in dtypes], "")
             for parameter, dtypes in info.types.items()
         ],
-        attributes=[_attribute(item) for item in info.attributes],
+        attributes=[*map(_attribute, info.attributes), *_stated_version(info)],
     )
     schema.set_type_and_shape_inference_function(_inference(info))
     return schema
@@ -97,7 +105,7 @@ def _schema(domain: str, onnx_type: str) -> OpSchema:
 
 def schema_for(info: OpInfo) -> OpSchema:
     """The OpSchema that follows from a description; the same object at every call."""
-    return _schema(info.domain, info.onnx_type)
+    return _schema(info.domain, info.onnx_type, info.since_version)
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
@@ -115,6 +123,14 @@ def attribute_value(item: AttributeInfo, proto: onnx.AttributeProto) -> Any:
     if item.type == "string":
         return value.decode()
     return list(value) if item.type in ("ints", "floats") else value
+
+
+def _stated_version(info: OpInfo) -> list[OpSchema.Attribute]:
+    """The attribute by which ONNX Runtime knows what a node means; version 1 has none."""
+    if info.since_version == 1:
+        return []
+    doc = f"{info.since_version}, the version of the domain whose meaning the node has."
+    return [OpSchema.Attribute(_description.VERSION, OpSchema.AttrType.INT, doc, required=True)]
 
 
 def _formal_input(item: InputInfo) -> OpSchema.FormalParameter:

@@ -10,16 +10,11 @@ import torch
 from torch import Tensor
 
 from myops._torch.define import define
-from myops._torch.private_names import private
 from myops.ops import _scripting
 from myops.ops._deform_conv2d_onnx import standard
 from myops.ops._numbers import integers
 
 __all__ = ["deform_conv2d"]
-
-# Asked at every call, so without a detour through Python's modules.
-_dynamo_reads = torch.compiler.is_dynamo_compiling
-_any_autocast = private("_is_any_autocast_enabled") or (lambda: True)  # then it is asked below
 
 
 def deform_conv2d(
@@ -115,9 +110,6 @@ def _deform(
         "pads": [padding] * 4 if type(padding) is int else _pads(padding),
         "strides": [stride] * 2 if type(stride) is int else _pair(stride, "stride"),
     }
-    if _dynamo_reads() or _any_autocast():
-        tensors = _autocast([input, weight, offset, bias, mask])
-        return _deform_conv2d.call(tuple(tensors), attributes)
     return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
 
 
@@ -160,25 +152,6 @@ def _refuse_groups(total: int, each: int, name: str, what: str) -> None:
     raise RuntimeError(
         f"deform_conv2d: {name}: got {total} {what}, expected a positive multiple of {each}"
     )
-
-
-# Others, such as meta, refuse the question whether autocast is on. (Asked here, as torch.compile of
-# torch 2.10 cannot trace it.)
-_AUTOCAST_DEVICES = [
-    device for device in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(device)
-]
-
-
-def _autocast(tensors: list[Tensor | None]) -> list[Tensor | None]:
-    """All to the autocast dtype, as torch does for a convolution; float64 is left alone."""
-    assert tensors[0] is not None  # the input
-    device = tensors[0].device.type
-    if device not in _AUTOCAST_DEVICES or not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return [
-        item if item is None or item.dtype == torch.float64 else item.to(dtype) for item in tensors
-    ]
 
 
 def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:

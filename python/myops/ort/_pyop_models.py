@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-from myops import _dtypes, _libraries
+from myops import _description, _dtypes, _libraries
 from myops._description import AttributeInfo, InputInfo, OpInfo
 from myops.onnx import schema
 
@@ -105,7 +105,7 @@ def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
         model = onnx.inliner.inline_selected_functions(model, ours, exclude=True)
     del model.functions[:]  # only bodies of our own ops are left
     for node in _nodes(model.graph):
-        info = _libraries.find_node(node.domain, node.op_type)
+        info = _libraries.op_of(node)
         if info is not None:
             _attributes(info, node)  # shape inference takes them as they come
     schema.register_schemas(model)
@@ -151,7 +151,7 @@ class _Rewriter:
         for node in nodes:
             for inner in _subgraphs(node):
                 self.graph(inner, types)
-            info = _libraries.find_node(node.domain, node.op_type)
+            info = _libraries.op_of(node)
             graph.node.extend([node] if info is None else self.node(info, node, types))
 
     def node(
@@ -237,7 +237,7 @@ def _attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
     protos = {attribute.name: attribute for attribute in node.attribute}
     known = [item.name for item in info.attributes]
     for name in protos:
-        if name not in known:
+        if name not in known and name != _description.VERSION:
             raise ValueError(
                 f"{info.name}: got the attribute {name!r}, expected "
                 f"{'one of ' + ', '.join(known) if known else 'none'}"

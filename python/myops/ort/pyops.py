@@ -10,7 +10,8 @@ There are two doors:
 
 `enable_pyops()` registers the ops under their own names in their own domains, for models whose
 nodes PyOps can express as they stand. `pyop_session(model)` rewrites a copy of the model first
-(into private domains such as "myops.pyop.resize") and has none of the first four limits.
+(into private domains such as "myops.pyop.resize") and has none of the first four limits, nor the
+sixth.
 
 What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes of it:
 
@@ -26,7 +27,9 @@ What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes
    node that is written otherwise is refused when the model is loaded.
 4. An exception in a PyOp ends the process. PyopSession.run raises it instead.
 5. Shapes are not inferred through a PyOp.
-6. Once enable_pyops() has been called, a session cannot have both the library of
+6. A node whose op has several versions cannot have an attribute that only some of its nodes have.
+   enable_pyops leaves such ops out; pyop_session runs them.
+7. Once enable_pyops() has been called, a session cannot have both the library of
    onnxruntime-extensions and ours: ONNX Runtime refuses a domain that two libraries provide (in
    older versions the PyOps shadow the native ops). Compare the two in separate sessions.
 
@@ -108,7 +111,8 @@ def enable_pyops() -> list[str]:
     """
     kinds = _extensions().PyCustomOpDef
     before = {domain: set(names) for domain, names in _enabled.items()}
-    for info in _libraries.nodes():
+    first = [info for info in _libraries.nodes() if not _has_versions(info)]
+    for info in first:
         if info.name in before.get(info.domain, ()):
             continue
         if info.domain in before:
@@ -122,7 +126,14 @@ def enable_pyops() -> list[str]:
         }
         _define(info.domain, info, attributes, _plain)
         _enabled.setdefault(info.domain, set()).add(info.name)
-    return [info.node for info in _libraries.nodes()]
+    return [info.node for info in first]
+
+
+def _has_versions(info: OpInfo) -> bool:
+    """Whether a node's meaning depends on an attribute that nodes of version 1 do not have."""
+    library = _libraries.find(info.domain)
+    assert library is not None  # it has the op
+    return library.versions(info.onnx_type)[-1].since_version > 1
 
 
 def _define(

@@ -57,6 +57,8 @@ def node_model(
         names.pop()
     outputs = [item.name for item in info.outputs]
     settings = _settings(info, call.attributes)
+    if info.since_version > 1:
+        settings[_description.VERSION] = info.since_version
     nodes.append(helper.make_node(info.onnx_type, names, outputs, domain=info.domain, **settings))
     results = []
     for output, dtype in zip(outputs, output_dtypes(info, call), strict=True):
@@ -68,7 +70,7 @@ def node_model(
     graph = helper.make_graph(nodes, info.name, inputs, results)
     opsets = [
         helper.make_opsetid("", opset),
-        helper.make_opsetid(info.domain, _description.OPSET_VERSION),
+        helper.make_opsetid(info.domain, info.since_version),
     ]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
 

@@ -67,7 +67,30 @@ PyObject* wrap(void* handle) {
   }
 }
 
-const TorchInternals kInternals{observed, read, count_write, wrap};
+const void* tensor_of(PyObject* object) { return &THPVariable_Unpack(object); }
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+bool owner(const void* handle, const void** storage, uint64_t* version) {
+  const at::Tensor& tensor = *static_cast<const at::Tensor*>(handle);
+  // Tensors of inference mode have no version.
+  if (!tensor.defined() || !tensor.has_storage() || tensor.is_inference()) return false;
+  *storage = tensor.storage().unsafeGetStorageImpl();
+  *version = static_cast<uint64_t>(tensor._version());
+  return true;
+}
+
+void* watch(const void* handle) {
+  const at::Tensor& tensor = *static_cast<const at::Tensor*>(handle);
+  return new WeakStorage(tensor.storage().getWeakStorageImpl());
+}
+
+bool alive(void* watch) { return !static_cast<WeakStorage*>(watch)->expired(); }
+
+void forget(void* watch) { delete static_cast<WeakStorage*>(watch); }
+
+const TorchInternals kInternals{observed, read,      count_write,
+                                wrap,     tensor_of, {owner, watch, alive, forget}};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -78,7 +101,7 @@ PyModuleDef definition = {
 #define MYOPS_JOIN(left, right) left##right
 #define MYOPS_INIT(name) MYOPS_JOIN(PyInit_, name)
 
-// The module has one attribute, `table`.
+// The module has two attributes, `table` and `owned_memory`.
 PyMODINIT_FUNC MYOPS_INIT(TORCH_EXTENSION_NAME)() {
   PyObject* module = PyModule_Create(&myops::definition);
   if (module == nullptr) return nullptr;
@@ -86,6 +109,14 @@ PyMODINIT_FUNC MYOPS_INIT(TORCH_EXTENSION_NAME)() {
                                   myops::kTorchInternals, nullptr);
   if (table == nullptr || PyModule_AddObject(module, "table", table) != 0) {
     Py_XDECREF(table);
+    Py_DECREF(module);
+    return nullptr;
+  }
+  // For libraries that are called without Python.
+  const void* memory = &myops::kInternals.owned_memory;
+  PyObject* address = PyLong_FromVoidPtr(const_cast<void*>(memory));
+  if (address == nullptr || PyModule_AddObject(module, "owned_memory", address) != 0) {
+    Py_XDECREF(address);
     Py_DECREF(module);
     return nullptr;
   }

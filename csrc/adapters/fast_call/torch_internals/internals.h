@@ -7,6 +7,7 @@
 
 #include <Python.h>
 
+#include "../../torch/owned_memory.h"
 #include "../dlpack.h"
 
 namespace myops {
@@ -21,9 +22,12 @@ struct TorchInternals {
   bool (*count_write)(PyObject* tensor);
   // A Python tensor that shares the one behind a handle.
   PyObject* (*wrap)(void* handle);
+  // Torch's own tensor behind a Python object that read() has described.
+  const void* (*tensor_of)(PyObject* object);
+  OwnedMemory owned_memory;
 };
 
 // The number counts up with every change of the struct, so that a module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.1";
+inline constexpr const char* kTorchInternals = "myops.torch_internals.2";
 
 }  // namespace myops

@@ -19,7 +19,7 @@ from myops.onnx.exporting import dynamic_axes as _axes
 from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
-from myops.onnx.graph import files, writing
+from myops.onnx.graph import files, versions, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
@@ -246,6 +246,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     recorded = Recorded()
     with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
         written, program = _exported(task, exporter, recorded)
+    versions.state(written)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
     finishing.set_lowest_ir_version(proto)

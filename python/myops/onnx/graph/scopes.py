@@ -130,7 +130,7 @@ def is_ours(node: onnx.NodeProto) -> bool:
 
 def op_of(node: onnx.NodeProto) -> OpInfo | None:
     """The op that a node calls; None when no op library has it."""
-    return _libraries.find_node(node.domain, node.op_type)
+    return _libraries.op_of(node)
 
 
 def needs_pyops(model: onnx.ModelProto) -> bool:
@@ -230,7 +230,7 @@ def inline_callers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def is_body(function: onnx.FunctionProto) -> bool:
     """Whether a function is the body of one of our nodes."""
-    return is_ours(onnx.NodeProto(domain=function.domain, op_type=function.name))
+    return _libraries.find_node(function.domain, function.name) is not None
 
 
 class Names:

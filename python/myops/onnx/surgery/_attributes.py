@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, numpy_helper
 
-from myops import _description, _libraries
+from myops import _libraries
 from myops._names import near_misses
 from myops.onnx.graph.scopes import is_body
 from myops.onnx.graph.structure import GraphError, is_custom, label
@@ -71,7 +71,7 @@ def _version(model: onnx.ModelProto, domain: str) -> int | None:
     for item in model.opset_import:
         if item.domain == domain or (not domain and item.domain == "ai.onnx"):
             return item.version
-    return _description.OPSET_VERSION if _libraries.find(domain) else None
+    return _libraries.newest_version(domain) if _libraries.find(domain) else None
 
 
 def set_op_type(model: onnx.ModelProto, node: onnx.NodeProto, kind: str) -> None:
@@ -102,7 +102,9 @@ def set_op_type(model: onnx.ModelProto, node: onnx.NodeProto, kind: str) -> None
     if _version(model, domain) is None:
         raise GraphError(f"{where}: the model imports no version of the domain {domain!r}")
     if all(item.domain != domain for item in model.opset_import) and domain:
-        model.opset_import.append(onnx.helper.make_opsetid(domain, _description.OPSET_VERSION))
+        model.opset_import.append(
+            onnx.helper.make_opsetid(domain, _libraries.newest_version(domain))
+        )
 
 
 def check_attributes(model: onnx.ModelProto, node: onnx.NodeProto) -> None:

@@ -1,4 +1,5 @@
-"""`upgrade_ops`: standard nodes become ours, where ours mean the same. The way back of `lower`."""
+"""`upgrade_ops`: nodes get the newest meaning of their op library, and standard nodes become ours
+where ours mean the same. The latter is the way back of `lower`."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from typing import Any
 import onnx
 
 from myops import _description
-from myops.onnx.graph import files, inference, scopes, storage, structure
+from myops.onnx.graph import files, inference, scopes, storage, structure, versions
 from myops.onnx.lowering import LoweringError
-from myops.onnx.surgery import _standard_forms
+from myops.onnx.surgery import _standard_forms, _versions
 from myops.onnx.surgery._standard_forms import Other, Ours
 
 _FORMS: dict[str, Callable[[onnx.NodeProto, scopes.Scope, int], Ours | Other]] = {
@@ -54,6 +55,10 @@ def upgrade_ops(
 ) -> Upgraded:
     """Replaces standard Resize, Upsample and DeformConv nodes by ours, so that our kernels run.
 
+    Nodes of op libraries whose meaning is that of an earlier version of their domain are written
+    with the newest version, and compute what they computed before; where the author of an op said
+    no way (`upgrade=` of `Library.define`), all nodes of that domain stay as they are.
+
     A node is replaced only when our op says exactly what it says; all others stay, with a reason.
     "nearest" then picks the same elements as ONNX Runtime's own kernel; the other modes and
     DeformConv agree within rounding, 1e-5 of the largest element in float32. `lower` leads back.
@@ -88,6 +93,7 @@ def upgrade_ops(
     _state_types(result)
     upgraded: list[str] = []
     kept: dict[str, str] = {}
+    later, outdated = _versions.upgrade(result)
     for scope in list(scopes.all_scopes(result)):
         for place in reversed(range(len(scope.graph.node))):
             node = scope.graph.node[place]
@@ -101,12 +107,12 @@ def upgrade_ops(
                 upgraded.append(title)
                 _replace(scope.graph, place, form)
     upgraded.reverse()
+    upgraded += later
+    kept |= outdated
     if not upgraded:
         result.CopyFrom(proto)
     else:
-        if all(item.domain != _description.DOMAIN for item in result.opset_import):
-            version = _description.OPSET_VERSION
-            result.opset_import.append(onnx.helper.make_opsetid(_description.DOMAIN, version))
+        versions.state(result)
         if function_bodies:
             from myops.onnx.bodies import add_function_bodies
 

@@ -48,6 +48,8 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
         if item.type in ("ints", "floats") and not value:
             continue  # an empty list stands for "not given", as the ONNX default does
         keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
+    if info.since_version > 1:
+        keywords[f"{_description.VERSION}_i"] = info.since_version
     result = g.op(info.node, *absent, outputs=len(info.outputs), **keywords)
     for number, output in enumerate([result] if len(info.outputs) == 1 else result):
         _set_type(output, info, number, values, attributes)

@@ -74,7 +74,7 @@ def translation(info: OpInfo) -> Callable[..., Any]:
 
         from myops.onnx.schema import schema_for
 
-        domain = onnxscript.values.Opset(info.domain, _description.OPSET_VERSION)
+        domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
         node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
         complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
@@ -90,6 +90,8 @@ def translation(info: OpInfo) -> Callable[..., Any]:
             if item.type in ("ints", "floats") and not value:
                 continue
             keywords[item.name] = int(value) if item.type == "bool" else value
+        if info.since_version > 1:
+            keywords[_description.VERSION] = info.since_version
         return node(*values, **keywords)
 
     translate.__name__ = info.name

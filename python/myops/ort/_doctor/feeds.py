@@ -231,7 +231,7 @@ def is_list(name: str, model: onnx.ModelProto) -> bool:
                 continue
             if place.node.op_type in ("Resize", "Upsample") and not place.domain:
                 return number > 0
-            info = _libraries.find_node(place.domain, place.node.op_type)
+            info = _libraries.op_of(place.node)
             if info is not None:
                 return number < len(info.inputs) and info.inputs[number].values
     return False

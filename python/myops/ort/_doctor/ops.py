@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from myops import _description, _libraries
+from myops import _libraries
 from myops._names import near_misses
 from myops.ort._doctor import graph
 from myops.ort._doctor.graph import Place, Provided
@@ -139,7 +139,7 @@ def _versions(model: onnx.ModelProto, provided: Provided) -> Iterator[Finding]:
         if not ops or domain not in used or domain in own:
             continue
         lowest = min((k["since"] for kernels in ops.values() for k in kernels), default=1)
-        newest = _description.OPSET_VERSION if _libraries.find(domain) else None
+        newest = _libraries.newest_version(domain) if _libraries.find(domain) else None
         if version < lowest:
             yield Finding(
                 "domain-version", ERROR,

@@ -79,7 +79,7 @@ def _guess(context: MessageContext, text: str) -> list[str]:
     if context.model is None:
         return []
     name = text.split(":")[0]
-    found = [(p, _libraries.find_node(p.domain, p.node.op_type))
+    found = [(p, _libraries.op_of(p.node))
              for p in graph.places(context.model)]  # fmt: skip
     return [place.label for place, info in found if info is not None and info.name == name]
 

@@ -78,7 +78,7 @@ def _inputs_left_out(model: onnx.ModelProto, provided: Provided) -> Iterator[Fin
 
 def input_name(place: Place, number: int) -> str:
     """What an input is called: by our descriptions, else by its number."""
-    info = _libraries.find_node(place.domain, place.node.op_type)
+    info = _libraries.op_of(place.node)
     if info is not None and number < len(info.inputs):
         return info.inputs[number].name
     return f"number {number}"
@@ -87,12 +87,12 @@ def input_name(place: Place, number: int) -> str:
 def _attributes(model: onnx.ModelProto) -> Iterator[Finding]:
     own = graph.functions(model)
     for place in graph.places(model):
-        info = _libraries.find_node(place.domain, place.node.op_type)
+        info = _libraries.op_of(place.node)
         if info is None or (place.domain, place.node.op_type) in own:
             continue
         known = [item.name for item in info.attributes]
         for attribute in place.node.attribute:
-            if attribute.name not in known:
+            if attribute.name not in (*known, _description.VERSION):
                 yield Finding(
                     "attribute-unknown", WARNING,
                     f"{place.op} has no attribute {attribute.name!r}.",
@@ -165,7 +165,7 @@ def _refused(place: Place, scope: Any) -> Iterator[Finding]:
     """What the kernel of one of our ops would say of the shapes and attributes that are known."""
     from myops.onnx.lowering import site_of
 
-    if _libraries.find_node(place.domain, place.node.op_type) is None:
+    if _libraries.op_of(place.node) is None:
         return
     try:
         site = site_of(place.node, scope)

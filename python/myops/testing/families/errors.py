@@ -73,7 +73,8 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
             )
         return
     trial.tally.ran += 1
-    if not fake.refusal and trial.settings.numbers_refuse and _accepts_zeros(trial, case):
+    may = trial.settings.numbers_refuse and not fake.refusal
+    if may and _numbers_decide(trial, case, expected):
         return  # the kernel sees numbers, a fake one does not
     if expected.refusal not in fake.refusal:
         got = f"refused: {fake.refusal}" if fake.refusal else "no refusal, a result"
@@ -85,10 +86,11 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
         )
 
 
-def _accepts_zeros(trial: Trial, case: Case) -> bool:
-    """Whether the op takes the call with zeros in place of all numbers."""
+def _numbers_decide(trial: Trial, case: Case, expected: Outcome) -> bool:
+    """Whether the op takes the call with zeros in place of all numbers, or refuses otherwise."""
     zeros = case.having([torch.zeros_like(tensor) for tensor in case.tensors])
-    return variations.accepts(trial.tested.function, zeros)
+    found = trial.run(zeros).result
+    return not found.refused or found.refusal != expected.refusal
 
 
 def _compare_numberless(trial: Trial) -> None:

@@ -198,7 +198,9 @@ def exported(trial: Trial) -> None:
     if not axes:
         trial.tally.note("the op lets no length of this case change: exported with fixed lengths")
     try:
-        program = torch.export.export(module, tuple(trial.case.tensors), dynamic_shapes=shapes)
+        # Copies: of a view, torch would record the shape of the tensor that it is a view of.
+        tensors = tuple(trial.case.copied().tensors)
+        program = torch.export.export(module, tensors, dynamic_shapes=shapes)
     except Exception as error:  # of torch.export, of the op
         trial.tally.fail("", _head(refusal(error)), "an exported program", _COMPILE_CAUSE)
         return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from myops.testing import variations
 from myops.testing.bits import arrays_of
-from myops.testing.calls import Outcome, refusal
+from myops.testing.calls import Call, Outcome, refusal
 from myops.testing.cases import copy_of
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
@@ -22,7 +23,9 @@ def purity(trial: Trial) -> None:
     if _repeats(trial):  # else every comparison fails
         _calls_are_alone(trial)
         _own_memory(trial)
+        _changed_in_place(trial)
         _overwritten(trial)
+        _random(trial)
 
 
 def _inputs_stay(trial: Trial) -> None:
@@ -148,6 +151,60 @@ def _own_memory(trial: Trial) -> None:
         Outcome(kept),
         "two calls write into the same memory: a static buffer that is returned",
     )
+
+
+def _changed_in_place(trial: Trial) -> None:
+    """What changes between calls is read again, also where the op prepares what stays the same."""
+    for gradient in (False, True):
+        given = trial.case.copied()
+        floats = [item for item in given.tensors if item.is_floating_point()]
+        for item in floats:
+            item.requires_grad_(gradient)
+        for changed in [*floats, None]:
+            for _ in range(3):
+                found = Outcome(arrays_of(trial.tested.function(*given.args, **given.kwargs)))
+            fresh = given.copied()
+            trial.compare_bits(
+                "called three times, after a tensor was changed in place",
+                "torch",
+                found,
+                Outcome(arrays_of(trial.tested.function(*fresh.args, **fresh.kwargs))),
+                "the op keeps what it computed from a tensor, and does not see that the tensor "
+                "has changed",
+            )
+            if changed is not None:
+                with torch.no_grad():
+                    changed.mul_(0.5)
+
+
+def _random(trial: Trial) -> None:
+    """A random op depends on its seed and on nothing else, whoever gives it."""
+    if not trial.tested.info.random:
+        return
+    call = trial.call()
+    first = trial.runtimes.numpy(call)
+    seed = int(call.attributes["seed"] if call.inputs[-1] is None else call.inputs[-1][0])
+    by_key = Call([*call.inputs[:-1], np.array([seed])], {**call.attributes, "seed": 0})
+    by_seed = Call([*call.inputs[:-1], None], {**call.attributes, "seed": seed})
+    for label, same in (("the seed as a key", by_key), ("the key as a seed", by_seed)):
+        for who, runtime in trial.runtimes.bit_for_bit().items():
+            trial.compare_bits(
+                label, who, runtime(same), first,
+                "the kernel takes its random numbers from elsewhere than KernelContext::seed()",
+            )  # fmt: skip
+    others = [Call([*call.inputs[:-1], None], {**call.attributes, "seed": seed ^ n})
+              for n in (1, 2, 2**31, 2**32, 2**62)]  # fmt: skip
+    outcomes = [first, *(trial.runtimes.numpy(other) for other in others)]
+    texts = {b"".join(array.tobytes() for array in item.outputs) for item in outcomes}
+    trial.tally.ran += 1
+    if len(texts) == 1 and any(array.size > 8 for array in first.outputs):
+        trial.tally.fail(
+            "other seeds",
+            "the same result for six seeds",
+            "another one",
+            "the kernel does not use KernelContext::seed(); an op that needs no random numbers is "
+            "described without .random()",
+        )
 
 
 def _overwritten(trial: Trial) -> None:

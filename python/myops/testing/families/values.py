@@ -9,6 +9,7 @@ from myops.onnx.bodies import MissingBodyWarning
 from myops.testing import variations
 from myops.testing.bits import BODY_TOLERANCE, is_float, too_far, widened
 from myops.testing.calls import TorchRun, refusal
+from myops.testing.families.autocast import autocast
 from myops.testing.trial import Trial, reference_outputs
 
 _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered")
@@ -29,8 +30,9 @@ def lengths(trial: Trial) -> None:
 
 
 def dtypes(trial: Trial) -> None:
-    """Every declared dtype, and one that is not declared."""
+    """Every declared dtype; those that torch.autocast chooses, where the op has a policy."""
     info = trial.tested.info
+    autocast(trial)
     for parameter, name, case in variations.dtypes(trial.tested, trial.case):
         label = f"{parameter} = {name}"
         run = trial.agree(label, case)

@@ -70,3 +70,13 @@ cube = library.define(
     "cube", save=_save_x, backward=_cube_backward, standard=_cube_standard,
     shape=lambda inputs, attributes: [inputs[0].shape],
 )  # fmt: skip
+
+from author_ops.deformable_attention import deformable_attention  # noqa: E402
+from author_ops.packed_linear import packed_linear  # noqa: E402
+from author_ops.random_dropout import random_dropout  # noqa: E402
+from author_ops.soft_scale import soft_scale, soft_scale_1  # noqa: E402
+
+__all__ = [
+    "cube", "deformable_attention", "packed_linear", "pick", "random_dropout", "soft_scale",
+    "soft_scale_1", "top_k",
+]  # fmt: skip

@@ -1,0 +1,19 @@
+// Whose memory a tensor of torch reads. The stable ABI does not say; a module that is built for the
+// torch in use does (adapters/fast_call/torch_internals). Without it nothing is prepared.
+#pragma once
+
+#include <cstdint>
+
+namespace myops {
+
+// `tensor` is a pointer to torch's own tensor, which is what a handle of the stable ABI is too.
+struct OwnedMemory {
+  // Its storage and how often autograd has seen a write; false where neither is known.
+  bool (*owner)(const void* tensor, const void** storage, uint64_t* version);
+  // A weak reference to its storage.
+  void* (*watch)(const void* tensor);
+  bool (*alive)(void* watch);
+  void (*forget)(void* watch);
+};
+
+}  // namespace myops

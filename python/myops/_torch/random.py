@@ -1,0 +1,77 @@
+"""Random ops: where the one number comes from that decides all others of a call.
+
+Below the public call a random op is a function of its arguments like any other: `key`, an input,
+or `seed`, an attribute, decides. So programs are compiled, transformed and exported as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from myops._description import OpInfo
+from myops._torch.call import TorchOp
+from myops._torch.private_names import dynamo_reads
+
+_SEEDS = 2**63 - 1
+
+
+class RandomOp(TorchOp):
+    """A random op as the public functions call it; `call` takes the inputs with the key."""
+
+    def __call__(
+        self,
+        *inputs: Any,
+        out: torch.Tensor | None = None,
+        generator: torch.Generator | None = None,
+        **attributes: Any,
+    ) -> Any:
+        """As any op. At most one of `seed=`, the last input `key` and `generator` decides.
+
+        Without all three it is the global generator, which torch.manual_seed sets.
+        """
+        return self.call(*seeded(self.info, inputs, attributes, generator), out)
+
+
+def seeded(
+    info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any], generator: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with a key or a seed.
+
+    Raises:
+        RuntimeError: More than one of seed, key and generator was given.
+    """
+    attributes = dict(attributes)
+    seed = attributes.pop("seed", None)
+    padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
+    named = (("seed", seed), ("key", padded[-1]), ("generator", generator))
+    given = [name for name, value in named if value is not None]
+    if len(given) > 1:
+        raise RuntimeError(
+            f"{info.name}: {given[1]}: got one beside {given[0]}, expected one of seed, key and "
+            "generator"
+        )
+    if seed is not None:
+        attributes["seed"] = seed
+    elif padded[-1] is None:
+        if not dynamo_reads() and torch.onnx.is_in_onnx_export():
+            # The node has a seed, so that the file gives the same numbers in every run.
+            attributes["seed"] = _constant(generator)
+        else:
+            padded[-1] = _draw(generator)
+    return tuple(padded), attributes
+
+
+def _draw(generator: Any) -> torch.Tensor:
+    if generator is None:
+        return torch.randint(0, _SEEDS, (1,))
+    return torch.randint(0, _SEEDS, (1,), generator=generator)
+
+
+def _constant(generator: Any) -> int:
+    """A number, not a value of the graph: traces and modes belong to a thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return int(thread.submit(lambda: _draw(generator).item()).result())

@@ -1,0 +1,3 @@
+#include "numbered.h"
+
+NUMBERED(7)
