@@ -61,14 +61,24 @@ def seeded(
             # The node has a seed, so that the file gives the same numbers in every run.
             attributes["seed"] = _constant(generator)
         else:
-            padded[-1] = _draw(generator)
+            padded[-1] = _draw(generator, _is_meta(padded))
     return tuple(padded), attributes
 
 
-def _draw(generator: Any) -> torch.Tensor:
+def _draw(generator: Any, on_meta: bool = False) -> torch.Tensor:
+    """The key, where the inputs are; the default device counts for nothing."""
+    if on_meta:
+        return torch.empty((1,), dtype=torch.int64, device="meta")
     if generator is None:
-        return torch.randint(0, _SEEDS, (1,))
-    return torch.randint(0, _SEEDS, (1,), generator=generator)
+        return torch.randint(0, _SEEDS, (1,), device="cpu")
+    return torch.randint(0, _SEEDS, (1,), generator=generator, device="cpu")
+
+
+def _is_meta(inputs: Sequence[Any]) -> bool:
+    for item in inputs:
+        if isinstance(item, torch.Tensor):
+            return item.is_meta
+    return False
 
 
 def _constant(generator: Any) -> int:

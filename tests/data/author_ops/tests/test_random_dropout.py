@@ -70,6 +70,17 @@ def test_a_generator():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_devices():
+    """The key is where the input is, whatever the default device."""
+    torch.manual_seed(5)
+    expected = random_dropout(X)
+    torch.manual_seed(5)
+    with torch.device("meta"):
+        assert torch.equal(random_dropout(X), expected)
+    for generator in (None, torch.Generator()):
+        assert random_dropout(X.to("meta"), generator=generator).device.type == "meta"
+
+
 def test_one_source_only():
     with pytest.raises(RuntimeError, match="generator: got one beside seed, expected one of"):
         random_dropout(X, seed=1, generator=torch.Generator())
