@@ -13,7 +13,12 @@ from myops._text import reason as short
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, structure
 from myops.onnx.precision import (
-    calibration, integer_ops, layers, losses, quantized_layers, samples,
+    calibration,
+    integer_ops,
+    layers,
+    losses,
+    quantized_layers,
+    samples,
 )  # fmt: skip
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
