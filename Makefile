@@ -21,6 +21,7 @@
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
 #   make zoo           export and run the networks of tests/zoo: docs/zoo.md (10 minutes)
+#   make precision     half precision and int8 of five of them and the examples: docs/precision.md
 #   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
 #   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
 #   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (an hour)
@@ -41,7 +42,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat zoo docs site coverage wheel clean
+.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat zoo precision docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -166,6 +167,9 @@ compat: build
 
 zoo: build
 	$(BIN)/python scripts/make_zoo.py
+
+precision: build
+	$(BIN)/python scripts/make_precision.py
 
 docs: build
 	$(BIN)/python scripts/record_casts.py

@@ -8,7 +8,28 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import myops.ort
+from myops.onnx.graph import inference
+
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+HALVES = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+X = np.random.default_rng(5).standard_normal((1, 3, 12, 10)).astype(np.float32)
+
+
+def by_name(result: Any) -> dict[str, Any]:
+    return {item.name.split("'")[1]: item for item in result.nodes}
+
+
+def run(made: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    return myops.ort.session(made).run(None, feeds)
+
+
+def check(source: onnx.ModelProto, result: Any) -> None:
+    """The same names, a valid model, and each input and output of the type that it should have."""
+    assert inference.problem(result.model) == ""
+    for field in ("input", "output"):
+        before, after = getattr(source.graph, field), getattr(result.model.graph, field)
+        assert [item.name for item in before] == [item.name for item in after]
 
 
 def value(name: str, shape: Any = None, kind: int = FLOAT) -> onnx.ValueInfoProto:
@@ -62,7 +83,7 @@ def network(seed: int = 0, channels: int = 8) -> onnx.ModelProto:
 
 def branches(seed: int) -> onnx.ModelProto:
     """A random graph with If, Loop and Scan, whose bodies read values and weights from around
-    them; x is [4, 4]."""
+    them, and float64 in places; x is [4, 4]."""
     random = np.random.default_rng(seed)
     weights = [weight("W", (random.standard_normal((4, 4)) / 2).astype(np.float32)),
                weight("b", random.standard_normal(4).astype(np.float32)),
@@ -79,7 +100,7 @@ def branches(seed: int) -> onnx.ModelProto:
         """One node, whose values stay small."""
         nonlocal count
         count += 1
-        made, kind = f"v{count}", random.integers(0, 6)
+        made, kind = f"v{count}", random.integers(0, 7)
         if kind == 0:
             into.append(node("MatMul", f"{pick(names)} W", made))
         elif kind == 1:
@@ -88,6 +109,10 @@ def branches(seed: int) -> onnx.ModelProto:
         elif kind == 2:
             into.append(node("MyAdd", f"{pick(names)} {pick(names)}", f"{made}_a", "myops"))
             into.append(node("Tanh", f"{made}_a", made))
+        elif kind == 3:
+            into += [node("Cast", pick(names), f"{made}_d", to=TensorProto.DOUBLE),
+                     node("Neg", f"{made}_d", f"{made}_n"),
+                     node("Cast", f"{made}_n", made, to=FLOAT)]  # fmt: skip
         else:
             op = str(random.choice(unary))
             given = pick(names)

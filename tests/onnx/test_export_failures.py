@@ -59,6 +59,12 @@ class Counts(torch.nn.Module):
         return x
 
 
+class OneHead(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.flatten(2)
+        return F.scaled_dot_product_attention(rows, rows, rows)  # fails
+
+
 # model, exporter, the cause, what to write instead
 CASES: list[tuple[Any, str, str, str]] = [
     (Branch, "dynamo", "an if, .item", "torch.where"),
@@ -71,6 +77,7 @@ CASES: list[tuple[Any, str, str, str]] = [
     (Asserts, "torchscript", "an assert of the model fails", "multiple"),
     (Floats, "dynamo", "a float is made of a length", "integer arithmetic"),
     (Counts, "dynamo", "needs a plain number", r"torch\.arange"),
+    (OneHead, "dynamo", "with 4 axes only", r"q\.unsqueeze\(1\)"),
 ]
 
 
@@ -103,6 +110,13 @@ def test_one_paragraph_and_a_file(
     out, err = capfd.readouterr()
     assert out == ""
     assert "def forward" not in err  # whole graphs
+
+
+def test_adaptive_max_pooling_says_what_to_write() -> None:
+    """torch's older exporter does not say where it is."""
+    model = torch.nn.AdaptiveMaxPool2d((3, 2))
+    with pytest.raises(RuntimeError, match=r"adaptive max pooling only where.*fixed windows"):
+        export(model, X, dynamic_axes={"input": {2: "h"}}, exporter="torchscript")
 
 
 class Linear(torch.nn.Module):

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
-from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
-from precision_models import BOOL, INT64, branches, model, network, node, value, weight
+from precision_models import (
+    BOOL,
+    HALVES,
+    INT64,
+    X,
+    branches,
+    by_name,
+    check,
+    model,
+    network,
+    node,
+    run,
+    value,
+    weight,
+)
 
 import myops.onnx
 import myops.ort
-from myops.onnx.graph import inference, scopes
-from myops.onnx.precision import kernels
+from myops.onnx.graph import scopes
 from myops.onnx.precision.cut import least_casts
 from myops.onnx.precision.losses import relative_l2
-
-HALVES = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
-X = np.random.default_rng(5).standard_normal((1, 3, 12, 10)).astype(np.float32)
-
-
-def by_name(result: Any) -> dict[str, Any]:
-    return {item.name.split("'")[1]: item for item in result.nodes}
-
-
-def run(made: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
-    return myops.ort.session(made).run(None, feeds)
-
-
-def check(source: onnx.ModelProto, result: Any) -> None:
-    """The same names, a valid model, and each input and output of the type that it should have."""
-    assert inference.problem(result.model) == ""
-    for field in ("input", "output"):
-        before, after = getattr(source.graph, field), getattr(result.model.graph, field)
-        assert [item.name for item in before] == [item.name for item in after]
 
 
 @pytest.mark.parametrize("keep_io_types", [True, False])
@@ -213,60 +202,6 @@ def test_max_loss_is_kept_with_few_nodes_in_float32() -> None:
     assert decibels.to_dict()["losses"]["y"] > 40
 
 
-def test_scales_sizes_and_grids_stay_float32() -> None:
-    """Scales that are computed, a grid made of a data-dependent shift, boxes."""
-    weights = [weight("one", np.float32([1, 1])), weight("k", np.float32([0.9]))]
-    nodes = [
-        node("Mul", "factor one", "scaled"), node("Concat", "one scaled", "scales", axis=0),
-        node("Resize", "x - scales", "u", "myops", mode="linear"),
-        node("Resize", "u - scales", "v", mode="linear"),
-        node("Mul", "shift k", "grid"), node("GridSample", "v grid", "g"),
-        node("RoiAlign", "g boxes index", "y"),
-    ]  # fmt: skip
-    inputs = [value("x", [1, 2, 6, 6]), value("factor", [2]), value("shift", [1, 5, 5, 2]),
-              value("boxes", [1, 4]), value("index", [1], INT64)]  # fmt: skip
-    source = model(nodes, inputs, [value("y")], weights)
-    random = np.random.default_rng(0)
-    feed = {"x": random.random((1, 2, 6, 6), np.float32), "factor": np.float32([1.5, 2.5]),
-            "shift": random.random((1, 5, 5, 2), np.float32), "boxes": np.float32([[0, 0, 3, 3]]),
-            "index": np.int64([0])}  # fmt: skip
-    result = myops.onnx.to_half(source, runtime="any", data=[feed])
-    check(source, result)
-    found = by_name(result)
-    for name in ("Mul_scaled", "Concat_scales", "Mul_grid"):
-        assert found[name].kind == "coordinates", found[name]
-    assert found["RoiAlign_y"].reason == "the boxes would be float16 too"
-    for name in ("Resize_u", "Resize_v", "GridSample_g"):
-        assert found[name].precision == "float16"
-    kinds = {i.name: i.type.tensor_type.elem_type for i in result.model.graph.input}
-    assert kinds == {"x": TensorProto.FLOAT16, "factor": TensorProto.FLOAT, "index": INT64,
-                     "shift": TensorProto.FLOAT, "boxes": TensorProto.FLOAT}  # fmt: skip
-    assert "stay float32" in " ".join(result.notes)
-    assert result.losses["y"] < 1e-3
-
-
-def test_indices_computed_in_float_stay_right() -> None:
-    """Positions of 3001 rows times 1.0: float16 has no 3001."""
-    weights = [weight("half", np.float32([0.5])), weight("table", np.arange(1600, dtype="f4"))]
-    nodes = [
-        node("Shape", "x", "s"), node("Gather", "s first", "n"),
-        node("Range", "nought n step", "r"), node("Cast", "r", "f", to=1),
-        node("Mul", "f half", "h"), node("Floor", "h", "w"),
-        node("Cast", "w", "i", to=7), node("Gather", "table i", "t"), node("Add", "x t", "y"),
-    ]  # fmt: skip
-    weights += [weight("first", np.int64(0)), weight("nought", np.int64(0)),
-                weight("step", np.int64(1))]  # fmt: skip
-    source = model(nodes, [value("x", ["n"])], [value("y"), value("i", None, INT64)], weights)
-    feed = {"x": np.zeros(3001, np.float32)}
-    result = myops.onnx.to_half(source, runtime="any", data=[feed])
-    check(source, result)
-    assert result.losses["i"] == 0
-    assert {by_name(result)[name].precision for name in ("Mul_h", "Floor_w")} == {"float32"}
-    expected = run(source, feed)
-    got = run(result.model, {"x": feed["x"].astype(np.float16)})
-    np.testing.assert_array_equal(got[1], expected[1])
-
-
 def test_weights_are_shared_between_both_precisions() -> None:
     """One weight that a node in half and one in float32 read."""
     w = (np.random.default_rng(0).standard_normal((32, 32)) / 6).astype(np.float32)
@@ -346,7 +281,6 @@ def test_functions_of_the_file_and_bodies_of_ours() -> None:
     portable = myops.onnx.add_function_bodies(network())
     halved = myops.onnx.to_half(portable, keep_io_types=True)
     assert any(map(scopes.is_body, halved.model.functions))
-    import onnxruntime
 
     alone = onnxruntime.InferenceSession(halved.model.SerializeToString())  # without our library
     (got,) = alone.run(None, {"x": X})
@@ -376,83 +310,3 @@ def test_an_op_that_takes_float32_only() -> None:
     found = by_name(result)
     assert found["NonMaxSuppression_n"].reason == "its definition has no float16"
     assert found["Tanh_t"].precision == "float16"
-
-
-def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
-    """The op types that ONNX Runtime runs, as its profiler tells; none if it refuses the model."""
-    options = onnxruntime.SessionOptions()
-    options.enable_profiling, options.log_severity_level = True, 4
-    options.profile_file_prefix = str(prefix)
-    try:
-        session = onnxruntime.InferenceSession(
-            made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except (NoKernel, InvalidGraph):
-        return []
-    binding = session.io_binding()
-    binding.bind_ortvalue_input("x", x)
-    binding.bind_output("y")
-    session.run_with_iobinding(binding)
-    events = json.loads(Path(session.end_profiling()).read_text())
-    return [item["args"]["op_name"] for item in events if "op_name" in item.get("args", {})]
-
-
-@pytest.mark.parametrize("op_type", ["Concat", "Identity", "Relu", "Sigmoid", "Sin", "Transpose"])
-@pytest.mark.parametrize("dtype", list(HALVES))
-def test_the_probe_tells_kernels_from_casts(dtype: str, op_type: str, tmp_path: Path) -> None:
-    """What ONNX Runtime runs in half itself, and what it refuses or puts casts around."""
-    imports, number = [helper.make_opsetid("", 20)], HALVES[dtype]
-    made = node(op_type, "x", "y", **({"axis": 0} if op_type == "Concat" else {}))
-    graph = helper.make_graph([made], "g", [value("x", [2], number)], [value("y", [2], number)])
-    ones = np.ones(2, np.float16 if dtype == "float16" else ml_dtypes.bfloat16)
-    ran = executed(
-        helper.make_model(graph, opset_imports=imports, ir_version=9),
-        onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(ones, number),
-        tmp_path / "profile",
-    )
-    missing = kernels.missing(made, {0: number}, {0: number}, imports, 9)
-    assert bool(missing) == (ran != [op_type]), (missing, ran)
-    assert not kernels.missing(made, {0: 1}, {0: 1}, imports, 9)
-
-
-def test_arguments() -> None:
-    source = network()
-    for wrong, text in (
-        ({"dtype": "float8"}, "dtype"), ({"runtime": "gpu"}, "runtime"),
-        ({"metric": "l3"}, "metric"), ({"max_loss": -1}, "max_loss"),
-        ({"layer_loss": float("nan")}, "layer_loss"), ({"keep": ["Convolution"]}, "Conv"),
-        ({"data": []}, "data: got no inputs"), ({"data": [{"z": X}]}, "'z'"),
-        ({"data": [{"x": X[0]}]}, r"got shape \[3, 12, 10\]"),
-        ({"data": [{"x": X}], "inputs": {"x": X}}, "expected one of them"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=text):
-            myops.onnx.to_half(source, **wrong)  # type: ignore[arg-type]
-
-
-def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = myops.onnx.to_half(network(), data=[{"x": X}], keep_io_types=True)
-    result.print()
-    text = capsys.readouterr().out
-    assert "no kernel in this runtime" in text or "Conv" not in text
-    assert "loss on 1 input" in text
-    result.print(all_nodes=True)
-    assert len(capsys.readouterr().out.splitlines()) > len(result.nodes)
-    data = json.loads(json.dumps(result.to_dict()))
-    assert len(data["nodes"]) == len(result.nodes)
-    assert data["holds"] is True
-    page = result._repr_html_()
-    assert "float16" in page
-
-
-def test_large_models_with_external_data(tmp_path: Path) -> None:
-    """Weights in other files are read, and the new ones are in the file."""
-    source = network()
-    path = tmp_path / "outside.onnx"
-    onnx.save(source, path, save_as_external_data=True, size_threshold=0, location="w.bin")
-    result = myops.onnx.to_half(path, tmp_path / "half.onnx", keep_io_types=True)
-    check(source, result)
-    (got,) = run(onnx.load(tmp_path / "half.onnx"), {"x": X})
-    (expected,) = run(network(), {"x": X})
-    assert relative_l2(expected, got) < 2e-3
-    assert numpy_helper.to_array(result.model.graph.initializer[0]).dtype in (
-        np.float16, ml_dtypes.bfloat16, np.float32)  # fmt: skip

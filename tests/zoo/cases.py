@@ -141,6 +141,7 @@ CASES = [
             fast=True),
     _stride("DLA34", "levels aggregated again and again with deformable layers", dense.Dla, 8),
     _plain("U-Net", "jumps with padding where a length was odd", dense.UNet, fast=True),
+    _plain("PSPNet", "pyramid of adaptive poolings", dense.PspNet),
     _plain("SegFormer", "overlapping patches, smaller keys, depthwise convolution among tokens",
            transformers.SegFormer),
     _stride("DINOv2", "positions resized by size", transformers.Dino, 14, fast=True),

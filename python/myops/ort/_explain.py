@@ -171,7 +171,7 @@ def explain(
         >>> found.nodes[0].calls[0].runtime
         'onnxruntime'
     """
-    from myops.ort import _bench
+    from myops.ort import _measuring
 
     if threads < 1:
         raise ValueError(f"explain: threads: got {threads}, expected a number from 1 on")
@@ -180,26 +180,26 @@ def explain(
     source, proto, names = _named(model)
     title = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "the model"
     with tempfile.TemporaryDirectory() as folder:
-        session = _bench.opened(
+        session = _measuring.opened(
             title, source, threads, libraries,
             known=myops_library, profile=os.path.join(folder, "run"),
         )  # fmt: skip
         say("running")
         asked = (inputs or {}, dims or {}, shapes or {})
         sessions = {(title, threads): session}
-        feed, shown = _bench.fed({title: source}, sessions, threads, asked, "explain")
+        feed, shown = _measuring.fed({title: source}, sessions, threads, asked, "explain")
         with _recording.recorded() as lines:
             session.run(None, feed)
         times = _times(json.loads(Path(session.end_profiling()).read_text("utf-8")))
     calls = [Call.of(line) for line in lines]
-    bodies = _Bodies(myops_library, lambda path: _bench.opened(
+    bodies = _Bodies(myops_library, lambda path: _measuring.opened(
         title, source, threads, libraries, known=myops_library, optimised=path))  # fmt: skip
     nodes = [
         _node(name, node, proto, times.nodes, _calls_of(name, node, names, calls), bodies)
         for name, node in names.items()
     ]
     custom = sum(node.ms or 0 for node in nodes)
-    machine = {**_bench.machine(), "threads": threads}
+    machine = {**_measuring.machine(), "threads": threads}
     return ModelExplanation(nodes, times.run, max(times.all - custom, 0.0), shown, machine)
 
 

@@ -1,4 +1,4 @@
-"""Networks with a result for each pixel: BiRefNet, U-Net, CenterNet, DLA."""
+"""Networks with a result for each pixel: BiRefNet, U-Net, PSPNet, CenterNet, DLA."""
 
 from __future__ import annotations
 
@@ -127,6 +127,29 @@ class UNet(nn.Module):
             out = F.pad(out, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
             out = join(torch.cat([level, out], 1))
         return self.last(out)
+
+
+class PspNet(nn.Module):
+    """Pyramid pooling: means over 1, 2, 3 and 6 parts of each axis, resized and put together."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv(3, channels), nn.MaxPool2d(2), conv(channels, channels))
+        self.levels = nn.ModuleList(
+            nn.Sequential(
+                nn.AdaptiveAvgPool2d(parts), nn.Conv2d(channels, channels // 4, 1), nn.ReLU()
+            )
+            for parts in (1, 2, 3, 6)
+        )
+        self.last = nn.Conv2d(2 * channels, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.body(x)
+        size = features.shape[2:]
+        context = [F.interpolate(level(features), size=size, mode="bilinear", align_corners=True)
+                   for level in self.levels]  # fmt: skip
+        result = self.last(torch.cat([features, *context], 1))
+        return F.interpolate(result, size=x.shape[2:], mode="bilinear", align_corners=True)
 
 
 def _deform(inputs: int, outputs: int) -> nn.Sequential:

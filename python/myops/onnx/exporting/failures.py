@@ -32,6 +32,13 @@ _TITLES = {2: "h", 3: "w"}
 
 # What torch says, what it means, and what to write instead.
 _CAUSES = [
+    (r"only 4D query, key, and value are supported",
+     "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
+     "scaled_dot_product_attention(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)).squeeze(1)"),
+    (r"operator adaptive_max_pool\dd?, input size not accessible",
+     "the exporter writes adaptive max pooling only where the lengths are constant and multiples "
+     "of output_size",
+     "a max_pool with fixed windows, adaptive_avg_pool, or amax where output_size is 1"),
     (r"[Cc]ould not (guard on|extract specialized integer from) data-dependent|GuardOnDataDependent"
      r"|data-dependent expression",
      "forward decides something by a value that is computed from a tensor: an if, .item(), int() "
@@ -171,7 +178,7 @@ def _unknown_operator(name: str, opset: int, said: str) -> str:
 
 
 def _cause(chain: list[BaseException], said: str) -> tuple[str, str]:
-    if any(type(item) is AssertionError for item in chain):
+    if any(map(_asserted_by_model, chain)):
         return (
             "an assert of the model fails while it is exported; the lengths of the example or "
             "dynamic_axes do not fit it",
@@ -181,6 +188,14 @@ def _cause(chain: list[BaseException], said: str) -> tuple[str, str]:
         if re.search(pattern, said):
             return cause, instead
     return "", ""
+
+
+def _asserted_by_model(error: BaseException) -> bool:
+    """Whether an assert failed that is not torch's own."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return type(error) is AssertionError and any(
+        is_users(frame.f_code.co_filename) for frame, _ in frames[-1:]
+    )
 
 
 def _place(chain: list[BaseException], recorded: Recorded) -> SourceLine | None:

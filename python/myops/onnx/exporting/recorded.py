@@ -70,11 +70,14 @@ class Condition:
     attribute: Attribute | None = None
 
     def holds(self, values: Mapping[Any, int]) -> bool | None:
-        """At lengths by symbol; None when it follows from something else too."""
+        """At lengths by symbol; None when it follows from something else too, or divides by 0."""
         import sympy
 
         known = self.relation.xreplace(getattr(self.environment, "replacements", {}))
-        result = known.xreplace({symbol: sympy.Integer(v) for symbol, v in values.items()})
+        try:
+            result = known.xreplace({symbol: sympy.Integer(v) for symbol, v in values.items()})
+        except ZeroDivisionError:
+            return None
         return bool(result) if result in (sympy.true, sympy.false) else None
 
 

@@ -203,8 +203,9 @@ class Conversion:
 
     def _until_it_holds(self) -> None:
         """Keeps nodes in float32, those that lose most first: as few as a bisection finds."""
-        ranked = sorted((vertex for vertex in self.alone if self.plan.is_half(vertex)),
-                        key=lambda vertex: -self.alone[vertex])  # fmt: skip
+        ranked = sorted((vertex for vertex in self.plan.slots
+                         if self.plan.is_half(vertex) and self._has_float(vertex)),
+                        key=lambda vertex: -self.alone.get(vertex, 0.0))  # fmt: skip
         start = dict(self.plan.reasons), dict(self.plan.wanted)
         low, high = 0, len(ranked)
         best: tuple[int, dict[str, float]] | None = None
@@ -213,8 +214,9 @@ class Conversion:
             self.say(f"{count} more nodes in float32")
             self.plan.reasons, self.plan.wanted = dict(start[0]), dict(start[1])
             for vertex in ranked[:count]:
-                text = f"alone it loses {self.alone[vertex]:.2g}, and max_loss did not hold"
-                self._pin(vertex, "bound", text)
+                loss = self.alone.get(vertex)
+                said = "not measured alone" if loss is None else f"alone it loses {loss:.2g}"
+                self._pin(vertex, "bound", f"{said}, and max_loss did not hold")
             self.plan.choose()
             return self._tried()
 

@@ -103,12 +103,14 @@ def slots(node: onnx.NodeProto, is_float: Callable[[str], bool], opset: int, hal
             allowed = formal.allowed.get(kind, ())
             follows = wanted in allowed and kind not in fixed_kinds
             places[place] = FOLLOWS if follows else FIXED
-    coordinates = {place: what for place, what in special.items() if place in given}
+    coordinates = {place: what for place, what in special.items()
+                   if place < len(node.input) and node.input[place]}  # fmt: skip
     reason = ""
     if FOLLOWS not in (*found[0].values(), *found[1].values()):
         reason = f"its definition has no {half}"
         if fixed_kinds and any(wanted in formal.allowed.get(kind, ()) for kind in fixed_kinds):
-            reason = f"{' and '.join(coordinates.values())} would be {half} too"
+            names = [what for place, what in coordinates.items() if place in given]
+            reason = f"{' and '.join(names)} would be {half} too"
         elif formal.has_other_types:
             reason = "it takes or makes sequences or optional values"
     return Slots(*found, coordinates, reason)

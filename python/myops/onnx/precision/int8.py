@@ -137,8 +137,8 @@ def quantize(
     whose op declares what it is on integers (`Library.define(quantized=...)`): our Resize in
     "nearest" and "linear" then runs on the integers themselves.
 
-    With `max_loss`, layers go back to float, those that lose most alone first, until the outputs
-    hold; a bisection finds how many.
+    With `max_loss`, layers go back to float until the outputs hold; a bisection finds how many, in
+    the order of what they lose alone, and in that of what outputs lose with one layer on integers.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto of opset 11 or later. It is not changed.

@@ -12,6 +12,8 @@ from myops.onnx.precision import definitions
 from myops.onnx.precision.frames import Frame, Key, nodes_of
 from myops.onnx.precision.plan import DTYPES, FLOAT32, Plan, Vertex
 
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+
 
 def refuse_constants(plan: Plan) -> None:
     """A node stays float32 when half precision cannot hold a constant that it reads."""
@@ -58,12 +60,13 @@ def keep_coordinates(plan: Plan) -> None:
             if key is not None and not _is_output(plan, frame, node):
                 waiting.append((key, f"the integers of {structure.label(node)}"))
     seen: set[Key] = set()
+    makers = _makers(plan)
     while waiting:
         key, what = waiting.pop()
-        if key in seen or key not in plan.makers:
+        if key in seen or key not in makers:
             continue
         seen.add(key)
-        vertex = plan.makers[key]
+        vertex = makers[key]
         if vertex[0] == "in":
             plan.wanted.pop(vertex, None)
             plan.pin(vertex, "coordinates", f"it becomes {what}")
@@ -72,11 +75,23 @@ def keep_coordinates(plan: Plan) -> None:
         node, frame = plan.node(vertex), plan.frames[vertex[1]]
         if vertex in plan.wanted or node.op_type in definitions.HEAVY:
             continue
-        plan.pin(vertex, "coordinates", f"it computes {what}")
-        for slot in plan.slots[vertex].inputs:
-            inner = frame.find(node.input[slot])
-            if inner is not None:
+        if key in plan.makers:  # float32
+            plan.pin(vertex, "coordinates", f"it computes {what}")
+        for name in node.input:
+            inner = frame.find(name)
+            if inner is not None and frame.elem_type(name) in _FLOATS:
                 waiting.append((inner, what))
+
+
+def _makers(plan: Plan) -> dict[Key, Vertex]:
+    """What makes each value of float32 or float64: coordinates are often computed in float64."""
+    found = dict(plan.makers)
+    for frame, place, node in nodes_of(plan.frames):
+        vertex = ("node", frame.number, place)
+        for name in node.output if vertex in plan.slots else ():
+            if frame.elem_type(name) == onnx.TensorProto.DOUBLE:
+                found[frame.number, name] = vertex
+    return found
 
 
 def _to_integer(node: onnx.NodeProto) -> bool:

@@ -6,20 +6,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from myops._names import choose
 from myops._text import reason as short
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, structure
-from myops.onnx.precision import calibration, integer_ops, layers, losses, samples
+from myops.onnx.precision import (
+    calibration,
+    integer_ops,
+    layers,
+    losses,
+    quantized_layers,
+    samples,
+)  # fmt: skip
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
 
-_RENAMED = "_QuantizeLinear_Input"  # what the quantizer makes of the name of an output
 OLDEST = 11  # opset with which the quantizer can work
+# Up to so many layers, each is also tried as the only one on integers, to see what outputs lose.
+_TRIED_ALONE = 200
 
 
 @dataclass(frozen=True)
@@ -136,13 +142,14 @@ class Quantization:
         made.CopyFrom(self.pairs)
         return made, integer_ops.put_on_integers(made, places)
 
-    def _losses(self, model: onnx.ModelProto) -> dict[str, float]:
+    def _losses(self, model: onnx.ModelProto, most: int | None = None) -> dict[str, float]:
+        """What outputs lose, on the first `most` of the inputs that are tried."""
         try:
             run = Runner(self.libraries).opened(model, None, "all")
-            got = [run(feed) for feed in self.tried]
+            got = [run(feed) for feed in self.tried[:most]]
         except RuntimeError as error:
             raise RuntimeError(f"the quantized model does not run: {short(error, 300)}") from error
-        return losses.of_outputs(self.bound, self.expected, got)
+        return losses.of_outputs(self.bound, self.expected[:most], got)
 
     def _holds(self, found: Mapping[str, float]) -> bool:
         return self.bound.holds(max(found.values(), default=0.0))
@@ -151,14 +158,47 @@ class Quantization:
         frames = frames_of(self.model, self.libraries)
         for feed in feeds:
             values = layers.Values(self.model, frames, feed, self.libraries)
-            found = _alone(self.pairs, values, Runner(self.libraries))
+            found = quantized_layers.alone(self.pairs, values, Runner(self.libraries))
             for name in found.keys() - self.reasons.keys():
                 loss = found[name]
                 self.alone[name] = max(loss, self.alone.get(name, 0.0))
 
     def _until_it_holds(self) -> None:
-        """Keeps nodes in float, those that lose most alone first: as few as a bisection finds."""
-        ranked = sorted(self.alone, key=lambda name: -self.alone[name])
+        """Keeps layers in float: as few as a bisection finds, with those first that lose most.
+
+        What a layer loses alone says little where the layers behind it amplify or absorb that. So
+        a second order is tried: by what outputs lose when the layer is the only one on integers.
+        """
+        candidates = self._candidates()
+        alone = {name: f"alone it loses {self.alone[name]:.2g}" for name in candidates
+                 if name in self.alone}  # fmt: skip
+        ranked = sorted(candidates, key=lambda name: -self.alone.get(name, 0.0))
+        best = self._fewest_in_float(ranked, alone)
+        if len(candidates) <= _TRIED_ALONE and (best is None or best[0] > 1):
+            effects = self._effects(candidates)
+            said = {name: f"as the only one on integers it costs {self.bound.text(loss)}"
+                    for name, loss in effects.items()}  # fmt: skip
+            order = sorted(candidates, key=lambda name: -effects[name])
+            other = self._fewest_in_float(order, said)
+            if other is not None and (best is None or other[0] < best[0]):
+                best = other
+        if best is None:
+            self.notes.append("max_loss does not hold, not even with all layers in float.")
+            return
+        _, self.result, self.on_integers, self.lost, reasons = best
+        for name, text in reasons.items():
+            self.reasons[name] = "bound", f"{text}, and max_loss did not hold"
+
+    def _candidates(self) -> list[str]:
+        """The nodes that are on integers now."""
+        touched = _on_integers(self.result) | set(self.on_integers)
+        quantized = {node.name for node in self.result.graph.node}
+        return [node.name for node in self.model.graph.node
+                if node.op_type not in ("Constant", QUANTIZE, DEQUANTIZE)
+                and node.name not in self.reasons
+                and (node.name in touched or node.name not in quantized)]  # fmt: skip
+
+    def _fewest_in_float(self, ranked: Sequence[str], texts: Mapping[str, str]) -> Any:
         low, high = 1, len(ranked)
         best: Any = None
         while low <= high:
@@ -167,17 +207,20 @@ class Quantization:
             model, done = self._quantized(ranked[:middle])
             found = self._losses(model)
             if self._holds(found):
-                best, high = (middle, model, done, found), middle - 1
+                reasons = {name: texts.get(name, "not measured alone") for name in ranked[:middle]}
+                best, high = (middle, model, done, found, reasons), middle - 1
             else:
                 low = middle + 1
-        if best is None:
-            # Nothing is left on integers then; what was measured first is what the user gets.
-            self.notes.append("max_loss does not hold with any layer on integers.")
-            return
-        count, self.result, self.on_integers, self.lost = best
-        for name in ranked[:count]:
-            text = f"alone it loses {self.alone[name]:.2g}, and max_loss did not hold"
-            self.reasons[name] = "bound", text
+        return best
+
+    def _effects(self, candidates: Sequence[str]) -> dict[str, float]:
+        """What outputs lose when one layer alone is on integers."""
+        found = {}
+        for place, name in enumerate(candidates):
+            self.advance(f"layer {place + 1} of {len(candidates)} alone on integers")
+            model, _ = self._quantized([other for other in candidates if other != name])
+            found[name] = max(self._losses(model, samples.LAYERWISE).values(), default=0.0)
+        return found
 
     def nodes(self) -> list[QuantizedNode]:
         """What became of the nodes of the model that may have been quantized."""
@@ -206,114 +249,3 @@ def _on_integers(model: onnx.ModelProto) -> set[str]:
     made = {name for node in model.graph.node if node.op_type == DEQUANTIZE for name in node.output}
     others = [item for item in model.graph.node if item.op_type not in (QUANTIZE, DEQUANTIZE)]
     return {item.name for item in others if made.intersection(item.input)}
-
-
-def _alone(model: onnx.ModelProto, values: layers.Values, runner: Runner) -> dict[str, float]:
-    """The relative L2 error of each node between dequantize and quantize nodes, alone."""
-    graph = model.graph
-    makers = {name: node for node in graph.node for name in node.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    part = onnx.GraphProto(name="layers alone")
-    feeds: dict[str, np.ndarray] = {}
-    wanted: dict[str, tuple[str, np.ndarray]] = {}
-    used: set[str] = set()
-    for number, node in enumerate(graph.node):
-        if node.op_type in (QUANTIZE, DEQUANTIZE) or structure.is_custom(node.domain):
-            continue
-        if any(structure.subgraphs(node)):
-            continue
-        expected = values.get((0, node.output[0].removesuffix(_RENAMED)))
-        pieces = _pieces(node, number, makers, readers, weights, values)
-        if expected is None or expected.dtype.kind != "f" or pieces is None:
-            continue
-        nodes, given, constants, made = pieces
-        part.node.extend(nodes)
-        feeds.update(given)
-        used |= constants
-        wanted[made] = node.name, expected
-    if not wanted:
-        return {}
-    part.initializer.extend(weights[name] for name in sorted(used))
-    for name, array in feeds.items():
-        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        part.input.append(helper.make_tensor_value_info(name, kind, array.shape))
-    for name in wanted:
-        part.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-    alone = onnx.ModelProto(ir_version=model.ir_version, graph=part)
-    alone.opset_import.extend(model.opset_import)
-    try:
-        got = runner.run(alone, feeds)
-    except RuntimeError:
-        return {}
-    return {title: losses.relative_l2(expected, np.asarray(got[name]))
-            for name, (title, expected) in wanted.items()}  # fmt: skip
-
-
-def _pieces(
-    node: onnx.NodeProto,
-    number: int,
-    makers: Mapping[str, onnx.NodeProto],
-    readers: Mapping[str, list[onnx.NodeProto]],
-    weights: Mapping[str, Any],
-    values: layers.Values,
-) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray], set[str], str] | None:
-    """A node with its own copies of the dequantize and quantize nodes around it."""
-    nodes: list[onnx.NodeProto] = []
-    given: dict[str, np.ndarray] = {}
-    constants: set[str] = set()
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    rounded = False
-
-    def through(source: onnx.NodeProto, name: str, made: str) -> None:
-        twin = onnx.NodeProto()
-        twin.CopyFrom(source)
-        twin.input[0], twin.output[0], twin.name = name, made, made
-        constants.update(item for item in source.input[1:] if item)
-        nodes.append(twin)
-
-    for slot, name in enumerate(node.input):
-        if not name or name in weights:
-            constants.update({name} - {""})
-            continue
-        maker = makers.get(name)
-        new = f"n{number}_i{slot}"
-        if maker is not None and maker.op_type == DEQUANTIZE:
-            rounded = True
-            inner = maker.input[0]
-            if inner in weights:
-                constants.add(inner)
-                through(maker, inner, new)
-            else:
-                before = makers.get(inner)
-                array = values.get((0, before.input[0])) if before is not None else None
-                if before is None or before.op_type != QUANTIZE or array is None:
-                    return None
-                given[f"{new}_float"] = array
-                through(before, f"{new}_float", f"{new}_integer")
-                through(maker, f"{new}_integer", new)
-        else:
-            array = values.get((0, name))
-            if array is None:
-                return None
-            given[new] = array
-        copy.input[slot] = new
-    made = f"n{number}_o"
-    copy.output[0] = made
-    del copy.output[1:]
-    nodes.append(copy)
-    after = [item for item in readers.get(node.output[0], ()) if item.op_type == QUANTIZE]
-    if after:
-        rounded = True
-        back = next((item for item in readers.get(after[0].output[0], ())
-                     if item.op_type == DEQUANTIZE), None)  # fmt: skip
-        through(after[0], made, f"{made}_integer")
-        if back is None:
-            return None
-        through(back, f"{made}_integer", f"{made}_back")
-        made = f"{made}_back"
-    return (nodes, given, constants, made) if rounded else None

@@ -273,8 +273,9 @@ class _Writer:
             if not self.plan.is_half(vertex) or node.domain not in ("", "ai.onnx"):
                 continue
             if node.op_type == "Cast":
-                for item in node.attribute:
-                    item.i = number if item.name == "to" else item.i
+                for item in node.attribute:  # a cast of half numbers to float64 stays one
+                    if item.name == "to" and item.i == TensorProto.FLOAT:
+                        item.i = number
             elif node.op_type == "ConstantOfShape":
                 tensor = node.attribute[0].t if node.attribute else _zero()
                 narrow = _as_half(tensor, self.plan.half)
