@@ -99,12 +99,29 @@ void check_attributes_of(const Op& op) {
   for (const Attribute& attribute : op.attributes) {
     const AttributeType type = attribute.type();
     const char* kind = detail::kind_of(attribute.default_value);
-    if (!attribute.choices.empty() && type != AttributeType::String) {
+    using Type = AttributeType;
+    const bool is_text = type == Type::String || type == Type::Strings;
+    const bool is_whole = type == Type::Int || type == Type::Ints;
+    if (!attribute.default_value.given()) {
+      fail(op.name, attribute.name, "no value", "one, whose type is that of the attribute");
+    }
+    if (!attribute.choices.empty() && !is_text) {
       fail(op.name, attribute.name, str("choices for ", kind), "choices for a string only");
     }
-    if (attribute.bound && (type == AttributeType::Bool || type == AttributeType::String)) {
+    if (!attribute.integers.empty() && !is_whole) {
+      fail(op.name, attribute.name, str("choices of ints for ", kind), "choices for ints only");
+    }
+    if ((attribute.bound || attribute.upper) && (type == Type::Bool || is_text)) {
       fail(op.name, attribute.name, str("a bound for ", kind), "a bound for numbers only");
     }
+    if (attribute.is_exact && !std::holds_alternative<double>(attribute.default_value.held()) &&
+        !std::holds_alternative<std::vector<double>>(attribute.default_value.held())) {
+      fail(op.name, attribute.name, str("exact() for ", kind), "it for floats only");
+    }
+    if (attribute.is_required && attribute.is_optional) {
+      fail(op.name, attribute.name, "required() and optional()", "one of the two");
+    }
+    if (attribute.is_required || attribute.is_optional) continue;  // there is no default
     check_attribute(op, attribute, attribute.default_value);
   }
 }
@@ -185,8 +202,9 @@ void check_description(const Op& op) {
 }
 
 const char* detail::kind_of(const AttributeValue& value) {
-  constexpr const char* kinds[] = {"a bool",   "an int",         "a float",
-                                   "a string", "a list of ints", "a list of floats"};
+  constexpr const char* kinds[] = {
+      "a bool",         "an int",           "a float",           "a string",
+      "a list of ints", "a list of floats", "a list of strings", "nothing"};
   return kinds[value.index()];
 }
 
@@ -199,6 +217,11 @@ std::string detail::unknown_attribute(const char* name, const std::vector<Attrib
 
 std::string detail::wrong_kind(const char* name, const AttributeValue& value,
                                const AttributeValue& asked) {
+  if (!value.given()) {
+    return str(name, ": got nothing, expected ", kind_of(asked),
+               ", which the code of the op reads; "
+               "has() tells whether an optional attribute was given");
+  }
   return str(name, ": got code that reads ", kind_of(asked), ", expected ", kind_of(value),
              ", as the op declares it");
 }

@@ -1,42 +1,72 @@
 #include "dispatcher_schema.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace myops {
 namespace {
 
-template <class T>
-std::string list_default(const std::vector<T>& values) {
-  return str(values);
+std::string type_of(const Attribute& attribute) {
+  switch (attribute.type()) {
+    case AttributeType::Bool:
+      return "bool";
+    case AttributeType::Int:
+      return "SymInt";
+    case AttributeType::Float:
+    case AttributeType::Double:
+      return "float";
+    case AttributeType::String:
+      return "str";
+    case AttributeType::Ints:
+      return "int[]";
+    case AttributeType::Floats:
+    case AttributeType::Doubles:
+      return "float[]";
+    case AttributeType::Strings:
+      return "str[]";
+  }
+  throw std::bad_variant_access();
+}
+
+// With all of its bits: str() has no more digits than a float of 32 bits needs.
+std::string number_of(double value) {
+  char text[40];
+  for (const int digits : {9, 15, 16, 17}) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+std::string default_of(const AttributeValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
+  if (const auto* number = std::get_if<int64_t>(&value)) return str(*number);
+  if (const auto* text = std::get_if<std::string>(&value)) return str("\"", *text, "\"");
+  if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value)) return str(*numbers);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    std::vector<std::string> texts;
+    for (const double number : *numbers) texts.push_back(number_of(number));
+    return str(texts);
+  }
+  const std::string number = number_of(std::get<double>(value));
+  const bool integral = number.find_first_of(".en") == std::string::npos;
+  return number + (integral ? ".0" : "");
 }
 
 std::string attribute_argument(const Attribute& attribute) {
-  const std::string& name = attribute.name;
-  switch (attribute.type()) {
-    case AttributeType::Bool:
-      return str("bool ", name, "=", std::get<bool>(attribute.default_value) ? "True" : "False");
-    case AttributeType::Int:
-      return str("int ", name, "=", std::get<int64_t>(attribute.default_value));
-    case AttributeType::Float: {
-      const std::string number = str(std::get<double>(attribute.default_value));
-      const bool integral = number.find_first_of(".en") == std::string::npos;
-      return str("float ", name, "=", number, integral ? ".0" : "");
-    }
-    case AttributeType::String:
-      return str("str ", name, "=\"", std::get<std::string>(attribute.default_value), "\"");
-    case AttributeType::Ints: {
-      const auto& numbers = std::get<std::vector<int64_t>>(attribute.default_value);
-      if (may_be_none(attribute)) return str("int[]? ", name, "=None");
-      return str("int[] ", name, "=", list_default(numbers));
-    }
-    case AttributeType::Floats:
-      return str("float[] ", name, "=",
-                 list_default(std::get<std::vector<double>>(attribute.default_value)));
-  }
-  throw std::bad_variant_access();
+  const std::string head = type_of(attribute) + (may_be_none(attribute) ? "? " : " ");
+  if (attribute.is_required) return head + attribute.name;
+  const bool none = may_be_none(attribute);
+  return str(head, attribute.name, "=", none ? "None" : default_of(attribute.default_value));
 }
 
 }  // namespace
 
 bool may_be_none(const Attribute& attribute) {
+  if (attribute.is_required) return false;
+  if (attribute.is_optional) return true;
+  const AttributeType type = attribute.type();
+  if (type == AttributeType::Strings) return true;
   const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute.default_value);
   return numbers != nullptr && numbers->empty();
 }

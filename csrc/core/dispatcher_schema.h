@@ -5,7 +5,11 @@
 //   antialias=False, ...) -> Tensor
 //
 // A list of integers that is empty by default is `int[]? name=None`: packages of AOTInductor hand
-// over None for an empty list, and a plain int[] cannot take it.
+// over None for an empty list, and a plain int[] cannot take it. None stands for the default too
+// where a schema cannot state it: of a list of strings and of a tensor.
+//
+// An int is a SymInt: a compiled program that computes it from a length is not compiled again for
+// every length, and an exporter sees that it is no constant.
 //
 // An op with `.values()` inputs has a second overload, `values`, in which these are Python lists,
 // so that the shape of the result is known while a program is traced:

@@ -95,12 +95,42 @@ std::vector<double> numbers(const AttributeValue& value) {
 
 void check_bound(const Op& op, const Attribute& attribute, const AttributeValue& value) {
   for (const double number : numbers(value)) {
-    const bool good =
-        attribute.above_bound ? number > *attribute.bound : number >= *attribute.bound;
-    if (good) continue;
-    const char* words = attribute.above_bound ? "a number above " : "a number not below ";
-    fail(op.name, attribute.name, str(number), str(words, *attribute.bound));
+    const bool high = !attribute.bound || (attribute.above_bound ? number > *attribute.bound
+                                                                 : number >= *attribute.bound);
+    const bool low = !attribute.upper || (attribute.below_upper ? number < *attribute.upper
+                                                                : number <= *attribute.upper);
+    if (high && low && number == number) continue;
+    std::string expected;
+    if (attribute.bound) {
+      expected = str(attribute.above_bound ? "above " : "not below ", *attribute.bound);
+    }
+    if (attribute.upper) {
+      expected += str(expected.empty() ? "" : " and ",
+                      attribute.below_upper ? "below " : "not above ", *attribute.upper);
+    }
+    fail(op.name, attribute.name, str(number), "a number " + expected);
   }
+}
+
+template <class Items, class Item>
+bool holds(const Items& items, const Item& item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+void check_choice(const Op& op, const Attribute& attribute, const std::string& text) {
+  if (holds(attribute.choices, text)) return;
+  std::string legal;
+  for (const std::string& choice : attribute.choices) {
+    legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
+  }
+  fail(op.name, attribute.name, quoted(text), str("one of ", legal));
+}
+
+void check_choice(const Op& op, const Attribute& attribute, int64_t number) {
+  if (holds(attribute.integers, number)) return;
+  std::string legal;
+  for (const int64_t choice : attribute.integers) legal += str(legal.empty() ? "" : ", ", choice);
+  fail(op.name, attribute.name, str(number), "one of " + legal);
 }
 
 // Runs code of the op, and puts the op's name in front of a Mistake that it throws.
@@ -148,18 +178,31 @@ void check_attributes(const Op& op, const Attributes& attributes) {
 }
 
 void check_attribute(const Op& op, const Attribute& attribute, const AttributeValue& value) {
-  if (attribute.bound) check_bound(op, attribute, value);
-  if (attribute.choices.empty()) return;
-  const std::string& text = std::get<std::string>(value);
-  if (std::find(attribute.choices.begin(), attribute.choices.end(), text) !=
-      attribute.choices.end()) {
-    return;
+  if (!value.given()) {
+    if (attribute.is_optional) return;
+    fail(op.name, attribute.name, "nothing",
+         str(detail::kind_of(attribute.default_value), ": the attribute is required"));
   }
-  std::string legal;
-  for (const std::string& choice : attribute.choices) {
-    legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& text : *texts) {
+      if (text.find('\0') == std::string::npos) continue;
+      fail(op.name, attribute.name, quoted(text),
+           "strings without a zero byte, where they end in ONNX Runtime");
+    }
   }
-  fail(op.name, attribute.name, quoted(text), str("one of ", legal));
+  if (attribute.bound || attribute.upper) check_bound(op, attribute, value);
+  if (!attribute.choices.empty()) {
+    if (const auto* text = std::get_if<std::string>(&value)) check_choice(op, attribute, *text);
+    if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+      for (const std::string& text : *texts) check_choice(op, attribute, text);
+    }
+  }
+  if (!attribute.integers.empty()) {
+    if (const auto* number = std::get_if<int64_t>(&value)) check_choice(op, attribute, *number);
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value)) {
+      for (const int64_t number : *numbers) check_choice(op, attribute, number);
+    }
+  }
 }
 
 std::string dtype_names(const std::vector<DType>& dtypes) {

@@ -75,10 +75,17 @@ class AttributeInfo:
 
     Attributes:
         name: An identifier.
-        default: A bool, an int, a float, a string, or a list of ints or floats.
+        default: A bool, an int, a float, a string, or a list of ints, floats or strings. Of a
+            required or optional attribute only its type counts; the attribute then has None here.
         doc: A sentence for readers.
-        choices: The legal strings; empty: any.
-        type: bool, int, float, string, ints or floats. Default: that of the default.
+        choices: The legal strings or ints; of a list, those of its elements. Empty: any.
+        type: bool, int, float, double, string, ints, floats, doubles or strings. Default: that of
+            the default, which is never double or doubles: floats of 64 bits, which an ONNX model
+            holds in a tensor, as its own attributes have 32.
+        required: Whether every call has to give it.
+        optional: Whether it may be left out, or be None, which is then what the op sees.
+        at_least, above, at_most, below: Bounds of a number, or of each number of a list; `above`
+            and `below` do not allow the bound itself.
 
     Raises:
         ValueError: The type of the default is none of these.
@@ -86,17 +93,40 @@ class AttributeInfo:
     Example:
         >>> myops.Attribute("mode", "nearest", "How.", choices=("nearest", "linear")).type
         'string'
+        >>> bits = myops.Attribute("bits", 0, "Of a number.", choices=(4, 8), required=True)
+        >>> bits.type, bits.default
+        ('int', None)
     """
 
     name: str
     default: Any
     doc: str
-    choices: tuple[str, ...] = ()  # legal strings; empty: any
-    type: str = ""  # bool, int, float, string, ints, floats; by default that of the default
+    choices: tuple[str, ...] | tuple[int, ...] = ()
+    type: str = ""
+    required: bool = False
+    optional: bool = False
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
 
     def __post_init__(self) -> None:
         if not self.type:
             object.__setattr__(self, "type", _type_of(self.name, self.default))
+        if self.required or self.optional:
+            object.__setattr__(self, "default", None)
+
+    @property
+    def is_list(self) -> bool:
+        return self.type in ("ints", "floats", "doubles", "strings")
+
+    def is_written(self, value: Any) -> bool:
+        """Whether a node has the attribute: not where its absence says the same, which torch's
+        exporters cannot write for a list."""
+        if value is None:
+            return False
+        may_be_absent = self.is_list and not self.required and not self.optional
+        return not (may_be_absent and not len(value) and not self.default)
 
 
 def _type_of(name: str, default: Any) -> str:
@@ -107,10 +137,20 @@ def _type_of(name: str, default: Any) -> str:
         inner = {kinds.get(type(item)) for item in default}
         if inner <= {"int", "float"}:
             return "floats" if "float" in inner else "ints"
+        if inner == {"string"}:
+            return "strings"
     raise ValueError(
         f"attribute {name!r}: default: got {default!r}, expected a bool, an int, a float, a string "
-        'or a list of numbers; for an empty list give type="ints" or type="floats"'
+        'or a list of numbers or strings; for None or an empty list give the type, as type="ints"'
     )
+
+
+# How the texts of csrc/core/check_description.cpp call them.
+KINDS = {
+    "bool": "a bool", "int": "an int", "float": "a float", "double": "a float",
+    "string": "a string", "ints": "a list of ints", "floats": "a list of floats",
+    "doubles": "a list of floats", "strings": "a list of strings",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -144,6 +184,19 @@ class OpInfo:
     def is_prototype(self) -> bool:
         """Whether a Python function computes it: ONNX Runtime then runs it as a PyOp only."""
         return getattr(self.native, "is_prototype", False)
+
+    def missing(self, attributes: Mapping[str, Any]) -> str:
+        """What the C++ says of a call without a required attribute; "" where none is missing."""
+        for item in self.attributes:
+            if item.required and attributes.get(item.name) is None:
+                return self.missing_text(item)
+        return ""
+
+    def missing_text(self, item: AttributeInfo) -> str:
+        return (
+            f"{self.name}: {item.name}: got nothing, expected {KINDS[item.type]}: the attribute is "
+            "required"
+        )
 
     @property
     def has_values(self) -> bool:

@@ -21,7 +21,8 @@ from myops._text import printable
 
 _PLAIN = (bool, int, float, str, bytes)
 _ATTRIBUTES = {"bool": "bool", "int": "int", "float": "float", "string": "str",
-               "ints": "Sequence[int]", "floats": "Sequence[float]"}  # fmt: skip
+               "ints": "Sequence[int]", "floats": "Sequence[float]", "double": "float",
+               "doubles": "Sequence[float]", "strings": "Sequence[str]"}  # fmt: skip
 _WIDTH = 100
 
 
@@ -156,7 +157,12 @@ def _function(name: str, info: OpInfo, by_name: bool) -> str:
         title = item.name + "_" * keyword.iskeyword(item.name)
         inputs.append(f"{title}: {_input_type(info, item)}" + " = None" * droppable)
     given = [item for item in info.attributes if not keyword.iskeyword(item.name)]
-    attributes = [f"{item.name}: {_attribute_type(item)} = {_default(item)}" for item in given]
+    attributes: list[str] = []
+    for attribute in given:
+        # What stands behind an argument with a default has one too, in Python.
+        behind = by_name and any("=" in text for text in (*inputs, *attributes))
+        default = " = ..." if attribute.required and behind else _default(attribute)
+        attributes.append(f"{attribute.name}: {_attribute_type(attribute)}{default}")
     if info.random:  # a generator or the key decides where there is no seed
         attributes[-1] = "seed: int | None = None"
         key = "key: Tensor | None = None"
@@ -187,15 +193,20 @@ def _input_type(info: OpInfo, item: InputInfo) -> str:
 
 
 def _attribute_type(item: AttributeInfo) -> str:
+    kind = _ATTRIBUTES[item.type]
     if item.choices:
-        return f"Literal[{', '.join(map(json.dumps, item.choices))}]"
-    return _ATTRIBUTES[item.type]
+        choices = f"Literal[{', '.join(map(json.dumps, item.choices))}]"
+        kind = f"Sequence[{choices}]" if item.is_list else choices
+    return f"{kind} | None" if item.optional else kind
 
 
 def _default(item: AttributeInfo) -> str:
+    if item.required:
+        return ""
     if isinstance(item.default, str):
-        return json.dumps(item.default)
-    return repr(item.default) if isinstance(item.default, (int, float)) else "..."  # a list
+        return f" = {json.dumps(item.default)}"
+    simple = item.default is None or isinstance(item.default, (int, float))
+    return f" = {item.default!r}" if simple else " = ..."  # a list
 
 
 def _docstring(info: OpInfo) -> str:

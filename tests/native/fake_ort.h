@@ -32,17 +32,17 @@ struct TypeAndShape {
 // Kinds that hold more than numbers and strings. The C API has a name for the first two only.
 enum class OtherKind { Graph, Tensor, SparseTensor, Type, Graphs, Tensors, SparseTensors, Types };
 
-struct NodeAttribute {
-  std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
-               std::vector<std::string>, OtherKind>
-      value;
-};
-
 struct Value {
   ElementType type = ElementType::Undefined;
   std::vector<int64_t> dims;
   std::vector<uint8_t> bytes;
   std::vector<std::string> texts = {};  // of a tensor of strings
+};
+
+struct NodeAttribute {
+  std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+               std::vector<std::string>, OtherKind, Value>
+      value;
 };
 
 }  // namespace myops::ort
@@ -112,7 +112,7 @@ class Session {
   std::vector<std::optional<TypeAndShape>> inferred_;
 };
 
-// Statuses and values that the library has not released yet.
+// Statuses, and values and strings of attributes, that the library has not released yet.
 int live_statuses();
 int live_values();
 

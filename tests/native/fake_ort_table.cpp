@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -117,6 +118,13 @@ Status* read_attribute(const NodeAttribute* attribute, AttributeKind kind, void*
       return list(std::get_if<std::vector<int64_t>>(&value));
     case AttributeKind::Floats:
       return list(std::get_if<std::vector<float>>(&value));
+    case AttributeKind::Strings: {
+      std::string characters;
+      if (const auto* held = std::get_if<std::vector<std::string>>(&value)) {
+        for (const std::string& text : *held) characters += text + '\0';
+      }
+      return list(&characters);
+    }
     default:
       return refuse("not read by this library");
   }
@@ -127,7 +135,9 @@ Status* kind_of(const NodeAttribute* attribute, AttributeKind* out) {
   constexpr AttributeKind kinds[] = {AttributeKind::Int,    AttributeKind::Float,
                                      AttributeKind::String, AttributeKind::Ints,
                                      AttributeKind::Floats, AttributeKind::Strings};
-  if (const auto* other = std::get_if<OtherKind>(&attribute->value)) {
+  if (std::holds_alternative<Value>(attribute->value)) {
+    *out = AttributeKind::Tensor;
+  } else if (const auto* other = std::get_if<OtherKind>(&attribute->value)) {
     if (*other > OtherKind::Tensor) return refuse("unexpected attribute type");
     *out = static_cast<AttributeKind>(7 + static_cast<int>(*other));
   } else {
@@ -140,10 +150,29 @@ std::atomic<int> values{0};
 
 Status* get_tensor(const KernelInfo* info, const char* name, Allocator*, Value** out) {
   const NodeAttribute* attribute = find(info->node, name);
+  if (const auto* held = attribute ? std::get_if<Value>(&attribute->value) : nullptr) {
+    ++values;
+    *out = new Value(*held);
+    return nullptr;
+  }
   const auto* other = attribute ? std::get_if<OtherKind>(&attribute->value) : nullptr;
   if (other == nullptr || *other != OtherKind::Tensor) return refuse("no such attribute");
   ++values;
   *out = new Value{ElementType::Int64, {1}, std::vector<uint8_t>(8)};
+  return nullptr;
+}
+
+// A list of another type reads as an empty one.
+Status* get_texts(const KernelInfo* info, const char* name, Allocator*, char*** out, size_t* size) {
+  const NodeAttribute* attribute = find(info->node, name);
+  if (attribute == nullptr) return refuse("no such attribute");
+  const auto* list = std::get_if<std::vector<std::string>>(&attribute->value);
+  *size = list ? list->size() : 0;
+  *out = nullptr;
+  if (*size == 0) return nullptr;
+  values += static_cast<int>(*size) + 1;
+  *out = static_cast<char**>(std::malloc(*size * sizeof(char*)));
+  for (size_t i = 0; i < *size; ++i) (*out)[i] = strdup((*list)[i].c_str());
   return nullptr;
 }
 
@@ -188,6 +217,7 @@ struct Functions {
 #define FAKE_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(FAKE_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(FAKE_ORT_MEMBER)
+  MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_MEMBER)
 #undef FAKE_ORT_MEMBER
 };
 
@@ -306,6 +336,19 @@ Functions make_functions() {
     *out = &allocator;
     return nullptr;
   };
+  f.OpAttr_GetTensorAttributeAsOrtValue = [](const NodeAttribute* attribute,
+                                             Value** out) -> Status* {
+    const auto* held = std::get_if<Value>(&attribute->value);
+    ++values;
+    *out = held ? new Value(*held) : new Value{ElementType::Int64, {1}, std::vector<uint8_t>(8)};
+    return nullptr;
+  };
+  f.KernelInfoGetAttributeArray_string = get_texts;
+  f.AllocatorFree = [](Allocator*, void* memory) -> Status* {
+    --values;
+    std::free(memory);
+    return nullptr;
+  };
   f.ReleaseValue = [](Value* value) {
     --values;
     delete value;
@@ -389,9 +432,10 @@ const Table* table(uint32_t version) {
     return places;
   }();
   static const auto newer = [] {
-    std::array<void (*)(), 415> places{};
+    std::array<void (*)(), 418> places{};
     MYOPS_ORT_CALLS(FAKE_ORT_PLACE)
     MYOPS_ORT_NEWER_CALLS(FAKE_ORT_PLACE)
+    MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_PLACE)
     return places;
   }();
   const auto* places = version < kNewerApiVersion ? older.data() : newer.data();

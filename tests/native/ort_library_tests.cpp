@@ -1,6 +1,8 @@
 // The ONNX Runtime library in a stand-in for ONNX Runtime: many sessions and threads at once, calls
 // that fail between calls that do not, and models that lie.
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "checking.h"
@@ -61,7 +63,29 @@ Node deform_node() {
   return node;
 }
 
-std::vector<Node> good_nodes() { return {add_node(), resize_node({50, 60}), deform_node()}; }
+// A tensor that is an attribute.
+template <class T>
+NodeAttribute tensor(ElementType type, const Dims& dims, const std::vector<T>& numbers) {
+  return {input(type, dims, numbers).value};
+}
+
+NodeAttribute texts(const std::vector<std::string>& texts) {
+  return {Value{ElementType::String, {static_cast<int64_t>(texts.size())}, {}, texts}};
+}
+
+// An op with every other kind of attribute: kinds_op.cpp.
+Node kinds_node() {
+  return {"Kinds",
+          {{"needed", {int64_t{2}}},
+           {"words", texts({"cde", "", "ab"})},
+           {"fine", tensor<double>(ElementType::Float64, {}, {0.1})},
+           {"fines", tensor<double>(ElementType::Float64, {2}, {1.0 / 3, 1e300})}},
+          {input<double>(ElementType::Float64, {8}, std::vector<double>(8))}};
+}
+
+std::vector<Node> good_nodes() {
+  return {add_node(), resize_node({50, 60}), deform_node(), kinds_node()};
+}
 
 void test_sessions_and_threads() {
   for (const Node& node : good_nodes()) {
@@ -204,6 +228,88 @@ void test_attributes_that_lie() {
   expect_refusal(with(deform, "kernel_shape", {Ints{3, 2147483646}}), "kernel_shape");
 }
 
+std::vector<double> report_of(const Node& node, Release release = Release::Newest) {
+  const Session session(node, release);
+  expect(session.refusal().empty(), session.refusal());
+  if (!session.refusal().empty()) return {};
+  const auto result = session.run(node, Order::Forward, 0xff);
+  expect(result.refusal.empty(), result.refusal);
+  std::vector<double> report(8);
+  std::memcpy(report.data(), result.outputs.at(0).bytes.data(), sizeof(double) * report.size());
+  return report;
+}
+
+void test_kinds_of_attributes() {
+  using Numbers = std::vector<double>;
+  using Texts = std::vector<std::string>;
+  const Node good = kinds_node();
+  const auto with = [&](const char* name, NodeAttribute value) {
+    Node node = good;
+    node.attributes[name] = std::move(value);
+    return node;
+  };
+  const auto without = [&](const char* name) {
+    Node node = good;
+    node.attributes.erase(name);
+    return node;
+  };
+  const Numbers all = {2, 0, 0, 5, 0.1, 1.0 / 3, 1e300, -1};
+  expect(report_of(good) == all, "every attribute");
+  expect(report_of(good, Release::Older) == all, "every attribute in an older release");
+  expect(report_of(without("words"))[3] == 2, "the default of a list of strings");
+  expect(report_of(without("fines")) == Numbers{2, 0, 0, 5, 0.1, -1, -1, -1}, "no list of floats");
+  expect(report_of(with("maybe", {0.5f})) == Numbers{2, 1, 0.5, 5, 0.1, 1.0 / 3, 1e300, -1},
+         "maybe");
+  expect(report_of(with("words", {Texts{"ab", "cde"}}))[3] == 5, "a list of strings");
+  expect(report_of(with("words", {Texts{}}))[3] == 0, "no strings");
+  expect(report_of(with("words", texts({})))[3] == 0, "no strings, in a tensor");
+  // Files that are older than exact().
+  expect(report_of(with("fine", {0.1f}))[4] == static_cast<double>(0.1f), "a float of 32 bits");
+  const Numbers old = report_of(with("fines", {std::vector<float>{0.5f, 0.1f}}));
+  expect(old[5] == 0.5 && old[6] == static_cast<double>(0.1f), "floats of 32 bits");
+
+  const auto refuses = [&](const Node& node, const std::string& text) {
+    expect(Session(node).refusal() == "kinds: " + text, Session(node).refusal() + ", not " + text);
+  };
+  refuses(without("needed"), "needed: got nothing, expected an int: the attribute is required");
+  refuses(with("needed", {int64_t{3}}), "needed: got 3, expected one of 1, 2, 4");
+  refuses(with("maybe", {0.0f}), "maybe: got 0, expected a number above 0 and not above 1");
+  refuses(with("maybe", {1.5f}), "maybe: got 1.5, expected a number above 0 and not above 1");
+  refuses(with("maybe", {std::nanf("")}),
+          "maybe: got nan, expected a number above 0 and not above 1");
+  refuses(with("fine", tensor<double>(ElementType::Float64, {}, {1e6})),
+          "fine: got 1000000, expected a number below 1000000");
+  refuses(with("words", {Texts{"ab", "x"}}),
+          "words: got \"x\", expected one of \"ab\", \"cde\", \"\"");
+  refuses(
+      with("fine", tensor<double>(ElementType::Float64, {1}, {0.5})),
+      "fine: got a tensor of float64 of shape [1], expected a tensor of one float64, without axes");
+  refuses(
+      with("fine", tensor<float>(ElementType::Float32, {}, {0.5f})),
+      "fine: got a tensor of float32 of shape [], expected a tensor of one float64, without axes");
+  refuses(with("fines", tensor<double>(ElementType::Float64, {1, 1}, {0.5})),
+          "fines: got a tensor of float64 of shape [1, 1], expected a list of float64, as a tensor "
+          "with one axis");
+  refuses(
+      with("fines", texts({"a"})),
+      "fines: got a tensor of string of shape [1], expected a list of float64, as a tensor with "
+      "one axis");
+  refuses(with("words", tensor<double>(ElementType::Float64, {1}, {0.5})),
+          "words: got a tensor of float64 of shape [1], expected a list of strings");
+  refuses(with("fines", tensor(ElementType::Float64, {(1 << 20) + 1}, Numbers((1 << 20) + 1))),
+          "fines: got 1048577 elements, expected at most 1048576");
+  refuses(with("words", {Texts((1 << 20) + 1)}),
+          "words: got 1048577 elements, expected at most 1048576");
+  for (const Texts& list : {Texts{"ab"}, Texts{}}) {
+    const Session older(with("words", {list}), Release::Older);
+    expect(older.refusal() ==
+               "kinds: words: got a list that this version of ONNX Runtime does not hand over, "
+               "expected ONNX Runtime 1.25 or later for a list of strings, or a tensor of strings "
+               "with one axis",
+           older.refusal());
+  }
+}
+
 using myops::AttributeType;
 
 struct Given {
@@ -221,8 +327,8 @@ std::vector<Given> every_kind() {
       {"a string", {std::string("linear")}, AttributeType::String},
       {"a list of ints", {Ints{1, 1}}, AttributeType::Ints},
       {"a list of floats", {std::vector<float>{1.5f}}, AttributeType::Floats},
-      {"a list of strings", {std::vector<std::string>{"1"}}, {}, false},
-      {"a list of strings", {std::vector<std::string>{}}, {}, false},
+      {"a list of strings", {std::vector<std::string>{"1"}}, AttributeType::Strings, false},
+      {"a list of strings", {std::vector<std::string>{}}, AttributeType::Strings, false},
       {"a list of ints", {Ints{}}, AttributeType::Ints, false},
       {"a list of floats", {std::vector<float>{}}, AttributeType::Floats, false},
       {"a tensor", {OtherKind::Tensor}, {}},
@@ -248,17 +354,23 @@ void test_attributes_of_every_wrong_kind() {
       if (op.onnx_type != good.type) continue;
       for (const myops::Attribute& declared : op.attributes) {
         const AttributeType type = declared.type();
-        const bool is_list = type == AttributeType::Ints || type == AttributeType::Floats;
+        const bool is_list = type == AttributeType::Ints || type == AttributeType::Floats ||
+                             type == AttributeType::Doubles;
         for (const Given& given : every_kind()) {
-          const bool also_flag = type == AttributeType::Bool && given.right == AttributeType::Int;
-          if (given.right == type || also_flag) continue;
+          const bool also =
+              (type == AttributeType::Bool && given.right == AttributeType::Int) ||
+              (type == AttributeType::Double && given.right == AttributeType::Float) ||
+              (type == AttributeType::Doubles && given.right == AttributeType::Floats);
+          if (given.right == type || also) continue;
           Node bad = good;
           bad.attributes[declared.name] = given.attribute;
           const std::string text = str(op.name, ": ", declared.name, ": got ");
           expect_starts(load_refusal(bad, Release::Newest), text + given.got);
           ++refused;
           if (given.older_can_tell || !is_list) {
-            const char* got = given.older_can_tell ? given.got : "something else";
+            const char* got = given.older_can_tell             ? given.got
+                              : type == AttributeType::Strings ? "a list that this version"
+                                                               : "something else";
             expect_starts(load_refusal(bad, Release::Older), text + got);
           } else {
             Node empty = good;
@@ -352,6 +464,7 @@ int main() {
   test_a_failing_call_between_good_ones();
   test_sizes_that_change_meanwhile();
   test_attributes_that_lie();
+  test_kinds_of_attributes();
   test_attributes_of_every_wrong_kind();
   test_wrong_kinds_are_those_of_one_model();
   test_attributes_that_lie_of_unknown_ranks();

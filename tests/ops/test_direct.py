@@ -300,3 +300,13 @@ def test_names_of_attributes_that_are_none(direct: list[bool], key: Any) -> None
             way()
     with pytest.raises((TypeError, RuntimeError)):
         myops.resize(X, [1, 1, 2, 2], mode=key)
+
+
+@pytest.mark.parametrize("name", ["uint1", "uint4", "uint7", "int2", "int4"])
+def test_integers_of_fewer_bits_are_not_those_of_eight(direct: list[bool], name: str) -> None:
+    """DLPack calls them the same."""
+    for whole in (torch.uint8, torch.int8):
+        x = torch.ones(1, 1, 2, 2, dtype=whole).view(getattr(torch, name))
+        with pytest.raises(RuntimeError, match=f"resize: X: got dtype {name}, expected"):
+            myops.resize(x, [1, 1, 2, 2], mode="nearest")
+    assert direct == [False, False]

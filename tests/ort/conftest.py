@@ -33,6 +33,7 @@ def build(folder: Path) -> None:
     command = [os.environ.get("CXX") or shutil.which("c++") or "g++", "-std=c++17", "-O0", "-fPIC"]
     command += ["-shared", "-fvisibility=hidden", '-DMYOPS_DOMAIN="probe"']
     command += [f"-I{csrc / 'include'}", *map(str, sources)]
-    command += [str(ROOT / "tests/native/probe_op.cpp"), "-o", str(library)]
+    native = ROOT / "tests" / "native"
+    command += [str(native / "probe_op.cpp"), str(native / "kinds_op.cpp"), "-o", str(library)]
     command.append(f"-Wl,--version-script={ROOT / 'cmake/ort_exports.map'},-z,defs")
     subprocess.run(command, check=True)

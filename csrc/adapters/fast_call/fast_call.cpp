@@ -256,7 +256,7 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                   Attributes(op.attributes),
                   services,
                   {internals, exchange, parts["tensor"], parts["parameter"], parts["is_neg"],
-                   parts["is_conj"], parts["requires_grad"]},
+                   parts["is_conj"], parts["requires_grad"], parts["uint8"], parts["int8"]},
                   parts["wrap"],
                   parts["bump"],
                   parts["forward_ad"],

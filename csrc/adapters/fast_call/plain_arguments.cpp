@@ -76,6 +76,7 @@ std::vector<T> numbers(PyObject* list, const Convert& convert) {
 }
 
 AttributeValue attribute(const Attribute& declared, PyObject* value) {
+  if (value == Py_None && declared.is_optional) return std::monostate();
   switch (declared.type()) {
     case AttributeType::Bool:
       require_plain(PyBool_Check(value));
@@ -83,13 +84,17 @@ AttributeValue attribute(const Attribute& declared, PyObject* value) {
     case AttributeType::Int:
       return integer(value);
     case AttributeType::Float:
+    case AttributeType::Double:
       return real(value);
     case AttributeType::String:
       return text(value);
     case AttributeType::Ints:
       return numbers<int64_t>(value, integer);
     case AttributeType::Floats:
+    case AttributeType::Doubles:
       return numbers<double>(value, real);
+    case AttributeType::Strings:
+      return numbers<std::string>(value, text);
   }
   throw std::bad_variant_access();
 }
@@ -121,6 +126,11 @@ DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable
     throw NotPlain();
   }
   require_plain(described.device.device_type == kDLCPU);
+  if (described.dtype.code <= kDLUInt && described.dtype.bits == 8) {
+    // It calls integers of 1 to 7 bits, which lie in one byte each, the same.
+    const py::object dtype = take(PyObject_GetAttrString(object, "dtype"));
+    require_plain(dtype.is(uint8) || dtype.is(int8));
+  }
   if (described.dtype.code == kDLComplex) {
     require_plain(!is_true(PyObject_CallOneArg(is_conj.ptr(), object)));  // conjugated lazily
   }

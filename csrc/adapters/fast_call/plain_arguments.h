@@ -41,6 +41,7 @@ struct TensorReader {
   py::object tensor, parameter;  // the types that count as plain
   py::object is_neg, is_conj;    // methods of the type
   py::object requires_grad;      // the getter of a property of it
+  py::object uint8, int8;        // dtypes
 
   // `differentiable`: a tensor that asks for its gradient is not plain.
   Tensor read(PyObject* object, bool differentiable, bool written = false) const;

@@ -1,31 +1,15 @@
 #include "convert.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace myops::numpy {
 namespace {
 
-constexpr const char* kTypeNames[] = {"bool", "int", "float", "string", "ints", "floats"};
 constexpr const char* kAutocastNames[] = {"", "lower", "float32", "widest"};
+constexpr const char* kTypeNames[] = {"bool",   "int",     "float",  "string", "ints",
+                                      "floats", "strings", "double", "doubles"};
 constexpr const char* kAccessNames[] = {"contiguous", "channels_last", "strided", "shape_only"};
-
-AttributeValue convert(AttributeType type, const py::handle& value) {
-  switch (type) {
-    case AttributeType::Bool:
-      return value.cast<int64_t>() != 0;
-    case AttributeType::Int:
-      return value.cast<int64_t>();
-    case AttributeType::Float:
-      return value.cast<double>();
-    case AttributeType::String:
-      return value.cast<std::string>();
-    case AttributeType::Ints:
-      return value.cast<std::vector<int64_t>>();
-    case AttributeType::Floats:
-      return value.cast<std::vector<double>>();
-  }
-  throw std::bad_variant_access();
-}
 
 }  // namespace
 
@@ -140,6 +124,45 @@ Tensor view(const Op& op, const Input& input, const py::array& array, Strings& s
   return Tensor(const_cast<void*>(array.data()), dtype, std::move(shape), std::move(strides));
 }
 
+namespace {
+
+AttributeValue convert(AttributeType type, const py::handle& value) {
+  switch (type) {
+    case AttributeType::Bool:
+      return value.cast<int64_t>() != 0;
+    case AttributeType::Int:
+      return value.cast<int64_t>();
+    case AttributeType::Float:
+    case AttributeType::Double:
+      return value.cast<double>();
+    case AttributeType::String:
+      return value.cast<std::string>();
+    case AttributeType::Ints:
+      return value.cast<std::vector<int64_t>>();
+    case AttributeType::Floats:
+    case AttributeType::Doubles:
+      return value.cast<std::vector<double>>();
+    case AttributeType::Strings:
+      return value.cast<std::vector<std::string>>();
+  }
+  throw std::bad_variant_access();
+}
+
+py::object python_value(const AttributeValue& value) {
+  if (!value.given()) return py::none();
+  return std::visit(
+      [](const auto& held) -> py::object {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return py::none();
+        } else {
+          return py::cast(held);
+        }
+      },
+      value.held());
+}
+
+}  // namespace
+
 Attributes attributes_from(const Op& op, const py::dict& given) {
   Attributes values(op.attributes);
   for (const auto& item : given) {
@@ -156,6 +179,7 @@ Attributes attributes_from(const Op& op, const py::dict& given) {
       fail(op.name, name, "an attribute of this name", str("one of ", legal));
     }
     const AttributeType type = op.attributes[index].type();
+    if (item.second.is_none() && op.attributes[index].is_optional) continue;
     try {
       values.set(index, convert(type, item.second));
     } catch (const py::cast_error&) {
@@ -168,8 +192,7 @@ Attributes attributes_from(const Op& op, const py::dict& given) {
 py::dict to_python(const Attributes& attributes) {
   py::dict values;
   for (size_t i = 0; i < attributes.declared().size(); ++i) {
-    values[attributes.declared()[i].name.c_str()] = std::visit(
-        [](const auto& held) -> py::object { return py::cast(held); }, attributes.value(i));
+    values[attributes.declared()[i].name.c_str()] = python_value(attributes.value(i));
   }
   return values;
 }
@@ -222,12 +245,19 @@ py::dict describe(const Op& op) {
                             "may_overwrite"_a = py::tuple(py::cast(output.overwritten))));
   }
   for (const Attribute& attribute : op.attributes) {
-    const py::object value =
-        std::visit([](const auto& held) { return py::cast(held); }, attribute.default_value);
-    attributes.append(py::dict("name"_a = attribute.name,
-                               "type"_a = kTypeNames[static_cast<int>(attribute.type())],
-                               "default"_a = value, "doc"_a = attribute.doc,
-                               "choices"_a = py::tuple(py::cast(attribute.choices))));
+    const bool none = attribute.is_required || attribute.is_optional;
+    const py::object value = none ? py::none() : python_value(attribute.default_value);
+    const py::object choices = attribute.integers.empty()
+                                   ? py::object(py::tuple(py::cast(attribute.choices)))
+                                   : py::object(py::tuple(py::cast(attribute.integers)));
+    attributes.append(py::dict(
+        "name"_a = attribute.name, "type"_a = kTypeNames[static_cast<int>(attribute.type())],
+        "default"_a = value, "doc"_a = attribute.doc, "choices"_a = choices,
+        "required"_a = attribute.is_required, "optional"_a = attribute.is_optional,
+        "at_least"_a = attribute.above_bound ? std::nullopt : attribute.bound,
+        "above"_a = attribute.above_bound ? attribute.bound : std::nullopt,
+        "at_most"_a = attribute.below_upper ? std::nullopt : attribute.upper,
+        "below"_a = attribute.below_upper ? attribute.upper : std::nullopt));
   }
   return py::dict("name"_a = op.name, "onnx_type"_a = op.onnx_type,
                   "since_version"_a = op.since_version, "doc"_a = op.summary, "types"_a = types,
@@ -269,6 +299,56 @@ Autocast autocast_from(const std::string& name) {
 AttributeType type_from(const std::string& name) {
   const auto* place = std::find(std::begin(kTypeNames), std::end(kTypeNames), name);
   return static_cast<AttributeType>(place - std::begin(kTypeNames));
+}
+
+AttributeValue value_of_type(AttributeType type) {
+  switch (type) {
+    case AttributeType::Bool:
+      return false;
+    case AttributeType::Int:
+      return int64_t{0};
+    case AttributeType::Float:
+    case AttributeType::Double:
+      return 0.0;
+    case AttributeType::String:
+      return std::string();
+    case AttributeType::Ints:
+      return std::vector<int64_t>();
+    case AttributeType::Floats:
+    case AttributeType::Doubles:
+      return std::vector<double>();
+    case AttributeType::Strings:
+      return std::vector<std::string>();
+  }
+  throw std::bad_variant_access();
+}
+
+Attribute attribute_from(const Op& op, const py::handle& item) {
+  const AttributeType type = type_from(get<std::string>(item, "type"));
+  const py::object value = item["default"];
+  Attribute made{get<std::string>(item, "name"),
+                 value.is_none() ? value_of_type(type) : convert(type, value),
+                 get<std::string>(item, "doc")};
+  for (const auto& choice : item["choices"]) {
+    if (py::isinstance<py::str>(choice)) {
+      made.choices.push_back(choice.cast<std::string>());
+    } else {
+      made.integers.push_back(choice.cast<int64_t>());
+    }
+  }
+  made.is_required = get<bool>(item, "required");
+  made.is_optional = get<bool>(item, "optional");
+  made.is_exact = type == AttributeType::Double || type == AttributeType::Doubles;
+  const auto above = get<std::optional<double>>(item, "above");
+  const auto below = get<std::optional<double>>(item, "below");
+  made.above_bound = above.has_value();
+  made.bound = above ? above : get<std::optional<double>>(item, "at_least");
+  made.below_upper = below.has_value();
+  made.upper = below ? below : get<std::optional<double>>(item, "at_most");
+  if (value.is_none() && !made.is_required && !made.is_optional) {
+    fail(op.name, made.name, "no default", "one, or required=True, or optional=True");
+  }
+  return made;
 }
 
 void run_rule(const py::function& rule, ShapeContext& context, size_t inputs) {
@@ -324,10 +404,7 @@ Op prototype(const py::dict& description, py::function rule) {
                           get<std::string>(item, "doc")});
   }
   for (const auto& item : get<py::list>(description, "attributes")) {
-    op.attributes.push_back({get<std::string>(item, "name"),
-                             convert(type_from(get<std::string>(item, "type")), item["default"]),
-                             get<std::string>(item, "doc"),
-                             get<std::vector<std::string>>(item, "choices")});
+    op.attributes.push_back(attribute_from(op, item));
   }
   op.autocast_policy = autocast_from(get<std::string>(description, "autocast"));
   op.is_random = get<bool>(description, "random");

@@ -64,6 +64,7 @@ enum class AttributeKind : int {
   Floats = 4,
   String = 5,
   Strings = 6,
+  Tensor = 8,
 };
 enum class Characteristic : int { Required = 0, Optional = 1 };
 enum class DeviceType : int { Cpu = 0 };
@@ -158,6 +159,7 @@ struct CustomOp {
   call(KernelInfoGetAttribute_tensor, 236, Status*, const KernelInfo*, const char* name,           \
        Allocator*, Value** out)                                                                    \
   call(GetAllocatorWithDefaultOptions, 78, Status*, Allocator** out)                               \
+  call(AllocatorFree, 76, Status*, Allocator*, void*)                                              \
   call(ReleaseValue, 96, void, Value*)                                                             \
   call(KernelInfo_GetInputCount, 230, Status*, const KernelInfo*, size_t* out)                     \
   call(KernelInfo_GetNodeName, 244, Status*, const KernelInfo*, char* out, size_t* size)           \
@@ -188,7 +190,14 @@ inline constexpr uint32_t kNewerApiVersion = 24;
 #define MYOPS_ORT_NEWER_CALLS(call)                                                                \
   call(GetTensorElementTypeAndShapeDataReference, 414, Status*, const Value*, ElementType* type,   \
        const int64_t** dims, size_t* rank)                                                         \
+  call(OpAttr_GetTensorAttributeAsOrtValue, 362, Status*, const NodeAttribute*, Value** out)       \
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
+
+// And from this one on: a list of strings, whose memory the caller frees.
+inline constexpr uint32_t kNewestApiVersion = 25;
+#define MYOPS_ORT_NEWEST_CALLS(call)                                                               \
+  call(KernelInfoGetAttributeArray_string, 417, Status*, const KernelInfo*, const char* name,      \
+       Allocator*, char*** out, size_t* size)
 // clang-format on
 
 // The functions by name, read from the table of one ONNX Runtime. Newer ones are null if the table
@@ -197,6 +206,7 @@ struct Api {
 #define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(MYOPS_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_MEMBER)
+  MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_MEMBER)
 #undef MYOPS_ORT_MEMBER
 
   Api(const Table* table, uint32_t version) {
@@ -207,6 +217,8 @@ struct Api {
     MYOPS_ORT_CALLS(MYOPS_ORT_LOAD)
     if (version < kNewerApiVersion) return;
     MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_LOAD)
+    if (version < kNewestApiVersion) return;
+    MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_LOAD)
 #undef MYOPS_ORT_LOAD
   }
 };

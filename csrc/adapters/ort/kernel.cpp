@@ -7,6 +7,7 @@
 #include "status.h"
 #include "strings.h"
 #include "typed_op.h"
+#include "values.h"
 
 namespace myops::ort {
 namespace {
@@ -21,35 +22,6 @@ struct Kernel {
   const std::string node;                        // its name, for reports of calls
   mutable ShapeCache last;                       // any thread may use it
 };
-
-struct Description {
-  DType dtype;
-  Shape shape;
-};
-
-// Uses a temporary object; older hosts have no other function.
-Description describe_by_copy(const Api& api, const Value* value) {
-  TypeAndShape* info = nullptr;
-  check(api, api.GetTensorTypeAndShape(value, &info));
-  const std::unique_ptr<TypeAndShape, decltype(api.ReleaseTensorTypeAndShapeInfo)> owner(
-      info, api.ReleaseTensorTypeAndShapeInfo);
-  ElementType type;
-  check(api, api.GetTensorElementType(info, &type));
-  size_t rank = 0;
-  check(api, api.GetDimensionsCount(info, &rank));
-  Shape shape(rank);
-  check(api, api.GetDimensions(info, shape.data(), rank));
-  return {from_element_type(type), shape};
-}
-
-Description describe(const Api& api, const Value* value) {
-  if (api.GetTensorElementTypeAndShapeDataReference == nullptr) return describe_by_copy(api, value);
-  ElementType type;
-  const int64_t* dims = nullptr;  // remains null for a scalar
-  size_t rank = 0;
-  check(api, api.GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
-  return {from_element_type(type), Shape(dims, dims + rank)};
-}
 
 // Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
 void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {

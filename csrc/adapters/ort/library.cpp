@@ -20,8 +20,10 @@ uint32_t api_version(const char* release) {
   char* end = nullptr;
   const long major = std::strtol(release, &end, 10);
   const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : -1;
-  const bool newer = minor >= 0 && (major > 1 || minor >= static_cast<long>(kNewerApiVersion));
-  return newer ? kNewerApiVersion : kApiVersion;
+  for (const uint32_t version : {kNewestApiVersion, kNewerApiVersion}) {
+    if (minor >= 0 && (major > 1 || minor >= static_cast<long>(version))) return version;
+  }
+  return kApiVersion;
 }
 
 // The domain with all its ops, for one ONNX Runtime. Sessions have pointers into it.

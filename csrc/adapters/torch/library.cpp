@@ -59,9 +59,9 @@ class TorchRuntime final : public Runtime {
 
   Tensor accept(DType dtype, const Shape& shape, Layout layout) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
-    const std::optional<DType> got = from_scalar_type(out_->scalar_type());
+    const std::optional<DType> got = from_scalar_type(scalar_type_of(out_->get()));
     if (!got) {
-      fail(op_.name, "out", "dtype " + scalar_type_name(out_->scalar_type()),
+      fail(op_.name, "out", "dtype " + scalar_type_name(scalar_type_of(out_->get())),
            str(dtype_name(dtype), ", that of the result"));
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
@@ -83,7 +83,7 @@ Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budge
   }
   const auto describe = [&](const TorchTensor& value) {
     return Tensor(const_cast<void*>(value.const_data_ptr()),
-                  from_torch(op, input, value.scalar_type()),
+                  from_torch(op, input, scalar_type_of(value.get())),
                   Shape(value.sizes().begin(), value.sizes().end()),
                   Shape(value.strides().begin(), value.strides().end()));
   };

@@ -1,6 +1,6 @@
 #include "scalar_types.h"
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/ops.h>
 
 #include <array>
 
@@ -18,6 +18,16 @@ constexpr std::array<ScalarType, kDTypeCount> kScalarTypes = {
     S::UInt64, S::ComplexFloat, S::ComplexDouble, S::Float8_e4m3fn, S::Float8_e5m2, S::Undefined};
 
 }  // namespace
+
+ScalarType scalar_type_of(AtenTensorHandle tensor) {
+  int32_t code = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &code));
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (dtype != DType::String && dtype_code(dtype) == code) return kScalarTypes[i];
+  }
+  return static_cast<ScalarType>(code);
+}
 
 std::optional<DType> from_scalar_type(ScalarType type) {
   if (type == S::Undefined) return std::nullopt;

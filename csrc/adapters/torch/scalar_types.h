@@ -1,6 +1,7 @@
 // torch's element types: which of them are ours, and what torch calls each.
 #pragma once
 
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <optional>
@@ -11,6 +12,9 @@
 namespace myops::torch_adapter {
 
 using torch::headeronly::ScalarType;
+
+// That of any tensor, also where the stable interface refuses to name it.
+ScalarType scalar_type_of(AtenTensorHandle tensor);
 
 std::optional<DType> from_scalar_type(ScalarType type);
 

@@ -1,11 +1,14 @@
 #include "stack.h"
 
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
 #include <exception>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "scalar_types.h"
 
 namespace myops::torch_adapter {
 namespace {
@@ -65,25 +68,51 @@ Argument take_input(const Op& op, const Input& input, Overload overload, StableI
   return take_value(input, value, take_list<double>);
 }
 
-AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
-  if (may_be_none(attribute)) {
-    return take_optional(value, take_list<int64_t>).value_or(std::vector<int64_t>());
+// A list whose elements own memory: each is taken before anything can throw.
+std::vector<std::string> take_strings(StableIValue value) {
+  struct Delete {
+    void operator()(StableListHandle list) const { (void)torch_delete_list(list); }
+  };
+  const std::unique_ptr<StableListOpaque, Delete> list(to<StableListHandle>(value));
+  size_t size = 0;
+  TORCH_ERROR_CODE_CHECK(torch_list_size(list.get(), &size));
+  std::vector<std::string> strings(size);
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue item;
+    TORCH_ERROR_CODE_CHECK(torch_list_get_item(list.get(), i, &item));
+    strings[i] = take_string(item);
   }
+  return strings;
+}
+
+AttributeValue take_given(const Attribute& attribute, StableIValue value) {
   switch (attribute.type()) {
     case AttributeType::Bool:
       return to<bool>(value);
     case AttributeType::Int:
       return to<int64_t>(value);
     case AttributeType::Float:
+    case AttributeType::Double:
       return to<double>(value);
     case AttributeType::String:
       return take_string(value);
     case AttributeType::Ints:
       return take_list<int64_t>(value);
     case AttributeType::Floats:
+    case AttributeType::Doubles:
       return take_list<double>(value);
+    case AttributeType::Strings:
+      return take_strings(value);
   }
   throw std::bad_variant_access();
+}
+
+AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
+  const auto take = [&](StableIValue given) { return take_given(attribute, given); };
+  if (!may_be_none(attribute)) return take(value);
+  auto taken = take_optional(value, take);
+  if (taken) return std::move(*taken);
+  return attribute.is_optional ? AttributeValue(std::monostate()) : attribute.default_value;
 }
 
 }  // namespace

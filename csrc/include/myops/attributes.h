@@ -11,12 +11,15 @@
 
 namespace myops {
 
-// Alternatives in the order of AttributeType. A float is stored as a double whose value float32 can
-// represent: an ONNX attribute has no more precision, and torch must not differ from it.
-struct AttributeValue
-    : std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>> {
-  using Held =
-      std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+using AttributeVariant =
+    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                 std::vector<std::string>, std::monostate>;
+
+// Alternatives in the order of AttributeType; std::monostate: nothing was given. A float is stored
+// as a double whose value float32 can represent, because an ONNX attribute has no more precision,
+// and torch must not differ from it; that of an exact() attribute keeps all of its bits.
+struct AttributeValue : AttributeVariant {
+  using Held = AttributeVariant;
   using Held::Held;
   using Held::operator=;
 
@@ -31,23 +34,57 @@ struct AttributeValue
   ~AttributeValue() = default;
 
   const Held& held() const { return *this; }  // for std::visit()
+  bool given() const { return !std::holds_alternative<std::monostate>(held()); }
 };
 
-enum class AttributeType : uint8_t { Bool, Int, Float, String, Ints, Floats };
+enum class AttributeType : uint8_t {
+  Bool,
+  Int,
+  Float,
+  String,
+  Ints,
+  Floats,
+  Strings,
+  Double,  // a float of 64 bits; see Attribute::exact()
+  Doubles,
+};
 
 struct Attribute {
   std::string name;
-  AttributeValue default_value;
+  AttributeValue default_value;  // of a required() or optional() one only its type counts
   std::string doc;
   std::vector<std::string> choices = {};  // legal strings; empty: any
   std::optional<double> bound = {};       // lower bound of a number, or of each number of a list
   bool above_bound = false;               // the bound itself is refused too
+  std::optional<double> upper = {};       // upper bound
+  bool below_upper = false;
+  std::vector<int64_t> integers = {};  // legal ints; empty: any
+  bool is_required = false, is_optional = false, is_exact = false;
 
   // Attribute{"radius", 1.5, "In pixels; above 0."}.above(0): anything else, NaN too, is refused.
   Attribute above(double number) && { return bound = number, above_bound = true, std::move(*this); }
   Attribute at_least(double number) && { return bound = number, std::move(*this); }
+  Attribute below(double number) && { return upper = number, below_upper = true, std::move(*this); }
+  Attribute at_most(double number) && { return upper = number, std::move(*this); }
+  // The legal values; of a list, those of its elements.
+  Attribute one_of(std::vector<int64_t> numbers) && {
+    return integers = std::move(numbers), std::move(*this);
+  }
+  Attribute one_of(std::vector<std::string> texts) && {
+    return choices = std::move(texts), std::move(*this);
+  }
+  // Every call has to give it: there is no default.
+  Attribute required() && { return is_required = true, std::move(*this); }
+  // A call may leave it out, or pass None: Attributes::has() is then false.
+  Attribute optional() && { return is_optional = true, std::move(*this); }
+  // Of a float, or a list of them: 64 bits, which an ONNX model stores in a tensor.
+  Attribute exact() && { return is_exact = true, std::move(*this); }
 
-  AttributeType type() const { return static_cast<AttributeType>(default_value.index()); }
+  AttributeType type() const {
+    const auto type = static_cast<AttributeType>(default_value.index());
+    if (!is_exact) return type;
+    return type == AttributeType::Floats ? AttributeType::Doubles : AttributeType::Double;
+  }
 };
 
 namespace detail {
@@ -62,10 +99,17 @@ class Attributes {
  public:
   explicit Attributes(const std::vector<Attribute>& declared) : declared_(&declared) {
     values_.reserve(declared.size());
-    for (const Attribute& attribute : declared) values_.push_back(attribute.default_value);
+    for (const Attribute& attribute : declared) {
+      const bool none = attribute.is_required || attribute.is_optional;
+      values_.push_back(none ? AttributeValue(std::monostate()) : attribute.default_value);
+    }
   }
 
   void set(size_t index, AttributeValue value) {
+    if ((*declared_)[index].is_exact) {
+      values_[index] = std::move(value);
+      return;
+    }
     if (auto* real = std::get_if<double>(&value)) *real = static_cast<float>(*real);
     if (auto* reals = std::get_if<std::vector<double>>(&value)) {
       for (double& real : *reals) real = static_cast<float>(real);
@@ -77,6 +121,8 @@ class Attributes {
   const std::vector<AttributeValue>& values() const { return values_; }
   const std::vector<Attribute>& declared() const { return *declared_; }
 
+  // Whether an optional() attribute was given.
+  bool has(const char* name) const { return find(name).given(); }
   bool flag(const char* name) const { return get<bool>(name); }
   int64_t integer(const char* name) const { return get<int64_t>(name); }
   double real(const char* name) const { return get<double>(name); }
@@ -86,6 +132,9 @@ class Attributes {
   }
   const std::vector<double>& reals(const char* name) const {
     return get<std::vector<double>>(name);
+  }
+  const std::vector<std::string>& texts(const char* name) const {
+    return get<std::vector<std::string>>(name);
   }
 
  private:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ import torch
 from myops import _description, _dtypes
 from myops._description import OpInfo
 from myops._torch import arrays
-from myops._torch.call import TorchOp
 
 
 class Native:
@@ -127,58 +125,3 @@ def _array(item: Any, integer: bool) -> np.ndarray | None:
     if item is None or not isinstance(item, torch.Tensor):  # the numbers of a `values` input
         return None if item is None else np.array(item, np.int64 if integer else np.float64)
     return arrays.to_numpy(item)
-
-
-_TYPES = {
-    "bool": "bool", "int": "int", "float": "float", "string": "str",
-    "ints": "List[int]", "floats": "List[float]",
-}  # fmt: skip
-
-
-def public(op: TorchOp, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for callers, as an op file writes it by hand.
-
-    Written as source text, because TorchScript reads it (and takes no keyword-only argument with
-    a default), and compilers see through it best.
-    """
-    info = op.info
-    parameters = []
-    inputs = info.inputs[:-1] if info.random else info.inputs
-    for number, item in enumerate(inputs):
-        kind = "Optional[Tensor]" if item.optional else "Tensor"
-        kind = "Any" if item.values else kind
-        droppable = all(later.optional for later in inputs[number:])
-        parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
-    for attribute in info.attributes[:-1] if info.random else info.attributes:
-        default = attribute.default
-        default = list(default) if isinstance(default, tuple) else default
-        parameters.append(f"{attribute.name}: {_TYPES[attribute.type]} = {default!r}")
-    names = [item.name for item in info.inputs]
-    passed = ", ".join([*names, *(f"{item.name}={item.name}" for item in info.attributes)])
-    scripted, called = passed, passed
-    before = ""
-    if info.random:
-        parameters += ["seed: Optional[int] = None", "key: Optional[Tensor] = None"]
-        parameters += ["generator: Any = None"]
-        before = (
-            "        if seed is None and key is None:\n"
-            "            key = torch.randint(0, 9223372036854775807, [1])\n"
-        )
-        scripted = passed.replace("seed=seed", "seed=0 if seed is None else seed")
-        called = passed + ", generator=generator"
-    source = (
-        f"def {info.name}({', '.join(parameters)}):\n"
-        f"    if torch.jit.is_scripting():\n{before}"
-        f"        return torch.ops.{info.namespace}.{info.name}({scripted})\n"
-        f"    else:\n"
-        f"        return _op({called})\n"
-    )
-    file = f"<myops.prototype {info.qualified}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
-                 "Any": Any, "_op": op}  # fmt: skip
-    exec(compile(source, file, "exec"), namespace)
-    made: Any = namespace[info.name]
-    made.__doc__ = function.__doc__ or info.doc
-    made.__module__ = function.__module__
-    return made

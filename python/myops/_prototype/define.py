@@ -13,6 +13,7 @@ import torch
 from myops import _description, _dtypes, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
 from myops._prototype import call, shape_rule
+from myops._torch import written
 
 _AUTOCAST = ("", "lower", "float32", "widest")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
@@ -74,9 +75,10 @@ def prototype(
             computed with; None in a result stands for one that only the function knows. What makes
             no sense is refused by `raise ValueError("op: argument: got ..., expected ...")`. Or the
             rule as text, such as "N C H W -> N C (H * 2) (W * 2)"; docs/your_own_op.md.
-        attributes: `myops.Attribute(name, default, doc, choices=())`; the default is a bool, int,
-            float, string, or list of ints or floats. Floats have the precision of float32, as in
-            ONNX.
+        attributes: `myops.Attribute(name, default, doc, choices=(), ...)`; the default is a bool,
+            int, float, string, or list of ints, floats or strings. Floats have the precision of
+            float32, as in ONNX, unless their type is "double" or "doubles". An attribute may be
+            required or optional, and have bounds.
         name: Name of the op. Default: that of the function.
         onnx_type: Type of the node. Default: the name in CamelCase. "": the op has no node, as that
             of a gradient.
@@ -161,7 +163,7 @@ def prototype(
     library.add(info)
     _register(info)
     made = library.define(name, **{kind: _late(given, kind) for kind in given})
-    public = call.public(made, function)
+    public = written.function_of(made, function.__doc__ or info.doc, function.__module__)
     _defined[domain, name] = _Defined(description, namespace, native, given, public)
     return public
 
@@ -234,9 +236,21 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
         where = f"inputs: {item['name']}: access"
         expect(item["access"] in _ACCESS, where, item["access"], ", ".join(_ACCESS))
     for item in description["attributes"]:
-        choices = item["choices"]
-        good = not choices or item["default"] in choices
-        expect(good, f"attributes: {item['name']}: default", item["default"], f"one of {choices}")
+        where = f"attributes: {item['name']}"
+        kinds = ", ".join(_description.KINDS)
+        expect(item["type"] in _description.KINDS, f"{where}: type", item["type"], kinds)
+        free = item["required"] or item["optional"]
+        expect(
+            free or item["default"] is not None, f"{where}: default", None,
+            "one, or required=True, or optional=True",
+        )  # fmt: skip
+        choices, default = item["choices"], item["default"]
+        elements = default if isinstance(default, (list, tuple)) else [default]
+        good = not choices or free or all(element in choices for element in elements)
+        expect(good, f"{where}: default", default, f"one of {choices}")
+        for open_end, closed in (("above", "at_least"), ("below", "at_most")):
+            both = item[open_end] is not None and item[closed] is not None
+            expect(not both, f"{where}: {open_end} and {closed}", "both", "one of the two")
     names = [i["name"] for kind in ("inputs", "outputs", "attributes") for i in description[kind]]
     for name in names:
         expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")

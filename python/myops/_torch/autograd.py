@@ -3,13 +3,14 @@ torch asks: the `torch.autograd.Function` of the public call, and the dispatcher
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from myops._description import OpInfo
-from myops._torch import batching
+from myops._torch import batching, private_names
 
 if TYPE_CHECKING:
     from myops._torch.call import TorchOp
@@ -90,13 +91,16 @@ def function_of(
     """The `torch.autograd.Function`; its arguments are the inputs, then every attribute."""
     count = len(op.info.inputs)
     names = [item.name for item in op.info.attributes]
+    # A trace has no lists of strings, and an exporter reads `symbolic` below, not what is traced.
+    listed = any(item.type == "strings" for item in op.info.attributes)
 
     def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         return flat[:count], dict(zip(names, flat[count:], strict=True))
 
     def forward(*flat: Any) -> Any:
         inputs, attributes = split(flat)
-        return op.overload(inputs)(*inputs, **attributes)
+        with private_names.untraced() if listed else contextlib.nullcontext():
+            return op.overload(inputs)(*inputs, **attributes)
 
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         if save is not None:

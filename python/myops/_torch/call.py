@@ -10,7 +10,7 @@ import torch
 
 from myops import _description
 from myops._description import OpInfo
-from myops._torch import autocast, autograd, batching, direct_call
+from myops._torch import autocast, autograd, batching, direct_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
 from myops._torch.out_overloads import OutOverload, count_write, version
 from myops._torch.private_names import (
@@ -51,6 +51,8 @@ class TorchOp:
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
+        self._requires = any(item.required for item in info.attributes)
+        self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
         self._written = [
@@ -58,6 +60,7 @@ class TorchOp:
             for written, functional in (("out", "default"), ("values_out", "values"))
             if written in self.packet.overloads()
         ]
+        written.let_scripts_call(self)
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self.fake.run, allow_override=True)
@@ -69,6 +72,10 @@ class TorchOp:
             )
         if self._autocast is not None:
             self._autocast.register([*self.overloads, *(item.written for item in self._written)])
+
+    def __prepare_scriptable__(self) -> Callable[..., Any]:
+        """What torch.jit.script compiles in place of the op."""
+        return written.function_of(self, self.info.doc, __name__)
 
     def __call__(self, *inputs: Any, out: torch.Tensor | None = None, **attributes: Any) -> Any:
         """Calls the op; `inputs` in the description's order, attributes by name."""
@@ -95,6 +102,8 @@ class TorchOp:
         result = self._direct(inputs, attributes, out)
         if result is not NotImplemented:
             return result
+        if self._requires:
+            self._refuse_missing(attributes)
         if torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._autocast is not None and autocast.is_any_enabled():
@@ -111,6 +120,8 @@ class TorchOp:
             if len(values) != len(self.defaults):
                 raise self._unknown(attributes)
             return self.function.apply(*inputs, *values.values())
+        if self._lists_of_texts and tracing() is not None:
+            self._refuse_in_trace(attributes)
         if out is not None:
             before = version(out)
             with BelowAutogradAndCounts():
@@ -127,6 +138,8 @@ class TorchOp:
     ) -> Any:
         if self._texts:
             self._refuse_texts(inputs)
+        if self._requires:
+            self._refuse_missing(attributes)
         if out is None:
             return self.overload(inputs)(*inputs, **attributes)
         if not self._written:
@@ -137,6 +150,19 @@ class TorchOp:
         overload = self.packet.values_out if self._has_lists(inputs) else self.packet.out
         overload(*inputs, **attributes, out=out)
         return out
+
+    def _refuse_in_trace(self, attributes: dict[str, Any]) -> None:
+        for name in self._lists_of_texts:
+            if attributes.get(name) is not None:
+                raise RuntimeError(
+                    f"{self.info.name}: {name}: got a list of strings in torch.jit.trace, expected "
+                    "none: its graphs have no such lists. Script the module, or use torch.export"
+                )
+
+    def _refuse_missing(self, attributes: dict[str, Any]) -> None:
+        missing = self.info.missing(attributes)
+        if missing:
+            raise RuntimeError(missing)
 
     def _refuse_texts(self, inputs: Inputs) -> None:
         for declared, item in zip(self.info.inputs, inputs, strict=False):

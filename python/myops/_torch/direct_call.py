@@ -64,6 +64,8 @@ def caller(
             "is_neg": torch.Tensor.is_neg,
             "is_conj": torch.Tensor.is_conj,
             "requires_grad": torch.Tensor.requires_grad,
+            "uint8": torch.uint8,
+            "int8": torch.int8,
             "wrap": private(_WRAP),
             "bump": private(_BUMP),
             "is_inference": torch.Tensor.is_inference,

@@ -54,9 +54,11 @@ class FakeKernel:
         """The kernel's own shape rule, with its checks.
 
         None where a length of the result is not known: one of the inputs is symbolic, or a number
-        in a tensor that has no contents decides it.
+        in a tensor that has no contents decides it; or where an attribute is symbolic.
         """
         devices.check(self._info, inputs)
+        if any(isinstance(value, torch.SymInt) for value in attributes.values()):
+            return None
         values: list[Any] = []
         shapes: list[Any] = []
         for declared, item in zip(self._info.inputs, inputs, strict=True):

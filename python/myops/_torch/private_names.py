@@ -6,6 +6,7 @@ Private names of torch make a call faster, never possible: each has a public way
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -48,3 +49,18 @@ grad_enabled = torch.is_grad_enabled
 forward_ad: Any = torch.autograd.forward_ad
 if not hasattr(forward_ad, "_current_level"):
     forward_ad = _ForwardLevel()
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Without torch.jit.trace; as it is where this torch has no such names."""
+    state, change = private("_get_tracing_state"), private("_set_tracing_state")
+    before = None if state is None or change is None else state()
+    if before is None:
+        yield
+        return
+    change(None)
+    try:
+        yield
+    finally:
+        change(before)

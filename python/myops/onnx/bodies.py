@@ -18,7 +18,7 @@ import onnx
 
 from myops import _description
 from myops._description import OpInfo
-from myops.onnx.body_cases import BodyCase, choose, default_list
+from myops.onnx.body_cases import BodyCase, choose, default_in_function
 from myops.onnx.graph import files, scopes, storage
 from myops.onnx.lowering import Builder, LoweringError, Site, site_of, write
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
@@ -156,8 +156,12 @@ def _function(info: OpInfo, cases: list[BodyCase], opset: int) -> onnx.FunctionP
         outputs,
         nodes,
         [onnx.helper.make_opsetid("", opset)],
-        [],
-        [attribute_proto(item, item.default or default_list(item)) for item in info.attributes],
+        [item.name for item in info.attributes if item.required],
+        [
+            attribute_proto(item, default_in_function(item))
+            for item in info.attributes
+            if not item.required
+        ],
     )
     if info.since_version > 1:
         stated = onnx.helper.make_attribute(_description.VERSION, info.since_version)

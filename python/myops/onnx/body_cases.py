@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from myops.onnx.schema import ELEMENT_TYPES
 Fresh = Callable[[str], str]
 
 _NO_LIST = -(2**31)  # stands for an attribute list that a node does not have
+# What a function sees of an optional attribute that a node does not have, by type.
+_NOTHING: dict[str, Any] = {
+    "bool": 2, "int": -(2**63), "float": -(2.0**127), "double": -(2.0**1023),
+    "string": "\x01nothing", "ints": [_NO_LIST], "floats": [_NO_LIST], "doubles": [_NO_LIST],
+    "strings": ["\x01nothing"],
+}  # fmt: skip
 
 # How many of these numbers survive a trip through a dtype tells which one it is.
 _FLOAT_PROBES = [0.5, 1 + 2.0**-9, 1 + 2.0**-20, 1 + 2.0**-40]
@@ -34,8 +40,8 @@ class BodyCase:
         """What makes a kind; first what ONNX Runtime can look up while it loads the model."""
         site = self.site
         found: dict[str, Any] = {}
-        ease = {"bool": 0, "int": 0, "float": 0, "string": 1, "ints": 2, "floats": 2}
-        for attribute in sorted(site.info.attributes, key=lambda item: ease[item.type]):
+        ease = {"bool": 0, "int": 0, "float": 0, "double": 0, "string": 1}
+        for attribute in sorted(site.info.attributes, key=lambda item: ease.get(item.type, 2)):
             found[f"value of {attribute.name}"] = site.attributes[attribute.name]
         for item, name, dims, dtype in zip(
             site.info.inputs, site.inputs, site.shapes, site.dtypes, strict=True
@@ -74,9 +80,10 @@ def choose(
     return _Chooser(info, cases, opset, fresh, write).nodes(cases, outputs)
 
 
-def default_list(attribute: AttributeInfo) -> Any:
-    """The default of an attribute in a function, where a list cannot be empty."""
-    return [_NO_LIST] if attribute.type in ("ints", "floats") else attribute.default
+def default_in_function(attribute: AttributeInfo) -> Any:
+    """Its default in a function, where a list cannot be empty, nor anything None."""
+    missing = attribute.optional or (attribute.is_list and not attribute.default)
+    return _NOTHING[attribute.type] if missing else attribute.default
 
 
 class _Chooser:
@@ -186,11 +193,11 @@ class _Chooser:
 
     def _condition(self, g: Builder, trait: str, value: Any) -> str:
         kind, item = trait.split(" of ")
-        if value is None:
-            g.refuse(f"nodes of one type differ in the {trait}, and one is unknown")
         if kind == "value":
             attribute = next(known for known in self._info.attributes if known.name == item)
             return self._attribute_is(g, attribute, value)
+        if value is None:
+            g.refuse(f"nodes of one type differ in the {trait}, and one is unknown")
         if kind == "dtype":
             return self._dtype_is(g, item, value)
         # ONNX Runtime computes Shape while it loads the model, but not Size.
@@ -215,22 +222,32 @@ class _Chooser:
         return checks[0] if _SURVIVORS[dtype][0] else g.op("And", *checks)
 
     def _attribute_is(self, g: Builder, attribute: AttributeInfo, value: Any) -> str:
+        nothing = default_in_function(attribute)
+        if attribute.optional and value == nothing:
+            g.refuse(f"the attribute {attribute.name} is {value!r}, which stands for nothing there")
+        if value is None or (
+            attribute.is_list and not len(value) and not attribute.is_written(value)
+        ):
+            value = nothing
         if attribute.type == "string":
-            # Strings cannot be compared before opset 19: two that are equal are one without
-            # repetition.
             one = g.constant(np.array([1]))
             given = g.op("Reshape", self._reference(g, attribute, "value_string"), one)
-            both = g.op("Concat", given, g.op("Constant", value_strings=[value]), axis=0)
-            return g.op("Equal", g.op("Shape", g.op("Unique", both)), one)
+            return self._is_text(g, given, value)
+        if attribute.type == "strings":
+            return self._are_texts(g, attribute, value)
+        if attribute.type == "double":
+            given = self._reference(g, attribute, "value")
+            return g.op("Equal", given, g.constant(np.array(value, np.float64)))
         if attribute.type in ("bool", "int"):
             given = self._reference(g, attribute, "value_int")
             return g.op("Equal", given, g.constant(np.array(int(value))))
         if attribute.type == "float":
             given = self._reference(g, attribute, "value_float")
             return g.op("Equal", given, g.constant(np.float32(value)))
-        kind = np.int64 if attribute.type == "ints" else np.float32
-        wanted = np.array(list(value) or [_NO_LIST], kind)
-        given = self._reference(g, attribute, f"value_{attribute.type}")
+        kind = {"ints": np.int64, "floats": np.float32, "doubles": np.float64}[attribute.type]
+        wanted = np.array(list(value), kind)
+        field = "value" if attribute.type == "doubles" else f"value_{attribute.type}"
+        given = self._reference(g, attribute, field)
         size = g.op("Equal", g.op("Shape", given), g.constant(np.array([len(wanted)])))
         target = g.constant(wanted)
         head = self._head(g, g.op("Concat", given, target, axis=0), len(wanted))
@@ -238,11 +255,30 @@ class _Chooser:
         total = g.op("ReduceSum", g.op("Mul", apart, apart), keepdims=0)
         return g.op("And", size, g.op("Equal", total, g.constant(np.array(0, kind))))
 
+    def _is_text(self, g: Builder, given: str, text: str) -> str:
+        """Strings cannot be compared before opset 19: two that are equal are one without
+        repetition."""
+        both = g.op("Concat", given, g.op("Constant", value_strings=[text]), axis=0)
+        return g.op("Equal", g.op("Shape", g.op("Unique", both)), g.constant(np.array([1])))
+
+    def _are_texts(self, g: Builder, attribute: AttributeInfo, texts: Sequence[str]) -> str:
+        given = self._reference(g, attribute, "value_strings")
+        result = g.op("Equal", g.op("Shape", given), g.constant(np.array([len(texts)])))
+        if not texts:
+            return result
+        padding = g.op("Constant", value_strings=list(texts))
+        padded = g.op("Concat", given, padding, axis=0)
+        for number, text in enumerate(texts):
+            ends = [g.constant(np.array([number + step])) for step in (0, 1)]
+            result = g.op("And", result, self._is_text(g, g.op("Slice", padded, *ends), text))
+        return result
+
     def _reference(self, g: Builder, attribute: AttributeInfo, field: str) -> str:
         """A constant with the value of the function's attribute."""
         name = g.op("Constant", value_int=0)
         kinds = {"value_int": "INT", "value_float": "FLOAT", "value_string": "STRING",
-                 "value_ints": "INTS", "value_floats": "FLOATS"}  # fmt: skip
+                 "value_ints": "INTS", "value_floats": "FLOATS", "value_strings": "STRINGS",
+                 "value": "TENSOR"}  # fmt: skip
         node = g.nodes[-1]
         del node.attribute[:]
         kind = getattr(onnx.AttributeProto, kinds[field])

@@ -21,7 +21,7 @@ from myops._names import choose
 from myops.onnx import module_paths
 from myops.onnx.arrays import Array
 from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
-from myops.onnx.schema import attribute_proto, attribute_value
+from myops.onnx.schema import attribute_proto, node_attributes
 
 __all__ = ["Builder", "LoweringError", "lower"]
 
@@ -130,7 +130,7 @@ class Builder:
         target = later[0]
         known = {item.name: item for item in target.attributes}
         protos = [attribute_proto(known[choose(name, known, f"{target.name} has")], value)
-                  for name, value in attributes.items()]  # fmt: skip
+                  for name, value in attributes.items() if value is not None]  # fmt: skip
         protos.append(onnx.helper.make_attribute(_description.VERSION, target.since_version))
         given = list(inputs)
         while given and not given[-1]:
@@ -155,7 +155,8 @@ class Builder:
         return self.site.inputs[self._place(name)]
 
     def attribute(self, name: str) -> Any:
-        """The value of an attribute: the node's, or the default."""
+        """The value of an attribute: the node's, or the default; None of an optional one that
+        the node does not have."""
         return self.site.attributes[name]
 
     def dtype(self, name: str) -> np.dtype:
@@ -204,11 +205,7 @@ def site_of(node: onnx.NodeProto, scope: scopes.Scope) -> Site:
     for number, item in enumerate(info.inputs):
         if item.values and item.optional and scope.shape(names[number]) == [0]:
             names[number] = ""
-    given = {proto.name: proto for proto in node.attribute}
-    attributes = {
-        item.name: attribute_value(item, given[item.name]) if item.name in given else item.default
-        for item in info.attributes
-    }
+    attributes = node_attributes(info, node)
     dtypes, shapes = [scope.dtype(name) for name in names], [scope.shape(name) for name in names]
     for number, item in enumerate(info.inputs):
         dims = shapes[number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from onnx.reference.op_run import OpRun
 
 from myops import _description, _libraries
@@ -41,7 +42,11 @@ def _reference_op(info: OpInfo) -> type[OpRun]:
             )
         padded = [*inputs, *[None] * (len(meant.inputs) - len(inputs))]
         known = [item.name for item in meant.attributes]
-        given = {name: value for name, value in attributes.items() if name in known}
+        given = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in attributes.items()
+            if name in known and value is not None
+        }
         return tuple(_description.call(meant, padded, given))
 
     members = {"op_domain": info.domain, "op_schema": schema_for(info), "_run": run}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
@@ -45,6 +47,33 @@ _ATTRIBUTE_TYPES = {
     "string": onnx.AttributeProto.STRING,
     "ints": onnx.AttributeProto.INTS,
     "floats": onnx.AttributeProto.FLOATS,
+    "strings": onnx.AttributeProto.STRINGS,
+    "double": onnx.AttributeProto.TENSOR,  # an ONNX float has 32 bits
+    "doubles": onnx.AttributeProto.TENSOR,
+}
+# Others that are read too: a float that was written before its op asked for 64 bits, and strings
+# for a version of ONNX Runtime that hands over no list of them.
+_ALSO_READ = {
+    "double": onnx.AttributeProto.FLOAT,
+    "doubles": onnx.AttributeProto.FLOATS,
+    "strings": onnx.AttributeProto.TENSOR,
+}
+_TENSORS = {"double": ("float64", 0), "doubles": ("float64", 1), "strings": ("string", 1)}
+# As csrc/adapters/ort/node_attributes.cpp calls them.
+_KINDS = {
+    "bool": "an int (0 or 1)", "int": "an int", "float": "a float", "string": "a string",
+    "ints": "a list of ints", "floats": "a list of floats", "strings": "a list of strings",
+    "double": "a tensor of one float64, without axes",
+    "doubles": "a list of float64, as a tensor with one axis",
+}  # fmt: skip
+_FOUND = {
+    onnx.AttributeProto.INT: "an int",
+    onnx.AttributeProto.FLOAT: "a float",
+    onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.INTS: "a list of ints",
+    onnx.AttributeProto.FLOATS: "a list of floats",
+    onnx.AttributeProto.STRINGS: "a list of strings",
+    onnx.AttributeProto.TENSOR: "a tensor",
 }
 
 
@@ -111,18 +140,50 @@ def schema_for(info: OpInfo) -> OpSchema:
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
     """The attribute of a node that carries `value`."""
     kind = _ATTRIBUTE_TYPES[item.type]
+    if kind == onnx.AttributeProto.TENSOR:
+        value = onnx.numpy_helper.from_array(np.array(value, np.float64))
     value = int(value) if item.type == "bool" else value
     return onnx.helper.make_attribute(item.name, value, attr_type=kind)
+
+
+def refuse_kind(info: OpInfo, item: AttributeInfo, proto: onnx.AttributeProto) -> None:
+    """Refuses an attribute of another kind, in the words of the library for ONNX Runtime.
+
+    Raises:
+        ValueError: Names the op, the attribute, its kind, and the one expected.
+    """
+    got = _FOUND.get(proto.type, "something else")
+    if proto.type in (_ATTRIBUTE_TYPES[item.type], _ALSO_READ.get(item.type)):
+        if proto.type != onnx.AttributeProto.TENSOR:
+            return
+        dtype, rank = _TENSORS[item.type]
+        if proto.t.data_type == ELEMENT_TYPES[dtype] and len(proto.t.dims) == rank:
+            return
+        got += f" of {DTYPES.get(proto.t.data_type, 'another dtype')} of shape {[*proto.t.dims]}"
+    raise ValueError(f"{info.name}: {item.name}: got {got}, expected {_KINDS[item.type]}")
 
 
 def attribute_value(item: AttributeInfo, proto: onnx.AttributeProto) -> Any:
     """The Python value in the attribute of a node."""
     value = onnx.helper.get_attribute_value(proto)
+    if isinstance(value, onnx.TensorProto):
+        value = onnx.numpy_helper.to_array(value).tolist()
     if item.type == "bool":
         return bool(value)
     if item.type == "string":
         return value.decode()
-    return list(value) if item.type in ("ints", "floats") else value
+    if item.type == "strings":
+        return [text.decode() if isinstance(text, bytes) else text for text in value]
+    return list(value) if item.is_list else value
+
+
+def node_attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
+    """The value of every attribute: that of the node, or the default; None where it has none."""
+    given = {proto.name: proto for proto in node.attribute}
+    return {
+        item.name: attribute_value(item, given[item.name]) if item.name in given else item.default
+        for item in info.attributes
+    }
 
 
 def _stated_version(info: OpInfo) -> list[OpSchema.Attribute]:
@@ -142,7 +203,12 @@ def _formal_input(item: InputInfo) -> OpSchema.FormalParameter:
 def _attribute(item: AttributeInfo) -> OpSchema.Attribute:
     doc = item.doc
     if item.choices:
-        doc += " One of " + ", ".join(f'"{choice}"' for choice in item.choices) + "."
+        doc += " One of " + ", ".join(map(json.dumps, item.choices)) + "."
+    if item.default is None:
+        kind = onnx.AttributeProto.AttributeType.Name(_ATTRIBUTE_TYPES[item.type])
+        return OpSchema.Attribute(
+            item.name, getattr(OpSchema.AttrType, kind), doc, required=item.required
+        )
     return OpSchema.Attribute(item.name, attribute_proto(item, item.default), doc)
 
 

@@ -31,16 +31,6 @@ CALL = "call"  # the one attribute of a rewritten node
 _WIDE = dict.fromkeys(("float16", *_dtypes.NARROW_FLOATS), "float32")
 _EMPTY = "myops_pyop_empty_"  # the initializers that stand for inputs left out
 
-_KINDS = {
-    onnx.AttributeProto.INT: "an int",
-    onnx.AttributeProto.FLOAT: "a float",
-    onnx.AttributeProto.STRING: "a string",
-    onnx.AttributeProto.INTS: "a list of ints",
-    onnx.AttributeProto.FLOATS: "a list of floats",
-    onnx.AttributeProto.STRINGS: "a list of strings",
-    onnx.AttributeProto.TENSOR: "a tensor",
-}
-
 
 @dataclass(frozen=True)
 class Request:
@@ -247,14 +237,11 @@ def _attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
         if item.name not in protos:
             continue
         proto = protos[item.name]
-        expected = schema.attribute_proto(item, item.default).type
-        if proto.type != expected:
-            got = _KINDS.get(proto.type, "something else")
-            one = " (0 or 1)" if item.type == "bool" else ""
-            raise ValueError(
-                f"{info.name}: {item.name}: got {got}, expected {_KINDS[expected]}{one}"
-            )
+        schema.refuse_kind(info, item, proto)
         is_bool = item.type == "bool"
         value = truth(info, item, proto.i) if is_bool else schema.attribute_value(item, proto)
         values[item.name] = value
+    missing = info.missing(values)
+    if missing:
+        raise ValueError(missing)
     return values

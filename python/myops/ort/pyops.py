@@ -23,8 +23,9 @@ What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes
    tensors; without it you do (an optional input with 0 elements counts as left out).
 3. Attributes are int, float or string, all are required, and a float arrives with 6 digits only.
    pyop_session puts all of them into one string. Without it, every attribute has to be written
-   out, and a float or a list has to be a string in JSON: cubic_coeff_a="-0.75", axes="[2, 3]". A
-   node that is written otherwise is refused when the model is loaded.
+   out, and a float, a list or an optional attribute has to be a string in JSON:
+   cubic_coeff_a="-0.75", axes="[2, 3]", limit="null". A node that is written otherwise is refused
+   when the model is loaded.
 4. An exception in a PyOp ends the process. PyopSession.run raises it instead.
 5. Shapes are not inferred through a PyOp.
 6. A node whose op has several versions cannot have an attribute that only some of its nodes have.
@@ -121,7 +122,9 @@ def enable_pyops() -> list[str]:
                 "been enabled, expected all its ops to be there then; use pyop_session(model)"
             )
         attributes = {
-            item.name: kinds.dt_int64 if item.type in ("bool", "int") else kinds.dt_string
+            item.name: kinds.dt_int64
+            if item.type in ("bool", "int") and not item.optional
+            else kinds.dt_string
             for item in info.attributes
         }
         _define(info.domain, info, attributes, _plain)
@@ -182,9 +185,9 @@ def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, 
 
 
 def _attribute(info: OpInfo, item: AttributeInfo, value: Any) -> Any:
-    if item.type == "bool":
+    if item.type == "bool" and not item.optional:
         return _pyop_models.truth(info, item, value)
-    if item.type in ("int", "string"):
+    if item.type in ("int", "string") and not item.optional:
         return value
     try:
         return json.loads(value)

@@ -76,6 +76,9 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
 def call_of(tested: OpUnderTest, seen: Seen) -> Call:
     """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays."""
     inputs, attributes = seen.settled()
+    for declared in tested.info.attributes:  # None stands for what a schema cannot state
+        if attributes[declared.name] is None:
+            attributes[declared.name] = declared.default
     arrays: list[np.ndarray | None] = []
     for item, info in zip(inputs, tested.info.inputs, strict=True):
         if item is None:
@@ -98,7 +101,7 @@ def call_arrays(seen: Seen) -> tuple[list[np.ndarray | None], dict[str, Any]]:
         else _numbers(item, all(isinstance(number, int) for number in item))
         for item in inputs
     ]
-    return arrays, attributes
+    return arrays, {name: value for name, value in attributes.items() if value is not None}
 
 
 def _numbers(items: Sequence[float], integer: bool) -> np.ndarray:

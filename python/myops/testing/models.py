@@ -13,7 +13,7 @@ from myops import _description
 from myops._description import OpInfo
 from myops._dtypes import NARROW_FLOATS
 from myops.onnx.matrix import narrow_floats
-from myops.onnx.schema import ELEMENT_TYPES
+from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
 from myops.testing.calls import Call
 
 OPSET = 20  # the default of myops.onnx.export
@@ -57,9 +57,10 @@ def node_model(
         names.pop()
     outputs = [item.name for item in info.outputs]
     settings = _settings(info, call.attributes)
+    nodes.append(helper.make_node(info.onnx_type, names, outputs, domain=info.domain))
+    nodes[-1].attribute.extend(settings.values())
     if info.since_version > 1:
-        settings[_description.VERSION] = info.since_version
-    nodes.append(helper.make_node(info.onnx_type, names, outputs, domain=info.domain, **settings))
+        nodes[-1].attribute.append(helper.make_attribute(_description.VERSION, info.since_version))
     results = []
     for output, dtype in zip(outputs, output_dtypes(info, call), strict=True):
         result = output
@@ -112,14 +113,16 @@ def _outside(dtype: str) -> int:
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) if known is None else known
 
 
-def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, onnx.AttributeProto]:
     """The attributes that differ from their defaults, as a node has them."""
-    defaults = {item.name: item.default for item in info.attributes}
-    return {
-        key: int(value) if isinstance(value, bool) else value
-        for key, value in attributes.items()
-        if value != defaults.get(key) and not (isinstance(value, (list, tuple)) and not value)
-    }
+    settings = {}
+    for item in info.attributes:
+        value = attributes.get(item.name)
+        value = list(value) if isinstance(value, tuple) else value
+        default = list(item.default) if isinstance(item.default, tuple) else item.default
+        if item.is_written(value) and value != default:
+            settings[item.name] = attribute_proto(item, value)
+    return settings
 
 
 def output_dtypes(info: OpInfo, call: Call) -> list[str]:

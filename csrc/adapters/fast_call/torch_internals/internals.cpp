@@ -43,6 +43,11 @@ bool read(PyObject* object, bool differentiable, bool written, DLTensor* describ
   } catch (const std::exception&) {
     return false;  // a dtype or memory that cannot be read: the dispatcher says why
   }
+  // DLPack calls integers of 1 to 7 bits, and others in one byte, what it calls those of 8.
+  if (described->dtype.code <= kDLUInt && described->dtype.bits == 8 &&
+      tensor.scalar_type() != at::kByte && tensor.scalar_type() != at::kChar) {
+    return false;
+  }
   described->device = {kDLCPU, 0};
   described->ndim = static_cast<int32_t>(tensor.dim());
   described->shape = const_cast<int64_t*>(tensor.sizes().data());

@@ -306,8 +306,11 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
     try:
         result = call()
     except Exception as error:  # torch's errors share no base class
-        if isinstance(error, LoweringError) or failures.is_ours(error):
+        if isinstance(error, LoweringError):
             raise
+        refusal = failures.refusal_of_ours(error)
+        if refusal is not None:
+            raise refusal from None
         raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
     return result if exporter == "dynamo" else (result, None)
 

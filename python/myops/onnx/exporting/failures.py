@@ -105,6 +105,11 @@ def is_ours(error: BaseException) -> bool:
     return f"{os.sep}myops{os.sep}onnx{os.sep}" in file
 
 
+def refusal_of_ours(error: BaseException) -> BaseException | None:
+    """What `is_ours` of the error and its causes: torch wraps what a translation says."""
+    return next((item for item in _chain(error, Recorded()) if is_ours(item)), None)
+
+
 def text(error: BaseException) -> str:
     """A message without torch's colours and without how to leave the check out."""
     if isinstance(error, ExportCheckError):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from myops.onnx.exporting.recorded import Condition, SourceLine
 from myops.onnx.guards._exported import Exported
+from myops.onnx.symbolics.attribute_text import follows_a_length
 
 _MOST = 3  # places to name
 _INSTEAD = [
@@ -62,13 +63,7 @@ def of_values(exported: Exported) -> str:
 
 
 def of_attribute(operator: str, name: str, place: SourceLine | None) -> str:
-    where = f" at {place}" if place is not None else ""
-    return (
-        f"{operator}: {name}: got a value that follows the length of an input{where}, expected a "
-        "constant: an attribute of an ONNX node cannot change. Make it an input of the operator: a "
-        "tensor, or where the operator is described an input with values=True, which takes lists "
-        "of numbers too; or call the operator with a fixed number."
-    )
+    return follows_a_length(operator, name, f" at {place}" if place is not None else "")
 
 
 def instead(places: Iterable[SourceLine]) -> str:

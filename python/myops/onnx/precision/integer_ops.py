@@ -9,7 +9,7 @@ from onnx import numpy_helper
 
 from myops import _libraries
 from myops.onnx.graph import scopes
-from myops.onnx.schema import attribute_value
+from myops.onnx.schema import node_attributes
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
@@ -31,12 +31,7 @@ def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int], str]:
     rule = None if library is None else library.quantized_rule(info)
     if rule is None:
         return {}, "its op does not declare what it is on integers"
-    given = {item.name: item for item in node.attribute}
-    attributes = {
-        item.name: attribute_value(item, given[item.name]) if item.name in given else item.default
-        for item in info.attributes
-    }
-    names = dict(rule(attributes))
+    names = dict(rule(node_attributes(info, node)))
     if not names:
         return {}, "with these attributes its op needs the numbers themselves"
     inputs = {item.name: place for place, item in enumerate(info.inputs)}

@@ -12,10 +12,11 @@ import onnx
 from onnx import AttributeProto, numpy_helper
 
 from myops import _libraries
+from myops._description import AttributeInfo
 from myops._names import near_misses
 from myops.onnx.graph.scopes import is_body
 from myops.onnx.graph.structure import GraphError, is_custom, label
-from myops.onnx.schema import register_schemas
+from myops.onnx.schema import attribute_proto, register_schemas
 
 _KIND: dict[int, str] = {  # of attributes, in words
     AttributeProto.INT: "a whole number", AttributeProto.FLOAT: "a number",
@@ -32,7 +33,7 @@ class Signature:
     attributes: dict[str, int]  # name: AttributeProto type; 0 when the function states none
     inputs: tuple[int, int]
     outputs: tuple[int, int]
-    choices: dict[str, tuple[str, ...]]
+    choices: dict[str, tuple[str, ...] | tuple[int, ...]]
 
 
 def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | None:
@@ -149,21 +150,49 @@ def set_attribute(model: onnx.ModelProto, node: onnx.NodeProto, name: str, value
     kind = (found.attributes[name] if found else 0) or (
         present[name].type if name in present else 0
     )
-    if not kind:  # nothing is known of this op: the type is that of the value
+    exact = _exact(node, name)
+    if exact is not None:
+        made = _exactly(where, exact, value)
+    elif not kind:  # nothing is known of this op: the type is that of the value
         guessed = _guess(value) if isinstance(value, str) else value
         made = onnx.helper.make_attribute(name, guessed)
     else:
         made = _typed(where, name, kind, value, present.get(name))
-    if found and name in found.choices and made.s.decode() not in found.choices[name]:
-        choices = found.choices[name]
-        raise GraphError(
-            f"{where}: got {made.s.decode()!r}, expected one of {', '.join(choices)}."
-            f"{near_misses(made.s.decode(), choices)}"
-        )
+    choices = found.choices.get(name, ()) if found else ()
+    for element in _elements(made) if choices else ():
+        if element not in choices:
+            raise GraphError(
+                f"{where}: got {element!r}, expected one of {', '.join(map(str, choices))}."
+                f"{near_misses(str(element), list(map(str, choices)))}"
+            )
     if name in present:
         present[name].CopyFrom(made)
     else:
         node.attribute.append(made)
+
+
+def _elements(made: AttributeProto) -> list[Any]:
+    value = onnx.helper.get_attribute_value(made)
+    items = value if isinstance(value, (list, tuple)) or not isinstance(
+        value, (str, bytes, int, float)
+    ) else [value]  # fmt: skip
+    return [item.decode() if isinstance(item, bytes) else item for item in items]
+
+
+def _exact(node: onnx.NodeProto, name: str) -> AttributeInfo | None:
+    """The description of an attribute of 64 bits, which stands in a tensor."""
+    info = _libraries.find_node(node.domain, node.op_type)
+    declared = info.attributes if info is not None else ()
+    return next((a for a in declared if a.name == name and a.type in ("double", "doubles")), None)
+
+
+def _exactly(where: str, item: AttributeInfo, value: Any) -> AttributeProto:
+    try:
+        number = [float(one) for one in _items(value)] if item.is_list else float(value)
+    except (ValueError, TypeError) as error:
+        expected = "numbers" if item.is_list else "a number"
+        raise GraphError(f"{where}: got {value!r}, expected {expected}") from error
+    return attribute_proto(item, number)
 
 
 def _typed(

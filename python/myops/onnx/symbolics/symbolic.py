@@ -11,10 +11,11 @@ import torch
 from torch.onnx import symbolic_helper
 
 from myops import _description
-from myops._description import OpInfo
+from myops._description import AttributeInfo, OpInfo
 from myops.onnx.symbolics import complex_numbers
 
-_SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f"}
+_SUFFIX = {"bool": "i", "int": "i", "float": "f", "string": "s", "ints": "i", "floats": "f",
+           "strings": "s", "double": "t", "doubles": "t"}  # fmt: skip
 
 # How symbolic_helper reads a constant of each type.
 _PARSE: dict[str, Any] = {
@@ -24,6 +25,8 @@ _PARSE: dict[str, Any] = {
     "string": "s",
     "ints": "is",
     "floats": "fs",
+    "double": "f",
+    "doubles": "fs",
 }
 
 
@@ -44,9 +47,12 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
               for v in values]  # fmt: skip
     keywords = {}
     for item in info.attributes:
-        value = _constant(info, item, attributes.get(item.name, item.default))
-        if item.type in ("ints", "floats") and not value:
+        value = attributes.get(item.name)
+        value = _constant(info, item, item.default if value is None else value)
+        if not item.is_written(value):
             continue  # an empty list stands for "not given", as the ONNX default does
+        if item.type in ("double", "doubles"):
+            value = torch.tensor(value, dtype=torch.float64)
         keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
     if info.since_version > 1:
         keywords[f"{_description.VERSION}_i"] = info.since_version
@@ -72,8 +78,8 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
         ValueError: It is computed at run time, in a trace from the length of an input.
     """
     if isinstance(value, torch._C.Value):
-        value = symbolic_helper._maybe_get_const(value, _PARSE[item.type])
-    listed = item.type in ("ints", "floats") and not isinstance(value, torch._C.Value)
+        value = _known(value, item)
+    listed = item.is_list and isinstance(value, (list, tuple))
     parts = list(value) if listed else [value]
     if any(isinstance(part, (torch._C.Value, torch.Tensor)) for part in parts):
         raise ValueError(
@@ -83,6 +89,17 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
             f"torch.ops.{info.qualified.replace('::', '.')}(..., {item.name}=...) with numbers"
         )
     return parts if listed else value
+
+
+def _known(value: Any, item: AttributeInfo) -> Any:
+    """What a graph value is where it is constant, else the value itself."""
+    if item.type != "strings":
+        return symbolic_helper._maybe_get_const(value, _PARSE[item.type])
+    node = value.node()
+    if node.kind() == "prim::ListConstruct":
+        texts = [symbolic_helper._maybe_get_const(text, "s") for text in node.inputs()]
+        return value if any(isinstance(text, torch._C.Value) for text in texts) else texts
+    return value.toIValue() if node.kind() == "prim::Constant" else value
 
 
 def _value(g: Any, info: OpInfo, number: int, item: Any) -> Any:
@@ -140,7 +157,7 @@ def _scripted(info: OpInfo) -> Any:
         attributes = {}
         for item, value in zip(info.attributes, arguments[count:], strict=False):
             absent = isinstance(value, torch._C.Value) and symbolic_helper._is_none(value)
-            known = None if absent else symbolic_helper._maybe_get_const(value, _PARSE[item.type])
+            known = None if absent else _known(value, item) if _is_value(value) else value
             if isinstance(known, torch._C.Value) and item.type == "int":
                 known = _folded(known)
             attributes[item.name] = item.default if known is None else known
@@ -151,6 +168,10 @@ def _scripted(info: OpInfo) -> Any:
         return emit(g, info, inputs, attributes)
 
     return symbolic
+
+
+def _is_value(item: Any) -> bool:
+    return isinstance(item, torch._C.Value)
 
 
 def _folded(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from myops import _description, _libraries
 from myops._description import OpInfo
 from myops.onnx.symbolics import complex_numbers
+from myops.onnx.symbolics.attribute_text import follows_a_length
 
 # With it comes the exporter's list of known ops. Importing it takes more than a second, so
 # `register` waits until somebody exports.
@@ -70,9 +71,10 @@ def translation(info: OpInfo) -> Callable[..., Any]:
     count = len(info.inputs)
 
     def translate(*inputs: Any, **attributes: Any) -> Any:
+        import onnx_ir
         import onnxscript
 
-        from myops.onnx.schema import schema_for
+        from myops.onnx.schema import attribute_proto, schema_for
 
         domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
         node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
@@ -86,10 +88,21 @@ def translation(info: OpInfo) -> Callable[..., Any]:
             values.pop()
         keywords = {}
         for item in info.attributes:
-            value = attributes.get(item.name, item.default)
-            if item.type in ("ints", "floats") and not value:
+            value = attributes.get(item.name)
+            value = item.default if value is None else value
+            if not item.is_written(value):
                 continue
+            if any(
+                isinstance(part, onnx_ir.Value) for part in (value if item.is_list else [value])
+            ):
+                name = info.qualified.replace("::", ".")
+                raise ValueError(follows_a_length(name, item.name))
             keywords[item.name] = int(value) if item.type == "bool" else value
+            proto = attribute_proto(item, value)
+            if item.type in ("double", "doubles"):
+                keywords[item.name] = proto.t
+            elif item.is_list and not len(value):  # whose kind no element tells
+                keywords[item.name] = onnx_ir.serde.deserialize_attribute(proto)
         if info.since_version > 1:
             keywords[_description.VERSION] = info.since_version
         return node(*values, **keywords)

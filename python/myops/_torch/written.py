@@ -1,0 +1,87 @@
+"""An op as a function for callers, and in TorchScript."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Optional
+
+import torch
+
+if TYPE_CHECKING:
+    from myops._torch.call import TorchOp
+
+_TYPES = {
+    "bool": "bool", "int": "int", "float": "float", "string": "str",
+    "ints": "List[int]", "floats": "List[float]", "double": "float", "doubles": "List[float]",
+    "strings": "List[str]",
+}  # fmt: skip
+
+
+def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
+    """The function for callers, as an op file writes it by hand.
+
+    Written as source text, because TorchScript reads it (and takes no keyword-only argument with
+    a default), and compilers see through it best.
+    """
+    info = op.info
+    parameters = []
+    inputs = info.inputs[:-1] if info.random else info.inputs
+    for number, item in enumerate(inputs):
+        kind = "Optional[Tensor]" if item.optional else "Tensor"
+        kind = "Any" if item.values else kind
+        droppable = all(later.optional for later in inputs[number:])
+        parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
+    for attribute in info.attributes[:-1] if info.random else info.attributes:
+        default = attribute.default
+        default = list(default) if isinstance(default, tuple) else default
+        kind = _TYPES[attribute.type]
+        kind = f"Optional[{kind}]" if default is None else kind
+        parameters.append(f"{attribute.name}: {kind} = {default!r}")
+    # In scripts only: what is required may not be None for the dispatcher.
+    required = "".join(
+        f"        assert {item.name} is not None, {info.missing_text(item)!r}\n"
+        for item in info.attributes
+        if item.required
+    )
+    names = [item.name for item in info.inputs]
+    passed = ", ".join([*names, *(f"{item.name}={item.name}" for item in info.attributes)])
+    scripted, called = passed, passed
+    before = required
+    if info.random:
+        parameters += ["seed: Optional[int] = None", "key: Optional[Tensor] = None"]
+        parameters += ["generator: Any = None"]
+        before += (
+            "        if seed is None and key is None:\n"
+            "            key = torch.randint(0, 9223372036854775807, [1])\n"
+        )
+        scripted = passed.replace("seed=seed", "seed=0 if seed is None else seed")
+        called = passed + ", generator=generator"
+    source = (
+        f"def {info.name}({', '.join(parameters)}):\n"
+        f"    if torch.jit.is_scripting():\n"
+        f"{before}"
+        f"        return torch.ops.{info.namespace}.{info.name}({scripted})\n"
+        f"    else:\n"
+        f"        return _op({called})\n"
+    )
+    file = f"<myops {info.qualified}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
+                 "Any": Any, "_op": op}  # fmt: skip
+    exec(compile(source, file, "exec"), namespace)
+    made: Any = namespace[info.name]
+    made.__doc__, made.__module__ = doc, module
+    return made
+
+
+_scripted: list[TorchOp] = []  # torch knows them by their addresses
+
+
+def let_scripts_call(op: TorchOp) -> None:
+    """Lets functions that call `op` be scripted, where this torch has a place for it. The op itself
+    can be in any case."""
+    register = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
+    if register is not None:
+        register(op, op.info.qualified)
+        _scripted.append(op)
