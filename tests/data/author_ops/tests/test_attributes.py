@@ -136,6 +136,9 @@ def test_no_bit_of_a_double_is_lost(exporter):
     (node,) = [item for item in made.graph.node if item.op_type == "Adjust"]
     found = {item.name: item for item in node.attribute}
     assert list(found["steps"].strings) == [b"scale"]
+    factor = onnx.numpy_helper.to_array(found["factor"].t)
+    assert factor.dtype == np.float64
+    assert factor.tolist() == THIRD  # the numbers of a result are rounded to 16 bits
     (y,) = myops.ort.session(made).run(None, {"x": X.double().numpy()})
     assert np.array_equal(y, slow_adjust(X.double(), **given).numpy())
 
