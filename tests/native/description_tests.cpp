@@ -55,7 +55,7 @@ void test_descriptions() {
   refuses([](Op& op) { op.name = "2x"; }, "an op: name: got \"2x\"" + identifier);
   refuses([](Op& op) { op.onnx_type = "Sca le"; },
           "scale: onnx: got the name \"Sca le\"" + identifier);
-  refuses([](Op& op) { op.since_version = 0; }, "scale: onnx: got version 0, expected at least 1");
+  refuses([](Op& op) { op.since_version = 0; }, "scale: onnx: got version 0, expected 1 to 1000");
   refuses([](Op& op) { op.types.push_back({"U", {}}); },
           "scale: U: got a type of no dtypes, expected at least one");
   refuses([](Op& op) { op.types.push_back({"T", {DType::Int64}}); },
@@ -185,7 +185,8 @@ MYOPS_OP(throws) { throw std::runtime_error("out of luck"); }
 
 const char* kFaults[] = {
     "library myops: scale: name: got that of another op, expected one of its own",
-    "library myops: scale_too: onnx: got the type Scale, which scale has, expected one of its own",
+    "library myops: scale_too: onnx: got version 1 of the type Scale, which scale has, expected a "
+    "type or a version of its own",
     "library myops: no_kernel: kernel: got none, expected one, given with .kernel()",
     "library myops: scale_backward: backward_of: got 1 names, expected names of inputs of scale, "
     "each once",

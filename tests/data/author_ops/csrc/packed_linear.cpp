@@ -45,6 +45,7 @@ void compute(KernelContext& context) {
   if (y.elements() == 0) return;
   const int64_t rows = y.elements() / outputs, panels = (outputs + kPanel - 1) / kPanel;
   const auto* prepared = context.prepared<Scratch>();
+  context.report(prepared != nullptr ? "packed_once" : "packed_by_call");
   std::optional<ScratchArray<T>> own;
   if (prepared == nullptr) {
     own.emplace(context.scratch_array<T>(static_cast<int64_t>(packed_elements(weight))));
