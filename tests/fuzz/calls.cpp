@@ -80,7 +80,10 @@ Attr fitting_attribute(Bytes& bytes, const Attribute& declared) {
     case AttributeType::Int:
       return {bytes.between(0, 4)};
     case AttributeType::Float:
+    case AttributeType::Double:
       return {static_cast<float>(bytes.real())};
+    case AttributeType::Strings:
+      return {std::vector<std::string>(bytes.below(3), bytes.text())};
     case AttributeType::String:
       if (declared.choices.empty()) return {bytes.text()};
       return {declared.choices[bytes.below(declared.choices.size())]};
@@ -90,6 +93,7 @@ Attr fitting_attribute(Bytes& bytes, const Attribute& declared) {
       return {list};
     }
     case AttributeType::Floats:
+    case AttributeType::Doubles:
       break;
   }
   return {Floats{static_cast<float>(bytes.real())}};
@@ -273,6 +277,8 @@ std::string describe(const Call& call) {
             all += quoted(value);
           } else if constexpr (std::is_same_v<T, myops::ort::OtherKind>) {
             all += str("kind ", static_cast<int>(value));
+          } else if constexpr (std::is_same_v<T, myops::ort::Value>) {
+            all += "a tensor";
           } else {
             all += list(value);
           }
