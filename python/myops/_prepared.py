@@ -16,9 +16,9 @@ def forget_prepared() -> None:
     """Frees what ops have prepared of their inputs, such as packed weights, in PyTorch and NumPy.
 
     The next calls read the inputs again. Needed after writes to a weight that an op cannot see,
-    which are those that PyTorch does not count and that change few elements: see
-    [prepared weights](your_own_op.md#prepared-weights). Sessions of ONNX Runtime keep theirs, as
-    their constants cannot change.
+    which are those that PyTorch does not count and that change few elements: docs/your_own_op.md,
+    "Prepared weights", lists them. Sessions of ONNX Runtime keep theirs, as their constants cannot
+    change.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.randn(64, 64))
