@@ -227,8 +227,7 @@ def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
     folder = myops.new_package("my_kernels", tmp_path)
     kernel = (folder / "csrc" / "soft_clip.cpp").read_text()
     blocks = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
-    assert all(block in kernel for block in blocks)
+    assert all(block in kernel for block in blocks[:2])  # the others are of other ops
     for file in (path for path in folder.rglob("*") if path.is_file()):
         name = str(file.relative_to(folder))
         assert f"`{name}`" in page, name

@@ -10,12 +10,16 @@ import onnx
 from onnx import TensorProto, helper
 
 from myops import _description
-from myops._description import OpInfo
+from myops._description import AttributeInfo, OpInfo
 from myops._dtypes import NARROW_FLOATS
 from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
 from myops.testing.calls import Call
 
+# What Python has for an attribute; for the others lists.
+_FITTING: dict[str, Any] = {
+    "bool": int, "int": int, "float": (int, float), "double": (int, float), "string": str,
+}  # fmt: skip
 OPSET = 20  # the default of myops.onnx.export
 _IR_VERSION = 10
 
@@ -120,9 +124,20 @@ def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, onnx.Att
         value = attributes.get(item.name)
         value = list(value) if isinstance(value, tuple) else value
         default = list(item.default) if isinstance(item.default, tuple) else item.default
-        if item.is_written(value) and value != default:
-            settings[item.name] = attribute_proto(item, value)
+        fits = isinstance(value, _FITTING.get(item.type, list))
+        if (item.is_written(value) if fits else value is not None) and value != default:
+            settings[item.name] = _attribute(item, value)
     return settings
+
+
+def _attribute(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
+    """As the op declares it, or, for a value of another kind, which is to be refused, as it is."""
+    if isinstance(value, _FITTING.get(item.type, list)):
+        try:
+            return attribute_proto(item, value)
+        except (TypeError, ValueError):
+            pass  # elements of another kind
+    return helper.make_attribute(item.name, int(value) if isinstance(value, bool) else value)
 
 
 def output_dtypes(info: OpInfo, call: Call) -> list[str]:
