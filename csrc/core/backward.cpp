@@ -45,6 +45,10 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   for (const Input& input : op.inputs) {
     const bool wanted =
         std::find(differentiable.begin(), differentiable.end(), input.name) != differentiable.end();
+    if (wanted && input.is_variadic) {
+      fail(result.name, input.name, "a list of tensors among the inputs with a gradient",
+           "single tensors: a kernel has a fixed number of outputs; write this gradient in Python");
+    }
     if (wanted) {
       places.push_back(result.inputs.size());
       const char* ending = input.is_optional ? ", or empty without it." : ".";

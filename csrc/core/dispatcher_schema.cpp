@@ -46,7 +46,7 @@ std::vector<Overload> overloads(const Op& op) {
   for (const Input& input : op.inputs) values = values || input.has_values;
   std::vector<Overload> all{{false, false}};
   if (values) all.push_back({true, false});
-  if (op.outputs.size() != 1) return all;
+  if (op.outputs.size() != 1 || op.writes()) return all;
   all.push_back({false, true});
   if (values) all.push_back({true, true});
   return all;
@@ -64,8 +64,10 @@ bool integer_values(const Op& op, const Input& input) {
 std::string dispatcher_schema(const Op& op, Overload overload) {
   std::string text = overload_name(op, overload) + "(";
   const char* separator = "";
+  char alias = 'a';
   for (const Input& input : op.inputs) {
-    std::string type = "Tensor";
+    std::string type = input.is_variadic ? "Tensor[]" : "Tensor";
+    if (input.is_written) type += str("(", std::string(1, alias++), "!)");
     if (overload.values && input.has_values) {
       type = integer_values(op, input) ? "SymInt[]" : "float[]";
     }

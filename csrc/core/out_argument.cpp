@@ -5,18 +5,37 @@
 namespace myops {
 namespace {
 
-// Address of the first element, and the address behind the last one.
+// The lowest address of an element, and the address behind the highest one.
 std::pair<uintptr_t, uintptr_t> extent(const Tensor& tensor) {
   const auto begin = reinterpret_cast<uintptr_t>(tensor.data);
   if (tensor.elements() == 0) return {begin, begin};
-  int64_t last = 0;
+  int64_t first = 0, last = 0;  // of NumPy's arrays, strides may be negative
   for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
+    const int64_t step = (tensor.shape[axis] - 1) * tensor.strides[axis];
+    (step < 0 ? first : last) += step;
   }
-  return {begin, begin + static_cast<size_t>(last + 1) * dtype_size(tensor.dtype)};
+  const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
+  return {begin + static_cast<uintptr_t>(first * size),
+          begin + static_cast<uintptr_t>((last + 1) * size)};
 }
 
 }  // namespace
+
+bool share_memory(const Tensor& one, const Tensor& other) {
+  const auto [begin, end] = extent(one);
+  const auto [first, last] = extent(other);
+  return first < end && begin < last;
+}
+
+void refuse_expanded(const Op& op, const std::string& argument, const Shape& shape,
+                     const Shape& strides) {
+  if (element_count(shape) == 0) return;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 1 || strides[axis] != 0) continue;
+    fail(op.name, argument, str("one place in memory for the elements along axis ", axis),
+         "a place for each, because the op writes into them; make a copy");
+  }
+}
 
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
                      const Shape& shape, Layout layout) {
@@ -30,12 +49,10 @@ Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtyp
          layout == Layout::ChannelsLast ? "channels_last memory, as that of the input"
                                         : "contiguous memory");
   }
-  const auto [begin, end] = extent(out);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].present) continue;
-    const auto [first, last] = extent(inputs[i]);
-    if (first < end && begin < last) {
-      fail(op.name, "out", str("memory that it shares with ", op.inputs[i].name),
+    if (share_memory(out, inputs[i])) {
+      fail(op.name, "out", str("memory that it shares with ", op.input_name(i)),
            "memory of its own");
     }
   }

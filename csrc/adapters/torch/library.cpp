@@ -40,14 +40,33 @@ class TorchRuntime final : public Runtime {
     refuse_strings(output, dtype);
     if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
-    outputs.emplace_back(new_tensor(dtype, shape, strides));
-    return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
+    if (output >= outputs.size()) outputs.resize(output + 1);
+    TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
+    return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
+  }
+
+  // The schema has a tensor for every output; Python makes None of it.
+  void leave_out(size_t output, DType dtype) override {
+    (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
   void run(int64_t count, Task task, void* argument) override { run_tasks(count, task, argument); }
   const char* name() const override { return "torch"; }
 
-  std::vector<TorchTensor> outputs;
+  void begin_kernel() override {
+    for (auto& [input, tensor] : written) count_write(op_, op_.inputs[input].name, tensor);
+  }
+
+  // Where the kernel wrote into copies, because it does not accept the layout of the input.
+  void copy_back(const std::vector<Argument>& arguments) {
+    for (auto& [input, tensor] : written) {
+      const auto& used = std::get<TorchTensor>(arguments[input]);
+      if (used.const_data_ptr() != tensor.const_data_ptr()) torch::stable::copy_(tensor, used);
+    }
+  }
+
+  std::vector<std::optional<TorchTensor>> outputs;
+  std::vector<std::pair<size_t, TorchTensor>> written;  // inputs, as the caller passed them
 
  private:
   void refuse_strings(size_t output, DType dtype) const {
@@ -67,7 +86,8 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
-    count_write(op_, *out_);  // last, because a call that is refused must not count as a write
+    count_write(op_, "out",
+                *out_);  // last, because a call that is refused must not count as a write
     return accepted;
   }
 
@@ -118,7 +138,7 @@ void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const To
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto* tensor = std::get_if<TorchTensor>(&inputs[i]);
     if (tensor == nullptr || !recorded(*tensor)) continue;
-    fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
+    fail(op.name, op.input_name(i), "a tensor that requires grad", expected);
   }
   if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
 }
@@ -147,9 +167,22 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
   std::vector<bool> is_copy;  // by input, for ops that prepare
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (!op.inputs[i].is_written) continue;
+    auto& tensor = std::get<TorchTensor>(arguments.inputs[i]);
+    if (recorded(tensor)) {
+      fail(op.name, op.inputs[i].name, "a tensor that requires grad",
+           "none: the op writes into it; make the call in no_grad mode, or call the op without "
+           "the \"_\" in its name");
+    }
+    refuse_expanded(op, op.inputs[i].name, Shape(tensor.sizes().begin(), tensor.sizes().end()),
+                    Shape(tensor.strides().begin(), tensor.strides().end()));
+    if (tensor.is_cpu()) (void)tensor.mutable_data_ptr();  // see above
+    runtime.written.emplace_back(i, tensor);
+  }
   for (size_t i = 0; i < arguments.inputs.size(); ++i) {
     const void* before = address(op, arguments.inputs[i]);
-    inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
+    inputs.push_back(view(op, op.declared(i), arguments.inputs[i], runtime.budget()));
     if (!op.prepared_inputs.empty()) is_copy.push_back(before != inputs.back().data);
   }
   Attributes attributes(op.attributes);
@@ -161,7 +194,8 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
     prepared = prepared_for(op, arguments.inputs, inputs, attributes, is_copy);
   }
   invoke(op, inputs, attributes, runtime, prepared.get());
-  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
+  runtime.copy_back(arguments.inputs);
+  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(*runtime.outputs[i]);
 }
 
 // What a function of an op (see op.h) calls.

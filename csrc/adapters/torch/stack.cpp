@@ -65,6 +65,22 @@ Argument take_input(const Op& op, const Input& input, Overload overload, StableI
   return take_value(input, value, take_list<double>);
 }
 
+// The items of a list own tensors, and the list does not free them.
+void take_tensors(StableIValue value, std::vector<Argument>& into) {
+  struct Delete {
+    void operator()(StableListHandle list) const { (void)torch_delete_list(list); }
+  };
+  const std::unique_ptr<StableListOpaque, Delete> list(to<StableListHandle>(value));
+  size_t size = 0;
+  TORCH_ERROR_CODE_CHECK(torch_list_size(list.get(), &size));
+  into.reserve(into.size() + size);
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue item;
+    TORCH_ERROR_CODE_CHECK(torch_list_get_item(list.get(), i, &item));
+    into.emplace_back(take_tensor(item));
+  }
+}
+
 AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
   if (may_be_none(attribute)) {
     return take_optional(value, take_list<int64_t>).value_or(std::vector<int64_t>());
@@ -89,7 +105,7 @@ AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
 }  // namespace
 
 Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack) {
-  inputs.resize(op.inputs.size());
+  inputs.reserve(op.inputs.size());
   attributes.resize(op.attributes.size());
   // The first exception is rethrown when all values are taken: values that are not taken would
   // never be freed.
@@ -101,8 +117,14 @@ Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack)
       if (!failure) failure = std::current_exception();
     }
   };
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    take([&](StableIValue value) { inputs[i] = take_input(op, op.inputs[i], overload, value); });
+  for (const Input& input : op.inputs) {
+    take([&](StableIValue value) {
+      if (input.is_variadic) {
+        take_tensors(value, inputs);
+      } else {
+        inputs.push_back(take_input(op, input, overload, value));
+      }
+    });
   }
   for (size_t i = 0; i < attributes.size(); ++i) {
     take([&](StableIValue value) { attributes[i] = take_attribute(op.attributes[i], value); });

@@ -26,7 +26,8 @@ What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes
    out, and a float or a list has to be a string in JSON: cubic_coeff_a="-0.75", axes="[2, 3]". A
    node that is written otherwise is refused when the model is loaded.
 4. An exception in a PyOp ends the process. PyopSession.run raises it instead.
-5. Shapes are not inferred through a PyOp.
+5. Shapes are not inferred through a PyOp, and an op with a variadic input, whose nodes have any
+   number of inputs, is none: pyop_session makes a PyOp for each number.
 6. A node whose op has several versions cannot have an attribute that only some of its nodes have.
    enable_pyops leaves such ops out; pyop_session runs them.
 7. Once enable_pyops() has been called, a session cannot have both the library of
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     import onnxruntime_extensions
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
-_callable: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
+_callable: set[str] = set()  # domains of the ops that pyop_session can run
 _numbers = itertools.count()
 # What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
 _failures: dict[int, Exception] = {}
@@ -111,7 +112,7 @@ def enable_pyops() -> list[str]:
     """
     kinds = _extensions().PyCustomOpDef
     before = {domain: set(names) for domain, names in _enabled.items()}
-    first = [info for info in _libraries.nodes() if not _has_versions(info)]
+    first = [i for i in _libraries.nodes() if not i.is_variadic and not _has_versions(i)]
     for info in first:
         if info.name in before.get(info.domain, ()):
             continue
@@ -163,8 +164,10 @@ class _Array(np.ndarray):
         return self.view(np.ndarray)
 
 
-def _results(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    return tuple(array.view(_Array) for array in arrays)
+def _results(arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    """None, an output that is left out, is an empty array: a PyOp has all outputs."""
+    empty = np.empty(0, np.float32)
+    return tuple((empty if array is None else array).view(_Array) for array in arrays)
 
 
 def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
@@ -196,14 +199,15 @@ def _define_pyops() -> None:
     """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
     kinds = _extensions().PyCustomOpDef
     for info in _libraries.nodes():
-        if (info.domain, info.name) not in _callable:
-            _define(
-                _pyop_models.private_domain(info),
-                info,
-                {_pyop_models.CALL: kinds.dt_string},
-                _carrier,
-            )
-            _callable.add((info.domain, info.name))
+        counts: set[Any] = {None}
+        if info.is_variadic:
+            counts = _pyop_models.counts.get((info.domain, info.name), set())
+        for count in counts:
+            domain = _pyop_models.private_domain(info, count)
+            if domain not in _callable:
+                described = info if count is None else info.expanded(count)
+                _define(domain, described, {_pyop_models.CALL: kinds.dt_string}, _carrier)
+                _callable.add(domain)
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
@@ -218,7 +222,10 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
             ]
             results = _description.call(info, inputs, request.attributes)
             return _results(
-                [np.asarray(r, dtype) for r, dtype in zip(results, wanted, strict=True)]
+                [
+                    np.empty(0, dtype) if r is None else np.asarray(r, dtype)
+                    for r, dtype in zip(results, wanted, strict=True)
+                ]
             )
         except Exception as error:  # may not leave the PyOp; PyopSession raises it
             _failures.setdefault(request.session, error)

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from myops import _description, _libraries
 from myops._description import OpInfo
 from myops.onnx.symbolics import complex_numbers
@@ -78,9 +80,11 @@ def translation(info: OpInfo) -> Callable[..., Any]:
         node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
         complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
+        wanted = info.present(padded, attributes)
+        flat = info.flat(padded)
         values = [
             _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
-            for item, declared in zip(padded, info.inputs, strict=True)
+            for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
         ]
         while values and values[-1] is None:
             values.pop()
@@ -92,10 +96,28 @@ def translation(info: OpInfo) -> Callable[..., Any]:
             keywords[item.name] = int(value) if item.type == "bool" else value
         if info.since_version > 1:
             keywords[_description.VERSION] = info.since_version
-        return node(*values, **keywords)
+        if all(wanted):
+            return node(*values, **keywords)
+        return _without(node, values, keywords, wanted)
 
     translate.__name__ = info.name
     return translate
+
+
+def _without(
+    node: Any, values: Sequence[Any], attributes: dict[str, Any], wanted: Sequence[bool]
+) -> tuple[Any, ...]:
+    """The node of a call that leaves outputs out; empty tensors stand for them in the program."""
+    import onnx_ir
+    import onnxscript
+
+    # An output that is left out has a name only where another follows it.
+    count = max(number for number, given in enumerate(wanted) if given) + 1
+    results = node(*values, **attributes, _outputs=count)
+    results = tuple(results) if isinstance(results, Sequence) else (results,)
+    nothing = onnx_ir.serde.serialize_tensor(onnx_ir.tensor(np.zeros(0, np.float32)))
+    op: Any = onnxscript.opset18
+    return (*results, *[op.Constant(value=nothing) for _ in wanted[count:]])
 
 
 def _constant(numbers: Sequence[Any], integer: bool) -> Any:

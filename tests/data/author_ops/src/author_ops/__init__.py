@@ -1,5 +1,6 @@
 """author_ops: ops as somebody else would write them, each with something that ours do not have: an
-output whose dtype no input has, numbers that are refused, a single dtype."""
+output whose dtype no input has, numbers that are refused, a single dtype, lengths that the data
+decides, lists of tensors, optional outputs, writes into an input."""
 
 from __future__ import annotations
 
@@ -10,6 +11,12 @@ import torch
 from torch import Tensor
 
 import myops
+from author_ops.arguments import clip, clip_, concat, peak
+from author_ops.lengths import nms, select, unique
+
+__all__ = [
+    "clip", "clip_", "concat", "cube", "nms", "peak", "pick", "select", "top_k", "unique",
+]  # fmt: skip
 
 library = myops.op_library("author_ops")
 
