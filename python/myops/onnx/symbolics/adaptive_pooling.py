@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from myops.onnx.symbolics import register, registry
+from myops.onnx.symbolics import register
 
 # By how many of the last axes are pooled; torch.export keeps the names with an underscore.
 _OPERATORS = {
@@ -28,20 +28,9 @@ _INT64 = onnx.TensorProto.INT64
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
     """Inside, both exporters write adaptive average pooling, unless somebody has registered it."""
-    taken = {name.partition(".")[0] for name in registry.names()}
-    added = [name for name in _OPERATORS if f"aten::{name}" not in taken]
-    for name in added:
-        register.register_symbolic(f"aten::{name}", _functions(name), opset=11)
-    try:
+    functions = {f"aten::{name}": functools.partial(_write, n) for name, n in _OPERATORS.items()}
+    with register.registered_for_now(functions, 11):
         yield
-    finally:
-        for name in added:
-            register.unregister(f"aten::{name}")
-
-
-@functools.cache
-def _functions(name: str) -> Any:
-    return functools.partial(_write, _OPERATORS[name])
 
 
 def _write(count: int, g: Any, x: Any, output_size: Any) -> Any:

@@ -50,18 +50,9 @@ def registered(wanted: bool | None) -> Iterator[None]:
             wanted_names = tuple(interpolate.OPERATORS)
     else:
         wanted_names = tuple(interpolate.OPERATORS) if wanted else ()
-    added = [
-        name
-        for name in wanted_names
-        if not any(item.partition(".")[0] == f"aten::{name}" for item in registry.names())
-    ]
-    for name in added:
-        register.register_symbolic(f"aten::{name}", _function(name))
-    try:
+    functions = {f"aten::{name}": _function(name) for name in wanted_names}
+    with register.registered_for_now(functions, registry.LOWEST):
         yield
-    finally:
-        for name in added:
-            register.unregister(f"aten::{name}")
 
 
 @functools.cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from myops.onnx.symbolics import registered_dynamo, registered_torchscript, registry
@@ -74,6 +75,20 @@ def unregister(name: str) -> None:
         del registry.registered[name]
         registered_torchscript.uninstall(name)
         registered_dynamo.uninstall(name)
+
+
+@contextlib.contextmanager
+def registered_for_now(functions: Mapping[str, Callable[..., Any]], opset: int) -> Iterator[None]:
+    """Inside, these functions are registered, but for operators that somebody has registered."""
+    taken = {name.partition(".")[0] for name in registry.names()}
+    added = [name for name in functions if name not in taken]
+    for name in added:
+        register_symbolic(name, functions[name], opset=opset)
+    try:
+        yield
+    finally:
+        for name in added:
+            unregister(name)
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
