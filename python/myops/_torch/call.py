@@ -108,11 +108,18 @@ class TorchOp:
             return self._dispatch(inputs, out, attributes)
         if self._autocast is not None and autocast.is_any_enabled():
             inputs = self._autocast.cast(inputs)
+        traced = tracing() is not None
+        exported = traced and torch.onnx.is_in_onnx_export()
+        if traced and not exported:
+            # A trace of the Function would hold a Python object, which torch.jit.save refuses.
+            if self._lists_of_texts:
+                self._refuse_in_trace(attributes)
+            return self._dispatch(inputs, out, attributes)
         if (
-            functorch()
+            exported
+            or functorch()
             or forward_ad._current_level >= 0
             or (grad_enabled() and _any_requires_grad((*inputs, out)))
-            or (tracing() is not None and torch.onnx.is_in_onnx_export())
         ):
             if out is not None:
                 return self._dispatch(inputs, out, attributes)
@@ -120,8 +127,6 @@ class TorchOp:
             if len(values) != len(self.defaults):
                 raise self._unknown(attributes)
             return self.function.apply(*inputs, *values.values())
-        if self._lists_of_texts and tracing() is not None:
-            self._refuse_in_trace(attributes)
         if out is not None:
             before = version(out)
             with BelowAutogradAndCounts():

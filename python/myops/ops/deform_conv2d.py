@@ -75,6 +75,7 @@ def deform_conv2d(
 _scripting.overload(deform_conv2d, _scripting.deform_conv2d_by_pairs)
 
 
+@torch.fx.wrap  # torch.fx.symbolic_trace records the call: lengths decide what follows
 def _deform(
     input: Tensor,
     offset: Tensor,

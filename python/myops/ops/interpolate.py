@@ -128,6 +128,7 @@ overload(
 )
 
 
+@torch.fx.wrap  # torch.fx.symbolic_trace records the call: lengths decide what follows
 def _interpolate(
     input: Tensor,
     size: Any,

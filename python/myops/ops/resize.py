@@ -131,6 +131,7 @@ _scripting.overload(
 )
 
 
+@torch.fx.wrap  # torch.fx.symbolic_trace records the call: lengths decide what follows
 def run(
     x: Tensor, roi: Any, scales: Any, sizes: Any, attributes: dict[str, Any], out: Tensor | None
 ) -> Tensor:

@@ -17,6 +17,7 @@ from myops.testing.families import (
     purity,
     shapes,
     threads,
+    traces,
     values,
 )
 from myops.testing.trial import Trial
@@ -40,6 +41,7 @@ FAMILIES: dict[str, Family] = {
     "opcheck": programs.opcheck,
     "compile": programs.compiled,
     "export": programs.exported,
+    "trace": traces.traced,
     "dynamo": exporters.dynamo,
     "torchscript": exporters.torchscript,
 }

@@ -145,19 +145,26 @@ def compiled(trial: Trial) -> None:
             with apart, torch._dynamo.config.patch(error_on_recompile=bool(label)):
                 result = program(ran.tensors)
         except Exception as error:  # of dynamo, of the compiler, of the op
-            trial.tally.fail(label, _head(refusal(error)), "a compiled program", _COMPILE_CAUSE)
+            trial.tally.fail(label, head(refusal(error)), "a compiled program", _COMPILE_CAUSE)
             break
         expected_case, expected_leaves = leaves_of(case, places)
         expected = module.call(expected_case.tensors)
         outcome, wanted = Outcome(arrays_of(result)), Outcome(arrays_of(expected))
         trial.compare_bits(label, "torch.compile", outcome, wanted, _EAGER_CAUSE)
-        _compare_gradients(trial, label, result, leaves, expected, expected_leaves)
+        compare_gradients(trial, label, "torch.compile", result, leaves, expected, expected_leaves)
     torch._dynamo.reset()
 
 
-def _compare_gradients(
-    trial: Trial, label: str, result: Any, leaves: Any, expected: Any, expected_leaves: Any
+def compare_gradients(
+    trial: Trial,
+    label: str,
+    where: str,
+    result: Any,
+    leaves: Any,
+    expected: Any,
+    expected_leaves: Any,
 ) -> None:
+    """Of the sum of the results, with respect to the leaves, within torch's tolerances."""
     if not leaves:
         return
     grads = []
@@ -169,7 +176,7 @@ def _compare_gradients(
         try:
             found = torch.autograd.grad(loss, given, allow_unused=True)
         except Exception as error:  # "gradients" has the details
-            trial.tally.fail(label, _head(refusal(error)), "gradients", _COMPILE_CAUSE)
+            trial.tally.fail(label, f"{where}: {head(refusal(error))}", "gradients", _COMPILE_CAUSE)
             return
         grads.append([torch.zeros(()) if item is None else item for item in found])
     trial.tally.ran += 1
@@ -178,7 +185,7 @@ def _compare_gradients(
             torch.testing.assert_close(one, other)
         except AssertionError as error:
             trial.tally.fail(
-                label, f"gradient in torch.compile: {error}", "eager's gradient", _EAGER_CAUSE
+                label, f"gradient in {where}: {error}", "eager's gradient", _EAGER_CAUSE
             )
 
 
@@ -202,7 +209,7 @@ def exported(trial: Trial) -> None:
         tensors = tuple(trial.case.copied().tensors)
         program = torch.export.export(module, tensors, dynamic_shapes=shapes)
     except Exception as error:  # of torch.export, of the op
-        trial.tally.fail("", _head(refusal(error)), "an exported program", _COMPILE_CAUSE)
+        trial.tally.fail("", head(refusal(error)), "an exported program", _COMPILE_CAUSE)
         return
     targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
     if not any(getattr(t, "_schema", None) and trial.tested.is_mine(t) for t in targets):
@@ -220,7 +227,7 @@ def exported(trial: Trial) -> None:
         try:
             outcome = Outcome(arrays_of(run(*case.tensors)))
         except Exception as error:  # of a guard, or of the op
-            outcome = Outcome([], _head(refusal(error)))
+            outcome = Outcome([], head(refusal(error)))
         trial.compare_bits(label, "the exported program", outcome, expected, _COMPILE_CAUSE)
 
 
@@ -242,7 +249,7 @@ def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None
             )
 
 
-def _head(text: str, lines: int = 12) -> str:
+def head(text: str, lines: int = 12) -> str:
     """torch's errors without the page of advice behind them."""
     kept = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(kept[:lines])

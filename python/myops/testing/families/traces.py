@@ -1,0 +1,56 @@
+"""torch.jit.trace: the trace is saved, loaded, and called at other lengths, with gradients."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import torch
+
+from myops.testing.bits import arrays_of
+from myops.testing.calls import Outcome, refusal
+from myops.testing.families.gradients import differentiable, leaves_of
+from myops.testing.families.programs import compare_gradients, head, module_of, other_lengths
+from myops.testing.trial import Trial
+
+_TRACE_CAUSE = (
+    "the trace does not hold the dispatcher op but a Python function (torch.jit.save refuses it), "
+    "or a number that was computed from a length"
+)
+
+
+def traced(trial: Trial) -> None:
+    """torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
+    lists = [item.name for item in trial.tested.info.attributes if item.type == "strings"]
+    if any(trial.case.kwargs.get(name) for name in lists):
+        trial.tally.note("a list of strings: graphs of torch.jit.trace have none")
+        return
+    module = module_of(trial)
+    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    example, _ = leaves_of(trial.case, places)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, in newer torch
+            made = torch.jit.trace(module, tuple(example.tensors), check_trace=False)
+            file = io.BytesIO()
+            torch.jit.save(made, file)
+            file.seek(0)
+            program = torch.jit.load(file)
+    except Exception as error:  # of torch.jit, of the op
+        trial.tally.fail("", head(refusal(error)), "a trace that can be saved", _TRACE_CAUSE)
+        return
+    for label, case in [("", trial.case), *other_lengths(trial)]:
+        ran, leaves = leaves_of(case, places)
+        expected_case, expected_leaves = leaves_of(case, places)
+        expected = module.call(expected_case.tensors)
+        try:
+            result = program(*ran.tensors)
+        except Exception as error:  # of torch.jit, of the op
+            trial.tally.fail(label, head(refusal(error)), "a result", _TRACE_CAUSE)
+            continue
+        outcome, wanted = Outcome(arrays_of(result)), Outcome(arrays_of(expected))
+        trial.compare_bits(label, "torch.jit.trace", outcome, wanted, _TRACE_CAUSE)
+        compare_gradients(
+            trial, label, "torch.jit.trace", result, leaves, expected, expected_leaves
+        )
