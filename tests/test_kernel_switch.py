@@ -13,8 +13,6 @@ import torch
 import warm
 from reference_deform_conv2d import deform_conv2d as reference
 
-pytestmark = pytest.mark.slow  # six processes, on a switch for measurements
-
 # Many offset groups with few channels each: all strategies of the gradients are possible.
 CALLS = """
 import json, sys
