@@ -43,16 +43,16 @@ def example() -> Iterator[dict[str, ModuleType]]:
                 sys.modules[name] = module
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param("dynamo", marks=pytest.mark.slow), "torchscript"]
-)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dynamo", "torchscript")]
+
+
+@pytest.fixture(scope="module", params=SLOW)
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The finished demo and its output folder, once per exporter."""
     folder = tmp_path_factory.mktemp(request.param)
     return run("demo.py", "--output", folder, "--exporter", request.param), folder
 
 
-@pytest.mark.quick
 def test_demo_succeeds_and_prints_every_factor(demo: Any) -> None:
     finished, _ = demo
     assert finished.returncode == 0, finished.stdout + finished.stderr
