@@ -16,7 +16,8 @@
 #   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
-#   make slowest       write the slowest Python tests of the last run into docs/testing.md
+#   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
+#                      `make test` leaves out into tests/slow_tests.txt
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
 #   make load          the load tests for LOAD_SECONDS (60) instead of a moment
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
@@ -24,7 +25,7 @@
 #   make precision     half precision and int8 of five of them and the examples: docs/precision.md
 #   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
 #   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
-#   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (an hour)
+#   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (half an hour)
 #   make wheel         a wheel in dist/
 #   make clean         remove what was built
 
@@ -42,7 +43,7 @@ SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildca
 NODE := examples/hosts/node
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages bench fuzz load compat zoo precision docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -89,19 +90,25 @@ test-all: test-compiled
 
 test-compiled: test-native test-sanitizers test-arm
 
+# HOSTS= runs those of test-hosts among them, so that both processes have work to the end.
+HOSTS ?= --ignore=tests/hosts
 test-python: build
 	-sh scripts/fetch_onnxruntime.sh
-	$(MEASURED) $(PYTEST) --ignore=tests/hosts
+	$(MEASURED) $(PYTEST) $(HOSTS)
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
+# Of a run of all tests: what the others take is left as it was in tests/slow_tests.txt.
 slowest: build
 	@test -e $(SECONDS_FILE) || $(MAKE) --no-print-directory test-python
-	$(BIN)/python scripts/slowest.py docs/testing.md --from $(SECONDS_FILE)
+	$(BIN)/python scripts/slowest.py docs/testing.md --from $(SECONDS_FILE) --slow tests/slow_tests.txt
 
-# Objects that ccache has are not compiled again, in a fresh clone neither (on Debian: ccache).
+# Objects that ccache has are not compiled again (on Debian: ccache); in a clone elsewhere neither,
+# as it takes the paths in this folder for relative ones.
 CCACHE := $(wildcard /usr/lib/ccache)
 ifneq ($(CCACHE),)
 export PATH := $(CCACHE):$(PATH)
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 endif
 
 # Without make's flags: Ninja cannot share the jobs of a make whose rules do not pass them on.
@@ -187,10 +194,12 @@ test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake
 
 # What cannot be downloaded is skipped; with MYOPS_CI=1 that is a failure.
-test-hosts: build
+test-hosts: build host-packages
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
+
+host-packages:
 	-sh scripts/fetch_onnxruntime.sh
 	-$(MAKE) --silent $(NODE)/node_modules/.package-lock.json
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
 
 # --ignore-scripts: the package is complete; its script would download the CUDA variant.
 $(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json

@@ -1,10 +1,11 @@
 """Measures which lines the tests run, of Python and of C++, and writes docs/coverage.md.
 
-    python scripts/coverage_report.py                    # all tests: an hour and more on 2 cores
+    python scripts/coverage_report.py                    # the tests of `make test`
     python scripts/coverage_report.py --only cpp
     python scripts/coverage_report.py --only python -- tests/onnx tests/cli
 
-The page has a table for each language, by directory. `--only` leaves the other table as it is.
+The page has a table for each language, by directory. `--only` leaves the other table as it is, and
+what somebody has written on the page below the heading NOTES stays.
 Python is measured by coverage.py, also in the processes that tests start; C++ by gcov, in the tests
 of tests/native, on the instruction sets that this machine has.
 """
@@ -27,11 +28,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 BUILD = ROOT / "build" / "coverage"
+NOTES = "## What is not covered"
+CHOICE = ["tests", "-m", "not slow", "--ignore=tests/hosts",
+          "--numprocesses", "2", "--dist", "loadfile"]  # fmt: skip
 TITLES = {"python": "## Python", "cpp": "## C++"}
 ABOUT = (
-    "Which lines of the package and of its kernels run in the tests; `make coverage` writes this "
-    "page. That a line runs does not say that its result is compared: mutation testing "
-    "(`scripts/mutants.py`) shows that."
+    "Which lines of the package and of its kernels run in the tests of `make test`; `make "
+    "coverage` writes the tables, and `make test-all` runs more. That a line runs does not say "
+    "that its result is compared: mutation testing (`scripts/mutants.py`) shows that."
 )
 
 
@@ -41,7 +45,7 @@ def python(tests: list[str]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(".coverage*"):
         old.unlink()
-    environment = {**os.environ, "COVERAGE_FILE": str(folder / ".coverage")}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COVERAGE_FILE": str(folder / ".coverage")}
     coverage = (sys.executable, "-m", "coverage")
     # A failing test does not make the figures wrong; `make test` is where it counts.
     subprocess.run([*coverage, "run", "-m", "pytest", "-q", *tests], cwd=ROOT, env=environment)
@@ -130,6 +134,8 @@ def write(tables: dict[str, str], command: str) -> None:
                 rf"^{re.escape(title)}\n.*?(?=^## |\Z)", old, re.DOTALL | re.MULTILINE
             )
             parts += [found[0].strip()] if found else []
+    notes = re.search(rf"^{re.escape(NOTES)}\n.*\Z", old, re.DOTALL | re.MULTILINE)
+    parts += [notes[0].strip()] if notes else []
     PAGE.write_text("\n\n".join(parts) + "\n")
 
 
@@ -142,9 +148,9 @@ def _machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=TITLES, help="leave the other language as it is")
-    parser.add_argument("tests", nargs="*", help="for pytest; default: all but tests/hosts")
+    parser.add_argument("tests", nargs="*", help="for pytest; default: those of `make test`")
     given = parser.parse_args()
-    tests = given.tests or ["tests", "--ignore=tests/hosts"]
+    tests = given.tests or CHOICE
     tables: dict[str, Any] = {}
     if given.only != "cpp":
         tables["python"] = python(tests)

@@ -1,9 +1,10 @@
 """The slowest tests of Python, as a table in a page of the documentation (`make slowest`).
 
-    python scripts/slowest.py docs/testing.md --from build/test_seconds
+    python scripts/slowest.py docs/testing.md --from build/test_seconds --slow tests/slow_tests.txt
     python scripts/slowest.py docs/testing.md [PYTEST OPTION...]
 
-The first reads what the last `make test` or `make test-all` measured, the second runs the tests.
+The first reads what the last `make test-all` measured, and writes the list that tests/slow_tests.py
+reads; the second runs the tests.
 What counts is CPU time, that of programs which a test starts included: it says the same on a busy
 machine. The table stands between two comments of the page, at its end where it has none.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PLACE = re.compile(r"(<!-- slowest tests -->\n).*?(<!-- end of slowest tests -->)", re.DOTALL)
 SHOWN = 20
+SECONDS = 0.3  # of CPU time; a test that takes more is slow
 SECTION = """
 ## The slowest tests of myops
 
@@ -67,13 +69,40 @@ def table(found: list[tuple[float, str]]) -> str:
     )
 
 
+def slow(file: Path) -> dict[str, float]:
+    """Seconds of the slow tests, by their id, as update() wrote them."""
+    lines = [line.split(" ", 1) for line in file.read_text().splitlines()]
+    return {name: float(seconds) for seconds, name in lines}
+
+
+def update(found: list[tuple[float, str]], file: Path) -> None:
+    """Writes the slow ones. Tests that the run left out stay, if they are still there."""
+    old = slow(file) if file.exists() else {}
+    kept = {name: took for name, took in old.items() if _exists(name)}
+    kept.update((name, took) for took, name in found)
+    lines = [f"{took:.1f} {name}\n" for name, took in sorted(kept.items()) if took > SECONDS]
+    file.write_text("".join(lines))
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a test of such an id, whatever its parameters are."""
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    return path.exists() and f"def {function.partition('[')[0]}(" in path.read_text()
+
+
 def main() -> None:
     target, *options = sys.argv[1:]
     text = Path(target).read_text()
     if not PLACE.search(text):
         text += SECTION
-    given = options[1:] if options[:1] == ["--from"] else []
-    made = page(read(*given) if given else measure(options))
+    if options[:1] == ["--from"]:
+        found = read(options[1])
+        if options[2:]:
+            update(found, Path(options[options.index("--slow") + 1]))
+    else:
+        found = measure(options)
+    made = page(found)
     Path(target).write_text(PLACE.sub(lambda place: place[1] + made + place[2], text))
     print(made)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import slow_tests
 import slowest
 import torch
 import warm
@@ -17,8 +18,8 @@ from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
 SEED = 20240229
-# These compile packages for a minute or more. Last, one process would work on them alone while the
-# other has nothing left to do.
+# These compile for a minute or more. Last, one process would work on them alone while the other has
+# nothing left to do.
 LONGEST = [
     "test_tutorial.py",
     "test_adding_an_op.py",
@@ -27,10 +28,13 @@ LONGEST = [
     "test_author_ops.py",
     "test_faults.py",
     "test_faulty_descriptions.py",
+    "test_runtime_distribution.py",
 ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow_tests.mark(items)
     items.sort(key=lambda item: item.path.name not in LONGEST)  # stable: the rest stays in order
 
 

@@ -1,4 +1,4 @@
-"""Calls of deform_conv2d in which settings that could be confused differ, and the judge."""
+"""Calls of deform_conv2d in which settings that could be confused differ, and the reference."""
 
 from __future__ import annotations
 

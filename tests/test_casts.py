@@ -42,6 +42,7 @@ def models(casts: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compare", "doctor"])
 def test_the_commands_print_what_the_pictures_show(
     name: str, casts: ModuleType, models: Path

@@ -14,6 +14,9 @@ import pytest
 
 import myops
 
+# It compiles a package; in `make test`, tests/native/description_tests.cpp has such descriptions.
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data" / "faulty_descriptions"
 LIBRARY = "library faulty_descriptions: "
 IDENTIFIER = 'expected letters, digits and "_", and no digit first'

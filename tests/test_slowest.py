@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import slow_tests
+import slowest
 from installed import ROOT, run
 
 TESTS = """
@@ -35,3 +40,46 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     assert text.startswith("# A page\n")
     rows = re.findall(r"^\| (\d+) \| `\S*::(\w+)` \|$", text, re.MULTILINE)
     assert rows == [("1", "test_that_starts_a_program"), ("0", "test_quick")]
+
+
+def test_the_list_of_slow_tests_keeps_what_a_run_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "slow.txt"
+    file.write_text(
+        "9.0 tests/test_slowest.py::test_what_make_test_leaves_out[a]\n"
+        "8.5 tests/test_slowest.py::test_renamed\n"
+        "8.0 tests/no_such_file.py::test_gone\n"
+        "7.0 tests/test_docs.py::test_quicker_now\n"
+    )
+    new, quicker = "tests/test_help.py::test_new[a b]", "tests/test_docs.py::test_quicker_now"
+    found = [(0.9, new), (0.2, quicker)]
+    slowest.update(found, file)
+    assert slowest.slow(file) == {
+        new: 0.9,
+        "tests/test_slowest.py::test_what_make_test_leaves_out[a]": 9.0,
+    }
+
+
+def made(**seconds: float) -> tuple[list[Any], dict[str, float]]:
+    """Tests of one function with two exporters and six models, slow in these places."""
+    tests = []
+    for place, name in enumerate(itertools.product("dt", "abcdef")):
+        call = SimpleNamespace(indices={"exporter": place // 6, "model": place % 6})
+        tests.append(SimpleNamespace(nodeid="".join(name), callspec=call))
+    return tests, seconds
+
+
+def test_what_make_test_leaves_out() -> None:
+    def left_out(**seconds: float) -> str:
+        tests, took = made(**seconds)
+        return " ".join(item.nodeid for item in slow_tests.slow_ones(tests, took))
+
+    assert left_out() == ""
+    assert left_out(da=0.2, tf=9) == "tf"
+    # Of an exporter that is slow with every model, the quickest; of models, as they are many, none.
+    assert left_out(da=1, db=3, dc=0.5, dd=1, de=3, df=1) == "da dd df db de"
+    assert left_out(da=9, db=9, dc=8, dd=9, de=9, df=9) == "dc da db dd de df"
+    assert left_out(da=1, ta=1.5) == "da ta"
+    # A function that has slow tests alone keeps one, if it can be had.
+    alone = [SimpleNamespace(nodeid="da")]
+    assert slow_tests.slow_ones(alone, {"da": 1.2}) == []
+    assert slow_tests.slow_ones(alone, {"da": 5.0}) == alone

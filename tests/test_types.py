@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -105,34 +106,6 @@ resample = myops.prototype(
 """
 
 
-def found_lines(
-    checker: str, folder: Path, program: str, wrong: list[str], python: str = sys.executable
-) -> str:
-    """Asserts that exactly the wrong lines are errors; what the checker said."""
-    first = program.count("\n") + 1
-    (folder / "program.py").write_text(program + "\n".join(wrong) + "\n")
-    done = subprocess.run(
-        [sys.executable, *CHECKERS[checker], python, "program.py"], cwd=folder, timeout=600,
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "MYPYPATH": f"{ROOT}/python"},
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    found = [line for line in done.stdout.splitlines() if "error" in line and "program.py:" in line]
-    lines = [int(line.split("program.py:")[1].split(":")[0]) for line in found]
-    assert sorted(set(lines)) == list(range(first, first + len(wrong))), done.stdout
-    return done.stdout
-
-
-@pytest.mark.parametrize("checker", CHECKERS)
-def test_type_checkers(checker: str, tmp_path: Path) -> None:
-    # As for the installed package: nothing of this repository's settings.
-    (tmp_path / "pyproject.toml").write_text(
-        f'[tool.basedpyright]\ntypeCheckingMode = "standard"\nextraPaths = ["{ROOT}/python"]\n'
-        "[tool.mypy]\nignore_missing_imports = true\n"
-    )
-    found_lines(checker, tmp_path, PROGRAM, WRONG)
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with `their` and `protos` in it, as an installer puts them there."""
@@ -160,13 +133,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_type_checkers_on_packages_of_others(checker: str, installed: Path, tmp_path: Path) -> None:
-    """They read what an installed package states only where it has py.typed."""
-    python = installed / "env" / "bin" / "python"
+def test_type_checkers(checker: str, installed: Path, tmp_path: Path) -> None:
+    """Exactly the wrong lines are errors. Both programs in one run, as it reads all of torch.
+
+    Checkers read what an installed package states only where it has py.typed.
+    """
+    # As for an installed package: nothing of this repository's settings.
     (tmp_path / "pyproject.toml").write_text(
         '[tool.basedpyright]\ntypeCheckingMode = "standard"\n[tool.mypy]\n'
     )
-    found_lines(checker, tmp_path, THEIR_PROGRAM, THEIR_WRONG, str(python))
+    programs = {"program.py": (PROGRAM, WRONG), "their_program.py": (THEIR_PROGRAM, THEIR_WRONG)}
+    for name, (program, wrong) in programs.items():
+        (tmp_path / name).write_text(program + "\n".join(wrong) + "\n")
+    python = installed / "env" / "bin" / "python"
+    done = subprocess.run(
+        [sys.executable, *CHECKERS[checker], python, *programs], cwd=tmp_path, timeout=600,
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "MYPYPATH": f"{ROOT}/python"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    for name, (program, wrong) in programs.items():
+        first = program.count("\n") + 1
+        found = re.findall(rf"\b(?<!_){name}:(\d+).*\berror\b", done.stdout)
+        lines = sorted({int(line) for line in found})
+        assert lines == list(range(first, first + len(wrong))), done.stdout
 
 
 def test_stub_is_up_to_date() -> None:

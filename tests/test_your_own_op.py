@@ -109,6 +109,7 @@ def test_its_own_tests_pass(python: Path, package: Path) -> None:
     assert "skipped" not in text
 
 
+@pytest.mark.quick  # no other test of `make test` compiles a package
 def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
     """What the documentation shows; then without torch, and through the command line."""
     page = (ROOT / "docs" / "your_own_op.md").read_text()

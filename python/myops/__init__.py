@@ -26,7 +26,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from myops import _libraries
+from myops import _op_library
 from myops._distribution import RUNTIME_ONLY as _RUNTIME_ONLY
 from myops._version import __version__ as __version__
 
@@ -45,7 +45,7 @@ def _define(*arguments: Any) -> Any:
     return define_op(*arguments)
 
 
-_libraries.install_define(_define)
+_op_library.install_define(_define)
 
 
 # Public names that are not ops. Those of the first kind can be had without torch.

@@ -73,7 +73,7 @@ def test_what_is_drawn() -> None:
 
 @pytest.mark.parametrize("kind", draw.KINDS)
 def test_ours_is_right_and_has_a_peer(kind: str) -> None:
-    for number in small(kind, 8):
+    for number in small(kind, 4):
         (found,) = run.measured(kind, SEED, number, [1], ONCE)
         assert (found.kind, found.seed, found.number) == (kind, SEED, number)
         assert found.peer in ("torch", "torch in float32", "OpenCV", "OpenCV planes", "grid_sample",

@@ -43,7 +43,10 @@ def example() -> Iterator[dict[str, ModuleType]]:
                 sys.modules[name] = module
 
 
-@pytest.fixture(scope="module", params=["dynamo", "torchscript"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dynamo", "torchscript")]
+
+
+@pytest.fixture(scope="module", params=SLOW)
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The finished demo and its output folder, once per exporter."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -89,8 +92,9 @@ def test_demo_fails_with_weights_that_do_not_beat_bicubic(
     torch.nn.init.constant_(model.conv3.bias, 0.1)  # every picture becomes too bright
     example["model"].save(model, tmp_path / "bright.npz")
     finished = run(
-        "demo.py", "--weights", tmp_path / "bright.npz", "--output", tmp_path, "--factors", 2
-    )
+        "demo.py", "--weights", tmp_path / "bright.npz", "--output", tmp_path, "--factors", 2,
+        "--exporter", "torchscript",
+    )  # fmt: skip
     assert finished.returncode == 1, finished.stdout + finished.stderr
     assert "does not beat bicubic" in finished.stdout
 
@@ -103,6 +107,7 @@ def test_demo_takes_a_picture_and_factors_of_the_user(
     finished = run(
         "demo.py", "--image", tmp_path / "mine.png", "--output", tmp_path,
         "--factors", 3.3, 1.7, "--crop", 10, 10, 60, "--target", "onnx",
+        "--exporter", "torchscript",
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     opset = onnx.load(tmp_path / "super_resolution.onnx").opset_import

@@ -19,6 +19,8 @@ from test_super_resolution import FOLDER, example  # noqa: F401
 import myops.onnx
 import myops.ort
 
+pytestmark = pytest.mark.slow  # test_super_resolution.py has the model in `make test`
+
 
 @pytest.fixture(scope="module")
 def files(

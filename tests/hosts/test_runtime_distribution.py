@@ -41,14 +41,15 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """Built by CMake; build/ keeps its objects."""
+    """Built by CMake, at a level of optimisation of its own, at which ccache has the kernels of
+    `make test-sanitizers`: their tree lies as deep as that of the objects here."""
     folder = ROOT / "build" / "runtime"
     for old in folder.glob("*.whl"):
         old.unlink()
     run(
         sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-        "--wheel-dir", folder, "--config-settings", f"build-dir={folder}/objects",
-        ROOT / "runtime", cwd=ROOT,
+        "--wheel-dir", folder, "--config-settings", f"build-dir={folder}-O2",
+        "--config-settings", "cmake.define.MYOPS_OPTIMIZATION=-O2", ROOT / "runtime", cwd=ROOT,
     )  # fmt: skip
     (file,) = folder.glob("*.whl")
     return file

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from guard_models import Model
 from node_models import run_plain
+from pairs import covering
 
 import myops
 import myops.ort
@@ -161,9 +162,11 @@ def with_positions(x: torch.Tensor) -> torch.Tensor:
 WAYS = [value for name, value in list(globals().items()) if name.startswith("with_")]
 
 
-@pytest.mark.parametrize("target", ["myops", "onnx"])
-@pytest.mark.parametrize("exporter", EXPORTERS)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("way", "exporter", "target"),
+    covering(WAYS, EXPORTERS, ["myops", "onnx"]),
+    ids=lambda item: getattr(item, "__name__", item),
+)
 @pytest.mark.filterwarnings("ignore")
 def test_right_at_every_size_or_no_file(
     way: Way, exporter: str, target: str, tmp_path: Any

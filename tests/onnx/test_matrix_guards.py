@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from guard_models import AddFunction, Model
+from pairs import covering
 from torch import nn
 
 import myops
@@ -55,6 +57,7 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] =
 }
 
 
+@functools.cache
 def refused(name: str, exporter: str) -> bool:
     """Whether `export` does not write the file, be it that torch cannot."""
     function, args, axes = MODELS[name]
@@ -82,9 +85,10 @@ def measured(name: str, exporter: str, through: str, **options: Any) -> Any:
     return opset_matrix({name: case}, [18], [exporter]).cells[0]
 
 
-@pytest.mark.parametrize("through", ["torch", "myops"])
-@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "exporter", "through"),
+    covering([*MODELS], ["torchscript", "dynamo"], ["torch", "myops"]),
+)
 def test_the_matrix_says_what_export_says(name: str, exporter: str, through: str) -> None:
     cell = measured(name, exporter, through)
     built_in = name == "a Python number" and through == "torch"  # where export makes it an input

@@ -35,7 +35,7 @@ def test_values_and_parity(case: tuple[Any, ...], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:7])
-def test_other_judges(case: tuple[Any, ...]) -> None:
+def test_other_references(case: tuple[Any, ...]) -> None:
     """onnx.reference and ONNX Runtime's own DeformConv on the lowered node, and the body."""
     tensors, attributes = build(case, dtype="float32")
     inputs = arrays(tensors)
@@ -47,8 +47,8 @@ def test_other_judges(case: tuple[Any, ...]) -> None:
     (native,) = onnxruntime.InferenceSession(lowered.SerializeToString()).run(None, given)
     bodies = myops.onnx.add_function_bodies(model)
     (body,) = onnxruntime.InferenceSession(bodies.SerializeToString()).run(None, given)
-    for judged in (native, body):
-        np.testing.assert_allclose(result, judged, rtol=1e-4, atol=1e-4)
+    for other in (native, body):
+        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
     if case[0] <= 2:
         (slow,) = ReferenceEvaluator(lowered).run(None, given)
         np.testing.assert_allclose(result, slow, rtol=1e-4, atol=1e-4)

@@ -81,7 +81,7 @@ def test_onnx_node_test(case: Any) -> None:
         assert result.shape == expected.shape
         with pytest.raises(AssertionError):
             np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-5)
-        # The judge is ONNX Runtime's own kernel.
+        # The reference is ONNX Runtime's own kernel.
         standard = onnxruntime.InferenceSession(case.model.SerializeToString())
         names = [item.name for item in case.model.graph.input]
         given = dict(zip(names, case.data_sets[0][0], strict=True))

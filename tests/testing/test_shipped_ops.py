@@ -1,4 +1,4 @@
-"""The whole conformance suite on the ops of this library; the judges are torch's own functions,
+"""The whole conformance suite on the ops of this library; the references are torch's own functions,
 and the slow deform_conv2d of tests/reference_deform_conv2d.py."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """homography_warp: the conformance suite with the slow reference, torch's grid_sample as another
-judge, and what the documentation says of points that no plane has."""
+reference, and what the documentation says of points that no plane has."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_conformance(check):
     check()
 
 
-def judge(planes, maps, size):
+def reference(planes, maps, size):
     """The same of torch's own functions, which differentiate themselves."""
     (N, D), (h, w), (height, width) = maps.shape[:2], planes.shape[-2:], size
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
@@ -59,7 +59,7 @@ def judge(planes, maps, size):
 def test_torch_agrees_and_so_do_its_gradients(shape):
     planes = torch.rand(shape, dtype=torch.float64, requires_grad=True)
     maps = homographies(2, 3, dtype=torch.float64).requires_grad_()
-    image, expected = homography_warp(planes, maps, [7, 5]), judge(planes, maps, [7, 5])
+    image, expected = homography_warp(planes, maps, [7, 5]), reference(planes, maps, [7, 5])
     torch.testing.assert_close(image, expected, rtol=0, atol=1e-12)
     weights = torch.randn_like(image)
     grads = [torch.autograd.grad(item, (planes, maps), weights) for item in (image, expected)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from myops import _description, _libraries
 from myops._description import OpInfo
-from myops._libraries import Library
+from myops._op_library import Library
 from myops._torch import text_rule
 from myops._torch.call import TorchOp
 from myops._torch.described_gradient import described

@@ -10,7 +10,7 @@ import torch
 from myops._description import OpInfo
 
 if TYPE_CHECKING:
-    from myops._libraries import Library
+    from myops._op_library import Library
 
 
 def described(

@@ -9,7 +9,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from myops import _prepared
-from myops._libraries import Library
+from myops._op_library import Library
 from myops._torch import torch_internals
 
 

@@ -31,7 +31,7 @@ def compare(
     model: Annotated[
         Path | None,
         typer.Argument(
-            help="The ONNX file that is judged. Left out: the PyTorch model is exported first; of "
+            help="The ONNX file that is checked. Left out: the PyTorch model is exported first; of "
             "an ONNX file, --against is another backend."
         ),
     ] = None,

@@ -93,8 +93,8 @@ def too_far(
     """(got, expected) of the first output that is too far away, or empty texts.
 
     Args:
-        actual: What is judged; its dtype decides the tolerance.
-        expected: The judge's result, of any dtype.
+        actual: What is checked; its dtype decides the tolerance.
+        expected: The result of the reference, of any dtype.
         tolerance: Largest error, relative to the largest finite element of `expected`; for
             integers the largest difference. Default: `TOLERANCE` by dtype; integers are equal.
     """

@@ -128,7 +128,7 @@ class Trial:
             self.tally.refused.append(run.inner.refusal)
         return run
 
-    def judge(self, variation: str, case: Case, run: TorchRun) -> None:
+    def check_reference(self, variation: str, case: Case, run: TorchRun) -> None:
         """Compares torch's result with the reference, where there is one."""
         if self.settings.reference is None:
             self.tally.note("no reference= was given, so no value was compared with one")

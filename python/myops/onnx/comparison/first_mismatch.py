@@ -239,7 +239,7 @@ def _against_reference(
     single = context.graph.submodel([place], names, outputs, known)
     try:
         found = ReferenceEvaluator(single).run(outputs, arrays)
-    except Exception:  # what it cannot run it cannot judge
+    except Exception:  # what it cannot run it cannot compare
         return None
     worst = None
     for name, expected in zip(outputs, found, strict=True):

@@ -28,7 +28,7 @@ _MOST_ROWS = 4096
 
 
 class Ties:
-    """Judges differences with the values that decided."""
+    """Classifies differences by the values that decided."""
 
     def __init__(self, graph: Graph, values: Mapping[str, Any], tolerance: Tolerance) -> None:
         self._graph = graph

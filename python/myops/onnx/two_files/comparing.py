@@ -48,7 +48,7 @@ def compare_files(
 
     Args:
         first: A path, the bytes of a file, or a ModelProto: what is expected.
-        second: The same: what is judged. None: the first file, in another backend.
+        second: The same: what is checked. None: the first file, in another backend.
         inputs: Arrays, or paths of .npy files, by the names of the first file's inputs. What is
             left out is invented: floats from the normal distribution, integers 1.
         dims: Lengths of axes that the first file leaves open, by name or as "INPUT:AXIS".

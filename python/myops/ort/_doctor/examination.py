@@ -206,7 +206,7 @@ class Examination:
         return self._judge("runs", f"The model loads and runs in ONNX Runtime {version}{on}.")
 
     def _overruled(self, ran: bool) -> None:
-        """The runtime is the judge: what it accepts is no error of the model."""
+        """The runtime decides: what it accepts is no error of the model."""
         elsewhere = ("library", "named", "domain-clash", "myops", "onnxruntime")
         for finding in self.report.errors:
             certain = finding.code == "kernel-refuses" and not ran  # loading does not show it

@@ -75,7 +75,7 @@ def _calls_are_alone(trial: Trial) -> None:
         runtimes = {who: run for who, run in runtimes.items() if who not in HOSTED}
     if trial.settings.reference is not None:
         for case in _others(trial):
-            trial.judge("other numbers after the case", case, trial.run(case))
+            trial.check_reference("other numbers after the case", case, trial.run(case))
     for who, runtime in runtimes.items():
 
         def run(call: Any, case: Any, who: str = who, runtime: Any = runtime) -> Outcome:

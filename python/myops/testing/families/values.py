@@ -18,7 +18,7 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a r
 def values(trial: Trial) -> None:
     """The case as given: the reference, and equal bits in every runtime."""
     trial.call()  # a case that is refused is an error in the list of cases
-    trial.judge("", trial.case, trial.agree("", trial.case))
+    trial.check_reference("", trial.case, trial.agree("", trial.case))
 
 
 def lengths(trial: Trial) -> None:
@@ -26,7 +26,7 @@ def lengths(trial: Trial) -> None:
     if not trial.axes:
         trial.tally.note("the op lets no length change")
     for label, case in variations.lengths(trial.case, trial.axes):
-        trial.judge(label, case, trial.agree(label, case))
+        trial.check_reference(label, case, trial.agree(label, case))
 
 
 def dtypes(trial: Trial) -> None:
@@ -36,7 +36,7 @@ def dtypes(trial: Trial) -> None:
     for parameter, name, case in variations.dtypes(trial.tested, trial.case):
         label = f"{parameter} = {name}"
         run = trial.agree(label, case)
-        trial.judge(label, case, run)
+        trial.check_reference(label, case, run)
         for output, array in zip(info.outputs, run.inner.outputs, strict=False):
             wanted = name if output.type == parameter else str(array.dtype)
             if output.type not in {item.type for item in info.inputs}:
@@ -68,20 +68,20 @@ def _same_kind(trial: Trial, label: str, case: object, run: TorchRun) -> None:
         if not is_float(one) or one.shape != other.shape:
             continue
         with np.errstate(all="ignore"):
-            wide, judge = widened(one), widened(other.astype(one.dtype))
-        unequal = np.isfinite(wide) != np.isfinite(judge)
-        unequal |= np.isnan(judge) & ~np.isnan(wide)
+            wide, right = widened(one), widened(other.astype(one.dtype))
+        unequal = np.isfinite(wide) != np.isfinite(right)
+        unequal |= np.isnan(right) & ~np.isnan(wide)
         if unequal.any():
             place = tuple(int(i) for i in np.argwhere(unequal)[0])
             trial.tally.fail(
                 label,
                 f"torch: {wide[place]} at {list(place)}",
-                f"reference: {judge[place]}",
+                f"reference: {right[place]}",
                 "NaN or Inf is swallowed, or made. Comparisons with NaN are false, and std::max, "
                 "std::min and clamps drop it. Write the rule into the op's documentation, and let "
                 "kernel and reference follow it",
             )
-        elif (np.isnan(wide) != np.isnan(judge)).any():
+        elif (np.isnan(wide) != np.isnan(right)).any():
             # 0 * Inf is NaN, and the reference may skip the product: seldom worth a rule.
             trial.tally.note(f"{label}: NaN where the reference has Inf")
 

@@ -1,0 +1,57 @@
+"""Which tests get the mark `slow`, with which `make test` leaves them out, for what they take.
+
+tests/slow_tests.txt has the CPU time of every test that took more than SECONDS in a full run; `make
+slowest` writes it. These get the mark, but for the cheapest ones that their function needs to be
+run at all, and with every value of those of its arguments that have few, such as the exporter: what
+can be had for less than MOST seconds stays in `make test`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slowest import SECONDS, slow
+
+FILE = Path(__file__).with_suffix(".txt")
+MOST = 2.0
+FEW = 4  # values of an argument
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Marks the slow ones."""
+    seconds = slow(FILE)
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("slow", "quick")):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    for tests in functions.values():
+        for item in slow_ones(tests, seconds):
+            item.add_marker(pytest.mark.slow)
+
+
+def slow_ones(tests: list[Any], seconds: dict[str, float]) -> list[Any]:
+    """Of the tests of one function, those that it does not need."""
+    values = {item.nodeid: _values(item) for item in tests}
+    every = set().union(*values.values())
+    counts: dict[str, int] = defaultdict(int)
+    for argument, _ in every:
+        counts[argument] += 1
+    missing = {item for item in every if counts[item[0]] <= FEW} | {("", 0)}
+    slow = []
+    for item in sorted(tests, key=lambda item: seconds.get(item.nodeid, 0.0)):
+        took = seconds.get(item.nodeid, 0.0)
+        if took > SECONDS and (took > MOST or not values[item.nodeid] & missing):
+            slow.append(item)
+        else:
+            missing -= values[item.nodeid]
+    return slow
+
+
+def _values(item: Any) -> set[tuple[str, int]]:
+    """(argument, number of its value) for each argument; ("", 0) for the function itself."""
+    call = getattr(item, "callspec", None)
+    return {("", 0), *(call.indices.items() if call else ())}
