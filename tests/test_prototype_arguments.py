@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import myops
+import myops.onnx
 from myops.testing import Case, checks
 
 torch.manual_seed(0)
@@ -131,6 +133,29 @@ extremes = myops.prototype(
     shape=extremes_shape,
 )  # fmt: skip
 
+
+def blend_numpy(weights: Any, tensors: Any) -> Any:
+    """A weighted sum of tensors; without weights, their sum."""
+    weights = np.ones(len(tensors), tensors[0].dtype) if weights is None else weights
+    return sum(weight * tensor for weight, tensor in zip(weights, tensors, strict=True))
+
+
+def blend_shape(inputs: Any, attributes: dict[str, Any]) -> Any:
+    weights, tensors = inputs
+    if weights is not None and list(weights.shape) != [len(tensors)]:
+        raise ValueError(f"blend: weights: got shape {list(weights.shape)}, expected one a tensor")
+    return [tensors[0].shape]
+
+
+blend = myops.prototype(
+    blend_numpy, name="blend", domain="arguments_draft", types={"T": ["float32", "float64"]},
+    inputs=[
+        myops.Input("weights", "T", "[C].", optional=True),
+        myops.Input("tensors", "T", "Of one shape.", variadic=True),
+    ],
+    outputs=[myops.Output("sum", "T", "Of this shape.")], shape=blend_shape,
+)  # fmt: skip
+
 X = torch.randn(4, 3)
 FOUND = [
     *checks(nms, [Case((BOXES, SCORES))], skip={"bodies": "none is written"}),
@@ -156,3 +181,21 @@ FOUND = [
 @pytest.mark.parametrize("check", FOUND, ids=str)
 def test_family(check: Any) -> None:
     check()
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_list_behind_another_input(tmp_path: Path, exporter: str, weighted: bool) -> None:
+    """Each tensor is once among the inputs of the node, where the first one is left out too."""
+
+    class Model(torch.nn.Module):
+        def forward(self, w: Any, a: Any, b: Any) -> Any:
+            return blend(w if weighted else None, [a, b]) + w.sum()
+
+    with pytest.warns(myops.onnx.MissingBodyWarning):
+        model = myops.onnx.export(
+            Model(), (torch.rand(2), X, X + 1), tmp_path / "model.onnx", exporter=exporter,
+            input_names=["w", "a", "b"],
+        )  # fmt: skip
+    (node,) = [node for node in model.graph.node if node.op_type == "Blend"]
+    assert [*node.input] == ["w" if weighted else "", "a", "b"]

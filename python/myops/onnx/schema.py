@@ -116,7 +116,13 @@ def _is_registered(info: OpInfo) -> bool:
 def _schema(domain: str, onnx_type: str, version: int) -> OpSchema:
     info = _libraries.find_node(domain, onnx_type, version)
     assert info is not None  # schema_for was given it
-    schema = OpSchema(
+    schema = _of_description(info)
+    schema.set_type_and_shape_inference_function(_inference(info))
+    return schema
+
+
+def _of_description(info: OpInfo) -> OpSchema:
+    return OpSchema(
         info.onnx_type,
         info.domain,
         info.since_version,
@@ -129,13 +135,19 @@ def _schema(domain: str, onnx_type: str, version: int) -> OpSchema:
         ],
         attributes=[*map(_attribute, info.attributes), *_stated_version(info)],
     )
-    schema.set_type_and_shape_inference_function(_inference(info))
-    return schema
 
 
 def schema_for(info: OpInfo) -> OpSchema:
     """The OpSchema that follows from a description; the same object at every call."""
     return _schema(info.domain, info.onnx_type, info.since_version)
+
+
+def schema_of_node(info: OpInfo, count: int) -> OpSchema:
+    """For writing a node with `count` inputs: it has one input for each tensor of a variadic one.
+
+    torch's exporter writes a variadic input that follows others with these once more.
+    """
+    return _of_description(info.expanded(count)) if info.is_variadic else schema_for(info)
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:

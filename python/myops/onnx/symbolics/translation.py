@@ -74,14 +74,14 @@ def translation(info: OpInfo) -> Callable[..., Any]:
         import onnx_ir
         import onnxscript
 
-        from myops.onnx.schema import attribute_proto, schema_for
+        from myops.onnx.schema import attribute_proto, schema_of_node
 
-        domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
-        node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
         complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
         wanted = info.present(padded, attributes)
         flat = info.flat(padded)
+        domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
+        node = onnxscript.values.Op(domain, info.onnx_type, schema_of_node(info, len(flat)))
         values = [
             _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
             for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)

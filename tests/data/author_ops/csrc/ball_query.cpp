@@ -84,7 +84,12 @@ MYOPS_OP(ball_query) {
       .kernel(MYOPS_TYPED(compute, float, double));
 }
 
+// MYOPS_TYPED would go by the first input, which is the gradient of integers here.
 MYOPS_OP(ball_query_backward) {
   return backward_of(describe_ball_query(), {"centres", "points"})
-      .kernel(MYOPS_TYPED(differentiate, float, double));
+      .kernel([](KernelContext& context) {
+        dispatch<float, double>(context.input(3).dtype, [&](auto tag) {
+          differentiate<typename decltype(tag)::type>(context);
+        });
+      });
 }

@@ -4,14 +4,19 @@
 namespace {
 using namespace myops;
 
+void shape(ShapeContext& context) {
+  follow(context, "C, S... -> S...");
+  if (!context.has(0) || !context.dims(0)[0].known()) return;
+  const Dims& weights = context.dims(0);
+  const auto tensors = static_cast<int64_t>(context.input_count()) - 1;
+  MYOPS_EXPECT(context, weights[0].value == tensors, "weights", "shape " + shape_text(weights),
+               str("[", tensors, "], one for each tensor"));
+}
+
 template <class T>
 void compute(KernelContext& context) {
   const Tensor& weights = context.input(0);
   const size_t count = context.input_count() - 1;
-  if (weights.present) {
-    MYOPS_EXPECT(context, weights.elements() == static_cast<int64_t>(count), "weights",
-                 str("shape ", weights.shape), str("[", count, "], one for each tensor"));
-  }
   T* out = context.output(0).as<T>();
   context.parallel_for(context.output(0).elements(), 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -35,6 +40,6 @@ MYOPS_OP(blend) {
       .input(Input{"weights", "T", "[C], one for each tensor."}.optional())
       .input(Input{"tensors", "T", "Of one shape."}.variadic())
       .output({"sum", "T", "Of this shape."})
-      .shape("C, S... -> S...")
+      .shape(shape)
       .kernel(MYOPS_TYPED(compute, float, double));
 }
