@@ -105,8 +105,10 @@ def _without_writes(trial: Trial, case: Case) -> Outcome:
     """What the op without writes gives for the same call."""
     functional = functional_of(trial.tested.info)
     packet = getattr(getattr(torch.ops, functional.namespace), functional.name)
+    wanted = functional.present(case.args, case.kwargs)  # empty tensors stand for the others
     try:
-        return Outcome(arrays_of(packet(*case.args, **case.kwargs)))
+        arrays = arrays_of(packet(*case.args, **case.kwargs))
+        return Outcome([array for array, given in zip(arrays, wanted, strict=True) if given])
     except Exception as error:  # of the op
         return Outcome([], refusal(error).replace(f"{functional.name}: ", f"{trial.tested.name}: "))
 
