@@ -13,8 +13,14 @@ pytestmark = pytest.mark.slow  # test_your_own_op.py builds a package in `make t
 
 
 def test_every_family_passes_in_every_runtime(python: Path, tmp_path: Path) -> None:
+    """Before it is built, one of its ops is a prototype: callers and files do not change."""
     package = copied(ROOT / "tests" / "data" / "author_ops", tmp_path / "author_ops")
+    network = (python, package / "prototype" / "network.py")
+    drafted = run(*network, "nms_prototype", "draft.onnx", "draft.onnx", cwd=tmp_path)
     install(python, package, editable=True)
+    moved = run(*network, "author_ops", "moved.onnx", "draft.onnx", cwd=tmp_path)
+    assert moved == drafted
+    assert (tmp_path / "moved.onnx").read_bytes() == (tmp_path / "draft.onnx").read_bytes()
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"\n\d+ passed", text), text
     assert "skipped" not in text

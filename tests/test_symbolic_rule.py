@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import myops
 from myops import _libraries
-from myops._description import OPS, OpInfo, infer, symbolic_rule
+from myops._description import OPS, DecidedLength, OpInfo, infer, infer_decided, symbolic_rule
 from myops._torch.text_rule import rule_of
 
 
@@ -102,6 +102,24 @@ def test_numbers_of_a_list_are_known_where_it_is_one() -> None:
     assert shape[2:] == [None, None]
 
 
+def test_lengths_that_the_kernel_decides() -> None:
+    """A bound where it is a number, and a name where one is written without a space before <=."""
+    info = text_op("A 4, A -> K<=A <=(A * 2) <= 7 K<={size} A", name="decided")
+    shapes, attributes = [(3, 4), (3,)], {"size": 2, "step": 1, "sizes": [1, 2]}
+    expected = [("K", 3), ("", 6), ("", 7), ("K", 2), 3]
+    ((_, by_cpp),) = infer_decided(info, shapes, ["float32"] * 2, attributes)
+    assert by_cpp == expected
+    assert all(isinstance(length, DecidedLength) for length in by_cpp[:4])
+    (by_python,) = rule_of(info)([torch.empty(shape) for shape in shapes], attributes)
+    assert by_python == expected
+    ((_, named),) = infer_decided(info, [("n", 4), ("n",)], ["float32"] * 2, attributes)
+    assert named == [("K", None), ("", None), ("", 7), ("K", 2), "n"]
+    (traced,) = rule_of(info)(symbolic(*shapes), attributes)
+    assert traced[:4] == named[:4]
+    ((_, plain),) = infer(info, shapes, ["float32"] * 2, attributes)
+    assert plain == [None] * 4 + [3]  # of `infer`, which knows no bounds
+
+
 def expression(random: Random, depth: int) -> str:
     """A computed length, in the syntax that rules and Python share."""
     if depth == 0:
@@ -141,7 +159,8 @@ def test_random_expressions(number: int) -> None:
         ("2A, B -> B", "expected a space behind the number"),
         ("A, B -> 02", "expected a number without zeros before it"),
         ("A, B -> 1000000000000", "expected a number below 10^12"),
-        ("A, B -> <=A", "a length that the kernel decides cannot be described yet"),
+        ("A, <=B -> B", 'has "<=B" in an input'),
+        ("A, B -> B<=A", "but B is a length of an input, expected another name"),
         (f"A, B -> ({'-' * 60}A)", "expected at most 50 brackets or signs in each other"),
         (f"A, B -> ({'(' * 60}A{')' * 60})", "expected at most 50 brackets or signs"),
         (f"A, B -> (A{' + 1' * 400})", "a shape rule of 1611 characters, expected at most 1000"),

@@ -1,6 +1,8 @@
 // The description of a gradient, from that of the op.
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "myops/op.h"
 
@@ -18,12 +20,20 @@ void check_grads(const Op& op, const ShapeContext& context) {
   forward.values_.assign(context.values_.begin() + from, context.values_.end());
   forward.outputs_.resize(outputs);
   op.shape_rule(forward);
+  std::map<std::string, int64_t> decided;  // lengths that the data decided, by name
+  const auto fits = [&](const Dim& got, const Dim& expected) {
+    if (!got.known()) return true;
+    if (!expected.decided()) return !expected.known() || got == expected;
+    if (expected.most() >= 0 && got.value > expected.most()) return false;
+    return expected.symbol.empty() ||
+           decided.emplace(expected.symbol, got.value).first->second == got.value;
+  };
   for (size_t i = 0; i < outputs; ++i) {
     if (!forward.output(i) || !context.has(i)) continue;
     const Dims &expected = *forward.output(i), &got = context.dims(i);
     bool good = got.size() == expected.size();
     for (size_t axis = 0; good && axis < got.size(); ++axis) {
-      good = !got[axis].known() || !expected[axis].known() || got[axis] == expected[axis];
+      good = fits(got[axis], expected[axis]);
     }
     MYOPS_EXPECT(context, good, context.input_name(i), "shape " + shape_text(got),
                  str(shape_text(expected), ", the shape of ", op.outputs[i].name));
@@ -40,11 +50,16 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   result.is_random = op.is_random;
   for (const Output& output : op.outputs) {
     result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
+    result.inputs.back().is_optional = !output.condition.empty();  // as the output
   }
   std::vector<size_t> places;  // of the inputs that have a gradient, among the inputs of the result
   for (const Input& input : op.inputs) {
     const bool wanted =
         std::find(differentiable.begin(), differentiable.end(), input.name) != differentiable.end();
+    if (wanted && input.is_variadic) {
+      fail(result.name, input.name, "a list of tensors among the inputs with a gradient",
+           "single tensors: a kernel has a fixed number of outputs; write this gradient in Python");
+    }
     if (wanted) {
       places.push_back(result.inputs.size());
       const char* ending = input.is_optional ? ", or empty without it." : ".";

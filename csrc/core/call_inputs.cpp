@@ -27,7 +27,7 @@ CallInputs::CallInputs(const Op& op, const Tensors& given, Budget& budget) {
   for (const Tensor& tensor : given) tensors_.push_back(&tensor);
   for (size_t i = 0; i < given.size(); ++i) {
     // What is not a list stays as it is: infer() refuses it with the same text as shape inference.
-    if (op.inputs[i].has_values && given[i].present && given[i].rank() <= 1) copy(op, i, budget);
+    if (op.declared(i).has_values && given[i].present && given[i].rank() <= 1) copy(op, i, budget);
   }
 }
 

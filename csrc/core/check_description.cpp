@@ -55,15 +55,79 @@ void check_type_of(const Op& op, const std::string& name, const std::string& typ
   }
 }
 
+void check_input(const Op& op, const Input& input) {
+  if (input.is_variadic && op.is_random) {
+    fail(op.name, input.name, "a variadic input in a random op",
+         "single tensors: the last input of a random op is its key");
+  }
+  if (input.is_variadic && &input != &op.inputs.back()) {
+    fail(op.name, input.name, "a variadic input before others", "it to be the last, as in ONNX");
+  }
+  if (input.is_variadic && (input.is_optional || input.has_values || input.is_written)) {
+    fail(op.name, input.name, "a variadic input that is optional, written or of values",
+         "one that is none of these");
+  }
+  if (!input.is_written) return;
+  if (!op.onnx_type.empty()) {
+    fail(op.name, input.name, str("an input that is written in an op with the node ", op.onnx_type),
+         "no node, because nodes write nothing; give it to the op of functional_of()");
+  }
+  if (input.is_optional || input.has_values) {
+    fail(op.name, input.name, "a written input that is optional or of values", "one that is not");
+  }
+  if (op.autocast_policy != Autocast::None) {
+    fail(op.name, input.name, "a written input in an op with an autocast policy",
+         "no policy: the op would write into a copy");
+  }
+  const std::vector<DType>& dtypes = op.dtypes(input.type);
+  if (std::find(dtypes.begin(), dtypes.end(), DType::String) != dtypes.end()) {
+    fail(op.name, input.name, "a written input that may have strings",
+         "other dtypes: a kernel reads a copy of strings");
+  }
+}
+
+// Nodes and function bodies call the tensors of a variadic input x x_0, x_1 and so on.
+void check_items(const Op& op, const std::string& name) {
+  if (!op.is_variadic()) return;
+  const std::string head = op.inputs.back().name + "_";
+  if (name.size() == head.size() || name.compare(0, head.size(), head) != 0) return;
+  if (name.find_first_not_of("0123456789", head.size()) != std::string::npos) return;
+  fail(op.name, name, str("the name of a tensor in the variadic input ", op.inputs.back().name),
+       "another name");
+}
+
+// Whether a call computes an optional output is decided by something that every runtime knows
+// before the call.
+void check_condition(const Op& op, const Output& output) {
+  const std::string& name = output.condition;
+  if (name.empty()) return;
+  for (const Input& input : op.inputs) {
+    if (input.name == name && input.is_optional && !input.has_values) return;
+  }
+  for (const Attribute& attribute : op.attributes) {
+    const bool is_flag = attribute.type() == AttributeType::Bool && !attribute.is_optional;
+    if (attribute.name == name && is_flag) return;
+  }
+  fail(op.name, output.name, str("only_if of ", quoted(name)),
+       "the name of an optional input, or of an attribute that is a bool");
+}
+
 void check_arguments(const Op& op) {
   if (op.inputs.empty()) {
     fail(op.name, "inputs", "none", "at least one: their dtypes decide those of the outputs");
   }
-  if (op.outputs.empty()) fail(op.name, "outputs", "none", "at least one");
+  if (op.outputs.empty() && !op.writes()) fail(op.name, "outputs", "none", "at least one");
+  const auto is_optional = [](const Output& output) { return !output.condition.empty(); };
+  if (!op.outputs.empty() && std::all_of(op.outputs.begin(), op.outputs.end(), is_optional)) {
+    fail(op.name, op.outputs[0].name, "outputs that are all optional",
+         "at least one that every call computes");
+  }
   std::set<std::string> names;
   for (const Input& input : op.inputs) {
     check_once(op, "inputs", input.name, names);
     check_type_of(op, input.name, input.type);
+    check_input(op, input);
+    check_items(op, input.name);
     for (const DType dtype : op.dtypes(input.type)) {
       if (!input.has_values || is_number(dtype)) continue;
       fail(op.name, input.name, str(dtype_name(dtype), " for an input with .values()"),
@@ -86,6 +150,8 @@ void check_arguments(const Op& op) {
   for (const Output& output : op.outputs) {
     check_once(op, "outputs", output.name, outputs);
     check_type_of(op, output.name, output.type);
+    check_condition(op, output);
+    check_items(op, output.name);
     for (const std::string& name : output.overwritten) {
       const auto has_name = [&](const Input& input) { return input.name == name; };
       if (!std::any_of(op.inputs.begin(), op.inputs.end(), has_name)) {
@@ -160,6 +226,10 @@ void check_autocast(const Op& op) {
 }
 
 void check_prepare(const Op& op) {
+  if (!op.prepared_inputs.empty() && (op.is_variadic() || op.writes() || op.in_place)) {
+    fail(op.name, "prepare", "names of inputs in an op that has a list of tensors or writes",
+         "no names, or an op that has neither");
+  }
   for (const std::string& name : op.prepared_inputs) {
     const auto has_name = [&](const Input& input) { return input.name == name; };
     if (!std::any_of(op.inputs.begin(), op.inputs.end(), has_name)) {

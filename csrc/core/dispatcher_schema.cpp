@@ -76,7 +76,7 @@ std::vector<Overload> overloads(const Op& op) {
   for (const Input& input : op.inputs) values = values || input.has_values;
   std::vector<Overload> all{{false, false}};
   if (values) all.push_back({true, false});
-  if (op.outputs.size() != 1) return all;
+  if (op.outputs.size() != 1 || op.writes()) return all;
   all.push_back({false, true});
   if (values) all.push_back({true, true});
   return all;
@@ -94,13 +94,19 @@ bool integer_values(const Op& op, const Input& input) {
 std::string dispatcher_schema(const Op& op, Overload overload) {
   std::string text = overload_name(op, overload) + "(";
   const char* separator = "";
-  for (const Input& input : op.inputs) {
-    std::string type = "Tensor";
+  char alias = 'a';
+  // torch takes no default before an argument without one.
+  auto defaults = op.inputs.end();
+  while (defaults != op.inputs.begin() && (defaults - 1)->is_optional) --defaults;
+  for (auto at = op.inputs.begin(); at != op.inputs.end(); ++at) {
+    const Input& input = *at;
+    std::string type = input.is_variadic ? "Tensor[]" : "Tensor";
+    if (input.is_written) type += str("(", std::string(1, alias++), "!)");
     if (overload.values && input.has_values) {
       type = integer_values(op, input) ? "SymInt[]" : "float[]";
     }
     text += str(separator, type, input.is_optional ? "? " : " ", input.name,
-                input.is_optional ? "=None" : "");
+                at >= defaults ? "=None" : "");
     separator = ", ";
   }
   if (!op.attributes.empty() || overload.out) text += str(separator, "*");

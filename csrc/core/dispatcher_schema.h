@@ -21,6 +21,11 @@
 // caller passes:
 //
 //   my_add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()
+//
+// A variadic input is a list, and one that the kernel writes says so:
+//
+//   concat(Tensor[] tensors, *, int axis=0) -> Tensor
+//   scale_(Tensor(a!) x, *, float factor=2.0) -> ()
 #pragma once
 
 #include <string>

@@ -4,7 +4,10 @@
 
 #include "call_inputs.h"
 #include "checks.h"
+#include "decided_outputs.h"
+#include "functional.h"
 #include "myops/op.h"
+#include "out_argument.h"
 #include "report.h"
 #include "shape_cache.h"
 
@@ -23,14 +26,18 @@ void check_key(const Op& op, const Input& key, const Dims& dims) {
 // dtype, and that inputs with the same type parameter have the same dtype.
 void check_inputs(const Op& op, const ShapeContext& context) {
   const DTypes& inputs = context.dtypes_;
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const Input& input = op.inputs[i];
-    if (!context.has(i) && !input.is_optional) fail(op.name, input.name, "nothing", "a tensor");
+  if (op.is_variadic() && context.input_count() < op.inputs.size()) {
+    fail(op.name, op.inputs.back().name, "an empty list", "a list of at least one tensor");
+  }
+  for (size_t i = 0; i < context.input_count(); ++i) {
+    const Input& input = op.declared(i);
+    const auto name = [&] { return op.input_name(i); };
+    if (!context.has(i) && !input.is_optional) fail(op.name, name(), "nothing", "a tensor");
     if (context.has(i) && context.dims(i).size() > kMaxRank) {
-      fail(op.name, input.name, str("rank ", context.dims(i).size()), str("at most ", kMaxRank));
+      fail(op.name, name(), str("rank ", context.dims(i).size()), str("at most ", kMaxRank));
     }
     if (context.has(i) && input.has_values && context.dims(i).size() > 1) {
-      fail(op.name, input.name, str("rank ", context.dims(i).size()), "a list (rank 1)");
+      fail(op.name, name(), str("rank ", context.dims(i).size()), "a list (rank 1)");
     }
     if (op.is_random && i + 1 == op.inputs.size() && context.has(i)) {
       check_key(op, input, context.dims(i));
@@ -41,24 +48,33 @@ void check_inputs(const Op& op, const ShapeContext& context) {
       refuse_dtype(op, input, dtype_name(*inputs[i]));
     }
     for (size_t j = 0; j < i; ++j) {
-      if (op.inputs[j].type == input.type && inputs[j] && *inputs[j] != *inputs[i]) {
-        fail(op.name, input.name, str("dtype ", dtype_name(*inputs[i])),
-             str(dtype_name(*inputs[j]), ", the dtype of ", op.inputs[j].name));
-      }
+      if (op.declared(j).type != input.type || !inputs[j]) continue;
+      if (*inputs[j] == *inputs[i]) break;  // those before it are of this dtype too
+      fail(op.name, name(), str("dtype ", dtype_name(*inputs[i])),
+           str(dtype_name(*inputs[j]), ", the dtype of ", op.input_name(j)));
     }
   }
 }
 
-// The output's lengths as integers. All input lengths were known to the rule, so all output lengths
-// must be known too.
+// Whether the call computes the output (see Output::only_if).
+bool is_wanted(const Op& op, const Output& output, const ShapeContext& context) {
+  if (output.condition.empty()) return true;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i].name == output.condition) return context.has(i);
+  }
+  return context.attributes().flag(output.condition.c_str());
+}
+
+// The output's lengths as integers; -1 for one that the kernel decides. All input lengths were
+// known to the rule, so all others must be known too.
 Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
   const std::optional<Dims>& dims = context.output(index);
   Shape shape;
   if (dims) {
     shape.reserve(dims->size());
     for (const Dim& dim : *dims) {
-      if (!dim.known()) break;
-      shape.push_back(dim.value);
+      if (!dim.known() && !dim.decided()) break;
+      shape.push_back(dim.known() ? dim.value : -1);
     }
   }
   if (!dims || shape.size() != dims->size()) {
@@ -144,8 +160,8 @@ void with_name(const Op& op, const Body& body) {
 }
 
 // Checks the inputs and runs the shape rule: dtypes and shapes of the outputs.
-OutputDescriptions describe_outputs(const Op& op, const TensorPointers& inputs,
-                                    const Attributes& attributes) {
+void describe_outputs(const Op& op, const TensorPointers& inputs, const Attributes& attributes,
+                      CachedCall& call) {
   ShapeContext shapes(op, attributes);
   shapes.dtypes_.reserve(inputs.size());
   shapes.inputs_.resize(inputs.size());
@@ -156,17 +172,71 @@ OutputDescriptions describe_outputs(const Op& op, const TensorPointers& inputs,
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
     // What is no list of numbers is refused by infer() below, with the same text as in shape
     // inference.
-    const bool read =
-        tensor.present && op.inputs[i].has_values && tensor.rank() <= 1 && is_number(tensor.dtype);
+    const bool read = tensor.present && op.declared(i).has_values && tensor.rank() <= 1 &&
+                      is_number(tensor.dtype);
     shapes.values_.push_back(read ? std::optional(read_values(tensor)) : std::nullopt);
   }
   infer(op, attributes, shapes);
-  OutputDescriptions outputs;
-  outputs.reserve(op.outputs.size());
+  call.outputs.clear();
+  call.outputs.reserve(op.outputs.size());
   for (size_t i = 0; i < op.outputs.size(); ++i) {
-    outputs.push_back({output_dtype(op, i, shapes.dtypes_), concrete(op, i, shapes)});
+    const DType dtype = output_dtype(op, i, shapes.dtypes_);
+    if (is_wanted(op, op.outputs[i], shapes)) {
+      call.outputs.push_back({dtype, concrete(op, i, shapes), true});
+    } else {
+      call.outputs.push_back({dtype, {}, false});
+    }
   }
-  return outputs;
+  call.decided = decided_axes(shapes);
+  call.unusual = call.decided || op.in_place || op.writes();
+}
+
+Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
+                   const OutputDescriptions& described, Runtime& runtime) {
+  const auto& [dtype, shape, present] = described[index];
+  if (present) return runtime.allocate(index, dtype, shape, output_layout(op, inputs, shape));
+  runtime.leave_out(index, dtype);
+  return Tensor();
+}
+
+// The call of an op that decides lengths of its outputs, that writes into its inputs, or that runs
+// the kernel of one which does. Such kernels have no call cache.
+[[gnu::noinline]] void invoke_unusual(const Op& op, const TensorPointers& given,
+                                      const Attributes& attributes, Runtime& runtime,
+                                      const void* prepared, const CachedCall& call,
+                                      Tensors& outputs, Report* report) {
+  if (call.decided && op.in_place) {
+    throw Error(str(op.name,
+                    ": shape: got a length for the kernel to decide, expected none in an "
+                    "op of functional_of()"));
+  }
+  refuse_shared(op, given);
+  const OutputDescriptions& described = call.outputs;
+  static const DecidedAxes none;
+  std::vector<Layout> layouts;
+  for (const OutputDescription& output : described) {
+    layouts.push_back(output_layout(op, given, output.shape));
+  }
+  DecidedOutputs decided(op, described, call.decided ? *call.decided : none, runtime,
+                         std::move(layouts), outputs);
+  for (size_t i = 0; i < described.size(); ++i) {
+    const auto& [dtype, shape, present] = described[i];
+    if (present && !decided.has(i)) take_output(op, i, dtype, shape, runtime.budget());
+  }
+  for (size_t i = 0; i < described.size(); ++i) {
+    const bool later = described[i].present && decided.has(i);
+    outputs.push_back(later ? Tensor() : make_output(op, i, given, described, runtime));
+  }
+  if (report != nullptr) report->starts_kernel(given, outputs);
+  TensorPointers inputs = given;
+  Tensors copies;
+  if (op.in_place) replace_written(op, inputs, outputs, copies);
+  KernelContext context(op, inputs, outputs, attributes, runtime, prepared, nullptr, report,
+                        call.decided ? &decided : nullptr);
+  runtime.begin_kernel();
+  with_name(op, [&] { op.compute(context); });
+  decided.check_complete();
+  if (report != nullptr && call.decided) report->made_outputs(outputs);
 }
 
 }  // namespace
@@ -219,8 +289,8 @@ void refuse_dtype(const Op& op, const Input& input, const std::string& got) {
 
 DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {
   const std::string& type = op.outputs[output].type;
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (op.inputs[i].type == type && inputs[i]) return *inputs[i];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && op.declared(i).type == type) return *inputs[i];
   }
   return op.dtypes(type).front();
 }
@@ -251,23 +321,22 @@ void run(const Op& op, const Tensors& given, const Attributes& attributes, Runti
   const TensorPointers& inputs = call.tensors();
   CachedCall cached;
   if (last == nullptr || !last->find(op, inputs, attributes, cached)) {
-    cached.outputs = describe_outputs(op, inputs, attributes);
+    describe_outputs(op, inputs, attributes, cached);
     if (last != nullptr) last->store(op, inputs, attributes, cached);
   }
   const OutputDescriptions& described = cached.outputs;
-  for (size_t i = 0; i < described.size(); ++i) {
-    const auto& [dtype, shape] = described[i];
-    const size_t bytes = byte_count(shape, dtype);
-    if (!runtime.budget().try_take(bytes)) {
-      runtime.budget().refuse(op.name, op.outputs[i].name,
-                              str(dtype_name(dtype), " of shape ", shape), bytes);
-    }
-  }
   Tensors outputs;
   outputs.reserve(described.size());
+  if (cached.unusual) {
+    invoke_unusual(op, inputs, attributes, runtime, prepared, cached, outputs, report);
+    return;
+  }
   for (size_t i = 0; i < described.size(); ++i) {
-    const auto& [dtype, shape] = described[i];
-    outputs.push_back(runtime.allocate(i, dtype, shape, output_layout(op, inputs, shape)));
+    const auto& [dtype, shape, present] = described[i];
+    if (present) take_output(op, i, dtype, shape, runtime.budget());
+  }
+  for (size_t i = 0; i < described.size(); ++i) {
+    outputs.push_back(make_output(op, i, inputs, described, runtime));
   }
   if (report != nullptr) report->starts_kernel(inputs, outputs);
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared,

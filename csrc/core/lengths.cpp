@@ -144,11 +144,11 @@ void check_rule(const Op& op, const std::string& rule) {
 
 void follow(ShapeContext& context, const std::string& rule) {
   const auto followed = parsed(rule);
-  if (followed->inputs.size() != context.inputs_.size() ||
+  if (followed->inputs.size() != context.declared_inputs() ||
       followed->outputs.size() != context.outputs_.size()) {
     throw Mistake(str("the shape rule ", quoted(rule), " ",
-                      text_rule::fault(*followed, context.inputs_.size(), context.outputs_.size(),
-                                       context.attributes().declared())));
+                      text_rule::fault(*followed, context.declared_inputs(),
+                                       context.outputs_.size(), context.attributes().declared())));
   }
   text_rule::follow(*followed, context);
 }

@@ -5,6 +5,16 @@
 
 namespace myops {
 
+// Whether some memory belongs to both.
+bool share_memory(const Tensor& one, const Tensor& other);
+
+// Refuses memory to write into that has one place for several elements, as after expand().
+void refuse_expanded(const Op& op, const std::string& argument, const Shape& shape,
+                     const Shape& strides);
+
+// Refuses inputs of which the op writes one and reads, or writes, the same memory as another.
+void refuse_shared(const Op& op, const TensorPointers& inputs);
+
 // `out` as the kernel writes it. Refuses a tensor whose dtype, shape or layout differs from the
 // result's, or which shares memory with an input.
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,

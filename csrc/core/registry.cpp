@@ -145,8 +145,15 @@ const std::vector<DType>& Op::dtypes(const std::string& type_name) const {
       str(name, ": the description uses type parameter ", type_name, " without declaring it"));
 }
 
+std::string Op::input_name(size_t index) const {
+  const size_t last = inputs.size() - 1;
+  if (index < last || !is_variadic()) return inputs[index].name;
+  return str(inputs.back().name, "[", index - last, "]");
+}
+
 const std::string& ShapeContext::op_name() const { return op_.name; }
-const std::string& ShapeContext::input_name(size_t input) const { return op_.inputs[input].name; }
+std::string ShapeContext::input_name(size_t input) const { return op_.input_name(input); }
+size_t ShapeContext::declared_inputs() const { return op_.inputs.size(); }
 const std::string& PrepareContext::op_name() const { return op_.name; }
 const std::string& KernelContext::op_name() const { return op_.name; }
 

@@ -67,12 +67,12 @@ std::string described(const std::string& name, const Tensor& tensor) {
 template <class List, class At>
 std::string described_inputs(const Op& op, const List& tensors, const At& at, bool values) {
   std::string text = "[";
-  for (size_t i = 0; i < tensors.size() && i < op.inputs.size(); ++i) {
+  for (size_t i = 0; i < tensors.size() && (i < op.inputs.size() || op.is_variadic()); ++i) {
     const Tensor& tensor = at(tensors[i]);
     if (!tensor.present) continue;
-    text += (text.size() > 1 ? ", " : "") + described(op.inputs[i].name, tensor);
+    text += (text.size() > 1 ? ", " : "") + described(op.input_name(i), tensor);
     constexpr int64_t kMost = 64;  // numbers
-    if (values && op.inputs[i].has_values && tensor.elements() <= kMost) {
+    if (values && op.declared(i).has_values && tensor.elements() <= kMost) {
       text += ", \"values\": " + json_list(read_values(tensor));
     }
     text += "}";
@@ -117,11 +117,22 @@ void Report::starts_kernel(const TensorPointers& inputs, const Tensors& outputs)
   const std::lock_guard<std::mutex> lock(mutex_);
   inputs_ = described_inputs(
       op_, inputs, [](const Tensor* tensor) -> const Tensor& { return *tensor; }, true);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs_ += (i == 0 ? "" : ", ") + described(op_.outputs[i].name, outputs[i]) + "}";
-  }
+  describe_outputs(outputs);
   left_ = runtime_.budget().left();
   runtime_.budget().watch();
+}
+
+void Report::made_outputs(const Tensors& outputs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  outputs_.clear();
+  describe_outputs(outputs);
+}
+
+void Report::describe_outputs(const Tensors& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].present) continue;  // left out, or the kernel makes it
+    outputs_ += (outputs_.empty() ? "" : ", ") + described(op_.outputs[i].name, outputs[i]) + "}";
+  }
 }
 
 void Report::add(std::string_view kernel, std::string_view axis, std::string_view reason) {

@@ -48,6 +48,8 @@ class Report {
 
   // The checks are done, the outputs allocated.
   void starts_kernel(const TensorPointers& inputs, const Tensors& outputs);
+  // The kernel has made outputs itself; these are all.
+  void made_outputs(const Tensors& outputs);
   void add(std::string_view kernel, std::string_view axis, std::string_view reason);
   // Before a parallel_for(), and by the thread of each of its pieces where there are several.
   void starts_pieces(int64_t pieces);
@@ -64,6 +66,7 @@ class Report {
     double ms;
   };
 
+  void describe_outputs(const Tensors& outputs);
   void end_pass(Clock::time_point now);
   int64_t memory();  // the most scratch memory at a time since the last question
   std::string line(const Tensors& given, const char* error, Clock::time_point end);

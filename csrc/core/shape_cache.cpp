@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMaxNumbers = 64;  // longer lists are not cached
 
 bool decides(const Op& op, const TensorPointers& inputs, size_t index) {
-  return op.inputs[index].has_values && inputs[index]->present;
+  return op.declared(index).has_values && inputs[index]->present;
 }
 
 bool can_be_cached(const Op& op, const TensorPointers& inputs) {
@@ -58,6 +58,8 @@ bool ShapeCache::find(const Op& op, const TensorPointers& inputs, const Attribut
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock || !matches(op, inputs, attributes)) return false;
   cached.outputs = outputs_;
+  cached.unusual = unusual_;
+  if (unusual_) cached.decided = decided_;
   cached.call_cache = call_cache_;
   cached.number = number_;
   return true;
@@ -84,6 +86,8 @@ void ShapeCache::store(const Op& op, const TensorPointers& inputs, const Attribu
   }
   attributes_ = attributes.values();
   outputs_ = cached.outputs;
+  unusual_ = cached.unusual;
+  decided_ = cached.decided;
   cached.number = ++number_;
   known_ = true;
 }

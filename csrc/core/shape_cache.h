@@ -2,6 +2,7 @@
 // call.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -11,18 +12,23 @@ namespace myops {
 
 struct OutputDescription {
   DType dtype = DType::Float32;
-  Shape shape;
+  Shape shape;          // -1: decided by the kernel
+  bool present = true;  // false: left out in this call
 };
 using OutputDescriptions = SmallVector<OutputDescription, 3>;
 
 // Equal bit by bit: -0 differs from 0, because a kernel may copy the value into its result.
 bool equal_attributes(const std::vector<AttributeValue>& now,
                       const std::vector<AttributeValue>& then);
+struct DecidedAxis;
+using DecidedAxes = std::vector<DecidedAxis>;
 
 struct CachedCall {
   OutputDescriptions outputs;
-  CallCache call_cache;  // of the kernel; may be null
-  uint64_t number = 0;   // identifies the cached call; 0: not cached
+  bool unusual = false;  // the kernel makes outputs, writes into inputs, or runs on copies of them
+  std::shared_ptr<const DecidedAxes> decided;  // null: the rule knows every length
+  CallCache call_cache;                        // of the kernel; may be null
+  uint64_t number = 0;                         // identifies the cached call; 0: not cached
 };
 
 // A node of a model, or a function in a loop, is mostly called with the same shapes as before. The
@@ -56,6 +62,8 @@ class ShapeCache {
   SmallVector<CachedInput, 6> inputs_;
   std::vector<AttributeValue> attributes_;
   OutputDescriptions outputs_;
+  std::shared_ptr<const DecidedAxes> decided_;
+  bool unusual_ = false;
   CallCache call_cache_;
 };
 

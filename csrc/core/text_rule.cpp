@@ -27,16 +27,20 @@ class Run {
   explicit Run(ShapeContext& context) : context_(context) {}
 
   void follow(const Rule& rule) {
-    for (size_t i = 0; i < rule.inputs.size(); ++i) {
+    // Each tensor of a variadic input, which is the last, has its pattern.
+    const auto pattern = [&](size_t i) -> const Pattern& {
+      return i < rule.inputs.size() ? rule.inputs[i] : rule.inputs.back();
+    };
+    for (size_t i = 0; i < context_.input_count(); ++i) {
       if (!context_.has(i)) continue;
-      if (rule.inputs[i].has_numbers) {
-        bind_numbers(i, rule.inputs[i]);
+      if (pattern(i).has_numbers) {
+        bind_numbers(i, pattern(i));
       } else {
-        match(i, rule.inputs[i]);
+        match(i, pattern(i));
       }
     }
-    for (size_t i = 0; i < rule.inputs.size(); ++i) {
-      if (context_.has(i) && !rule.inputs[i].has_numbers) check_computed(i, rule.inputs[i]);
+    for (size_t i = 0; i < context_.input_count(); ++i) {
+      if (context_.has(i) && !pattern(i).has_numbers) check_computed(i, pattern(i));
     }
     for (size_t i = 0; i < rule.outputs.size(); ++i) {
       Dims dims;
@@ -173,7 +177,7 @@ class Run {
     const auto& numbers = context_.values(input);
     const Dims& dims = context_.dims(input);
     const std::string& op = context_.op_name();
-    const std::string& name = context_.input_name(input);
+    const std::string name = context_.input_name(input);
     if (dims.size() != 1) fail(op, name, str("rank ", dims.size()), "a list (rank 1)");
     std::string expected;
     bool good = true;
@@ -236,13 +240,10 @@ class Run {
         dims.push_back(value(word));
         return;
       case Word::Kind::AtMost:
-        dims.push_back(at_most(value(word)));
+        dims.push_back(Dim::at_most(value(word), word.name));
         return;
     }
   }
-
-  // A length that the kernel decides.
-  static Dim at_most(const Dim&) { return Dim(); }
 
   [[noreturn]] void lost(const std::string& name) const {
     throw Error(str(context_.op_name(), ": the shape rule asks for the length ", quoted(name),

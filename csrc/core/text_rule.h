@@ -25,7 +25,7 @@ struct Word {
     Rest,      // ...
     Group,     // S...
     Computed,  // (H * 2), {H // s}
-    AtMost,    // <=N, <=(H * W)
+    AtMost,    // <=N, <=(H * W); K<=N gives the length a name that outputs may share
   };
   Kind kind = Kind::Name;
   std::string text;  // as written, for messages

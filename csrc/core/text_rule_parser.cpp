@@ -101,7 +101,13 @@ class Parser {
       word.number = number();
     } else {
       word.name = name();
-      if (sees("...") && take("...")) word.kind = Word::Kind::Group;  // without a space between
+      // Without a space between.
+      if (sees("...") && take("...")) {
+        word.kind = Word::Kind::Group;
+      } else if (sees("<=") && take("<=")) {
+        word.kind = Word::Kind::AtMost;
+        bound(word);
+      }
     }
     word.text = text_.substr(begin, at_ - begin);
     return word;
@@ -324,9 +330,9 @@ std::string fault(const Rule& rule, size_t inputs, size_t outputs,
   }
   for (const Pattern& pattern : rule.outputs) {
     for (const Word& word : pattern.words) {
-      if (word.kind == Word::Kind::AtMost) {
-        return str("has ", quoted(word.text),
-                   " in an output: a length that the kernel decides cannot be described yet");
+      if (word.kind == Word::Kind::AtMost && names.lengths.count(word.name) != 0) {
+        return str("has ", quoted(word.text), " in an output, but ", word.name,
+                   " is a length of an input, expected another name");
       }
       const std::string found = word_fault(word, names, attributes);
       if (!found.empty()) return "has " + found + " in an output, expected one that an input has";

@@ -9,6 +9,7 @@ from myops import testing as testing
 from myops._description import AttributeInfo as Attribute
 from myops._description import InputInfo as Input
 from myops._description import OutputInfo as Output
+from myops._description import at_most as at_most
 from myops._explain import explain as explain
 from myops._libraries import op_library as op_library
 from myops._prepared import forget_prepared as forget_prepared

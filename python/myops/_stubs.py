@@ -170,12 +170,14 @@ def _function(name: str, info: OpInfo, by_name: bool) -> str:
         attributes += [*by_name_only, *(["generator: Any = None"] * by_name)]
     parameters = [*inputs, *attributes]
     if not by_name:
-        out = ["out: Tensor | None = None"] if len(info.outputs) == 1 else []
+        takes_out = len(info.outputs) == 1 and not info.writes
+        out = ["out: Tensor | None = None"] if takes_out else []
         rest = ["**attributes: Any"] if len(given) < len(info.attributes) else []
         more = ["generator: Generator | None = None"] if info.random else []
         named = [*attributes, *out, *more]
         parameters = [*inputs, "/", *(["*", *named] if named else []), *rest]
-    result = "Tensor" if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
+    result = _tensors(info) if len(info.outputs) == 1 else f"tuple[{_tensors(info)}]"
+    result = result if info.outputs else "None"
     line = f"def {name}({', '.join(parameters)}) -> {result}:"
     if len(line) > _WIDTH:
         line = "\n".join([f"def {name}(", *(f"    {item}," for item in parameters),
@@ -184,10 +186,12 @@ def _function(name: str, info: OpInfo, by_name: bool) -> str:
 
 
 def _tensors(info: OpInfo) -> str:
-    return ", ".join(["Tensor"] * len(info.outputs))
+    return ", ".join("Tensor | None" if item.only_if else "Tensor" for item in info.outputs)
 
 
 def _input_type(info: OpInfo, item: InputInfo) -> str:
+    if item.variadic:
+        return "Sequence[Tensor]"
     numbers = f" | Sequence[{'int' if info.is_integer(item) else 'float'}]"
     return "Tensor" + numbers * item.values + " | None" * item.optional
 

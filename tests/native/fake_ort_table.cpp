@@ -382,6 +382,10 @@ Functions make_functions() {
     *out = input ? &input->value : nullptr;
     return nullptr;
   };
+  f.KernelContext_GetOutputCount = [](const ComputeContext* context, size_t* out) -> Status* {
+    *out = context->op->get_output_count(context->op);
+    return nullptr;
+  };
   f.KernelContext_GetOutput = make_output;
   f.KernelContext_ParallelFor = [](const ComputeContext* context, void (*task)(void*, size_t),
                                    size_t count, size_t, void* argument) -> Status* {

@@ -13,7 +13,7 @@ from myops._torch import direct_call, out_overloads
 PACKAGE = Path(direct_call.__file__).parent.parent
 NAMES = [
     *direct_call.PRIVATE,
-    *[name for name in out_overloads._PRIVATE if name != "_AutoDispatchBelowAutograd"],
+    *[name for name in out_overloads.PRIVATE if name != "_AutoDispatchBelowAutograd"],
     "_AutoDispatchBelowAutograd",
     "_get_tracing_state",
     "DispatchKeySet",

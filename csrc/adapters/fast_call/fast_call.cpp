@@ -83,11 +83,13 @@ class FastCallRuntime final : public Runtime {
   }
   ~FastCallRuntime() override {
     // After a failure the GIL may still be released: these are not Python objects yet.
-    for (void* tensor : new_tensors_) binding_.services.delete_tensor(tensor);
+    for (void* tensor : new_tensors_) {
+      if (tensor != nullptr) binding_.services.delete_tensor(tensor);
+    }
   }
 
-  // The last step before the kernel that needs Python.
-  Tensor allocate(size_t, DType dtype, const Shape& shape, Layout layout) override {
+  // The last step that needs Python; a kernel that decides how much it writes is running already.
+  Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     require_plain(dtype != DType::String);
     bytes_ += byte_count(shape, dtype);
     if (out_ != nullptr) return accept(dtype, shape, layout);
@@ -96,8 +98,14 @@ class FastCallRuntime final : public Runtime {
     void* data = nullptr;
     void* tensor = binding_.services.new_tensor(dtype, shape, strides, &data);
     require_plain(tensor != nullptr);
-    new_tensors_.push_back(tensor);
+    if (output >= new_tensors_.size()) new_tensors_.resize(output + 1, nullptr);
+    new_tensors_[output] = tensor;
     return Tensor(data, dtype, shape, std::move(strides));
+  }
+
+  // How long a kernel takes that decides how much it writes is not known.
+  void begin_kernel() override {
+    if (!released_gil_) released_gil_.emplace();
   }
 
   void run(int64_t count, Task task, void* argument) override {
@@ -109,14 +117,20 @@ class FastCallRuntime final : public Runtime {
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 
-  size_t count() const { return new_tensors_.size(); }
-  py::object output(size_t index) const { return binding_.python_tensor(new_tensors_[index]); }
+  // None: left out.
+  py::object output(size_t index) const {
+    const bool made = index < new_tensors_.size() && new_tensors_[index] != nullptr;
+    return made ? binding_.python_tensor(new_tensors_[index]) : py::none();
+  }
 
  private:
   Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+    const bool released = released_gil_.has_value();
+    released_gil_.reset();
     Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, layout);
     // Last, because a call that is refused must not count as a write.
     require_plain(count_write(binding_, out_object_));
+    if (released) begin_kernel();
     release_gil();
     return accepted;
   }
@@ -198,9 +212,10 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   }
   runtime.reacquire_gil();
   if (out) return py::reinterpret_borrow<py::object>(out_object);
-  if (runtime.count() == 1) return runtime.output(0);
-  py::tuple outputs(runtime.count());
-  for (size_t i = 0; i < runtime.count(); ++i) outputs[i] = runtime.output(i);
+  const size_t count = binding.op.outputs.size();
+  if (count == 1) return runtime.output(0);
+  py::tuple outputs(count);
+  for (size_t i = 0; i < count; ++i) outputs[i] = runtime.output(i);
   return outputs;
 }
 
@@ -236,6 +251,8 @@ Function function_at(const py::handle& address) {
 }  // namespace
 
 py::object make_fast_call(const Op& op, const py::dict& parts) {
+  // For what a write means to autograd, views and transformations there is the dispatcher.
+  if (op.writes()) return py::none();
   const auto* exchange = static_cast<const DLPackExchangeAPI*>(
       PyCapsule_GetPointer(parts["exchange"].ptr(), kDlpackCapsule));
   if (exchange == nullptr) throw py::error_already_set();

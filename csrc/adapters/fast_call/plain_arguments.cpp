@@ -163,7 +163,15 @@ PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* giv
   for (size_t i = 0; i < count; ++i) {
     PyObject* item = PyTuple_GET_ITEM(given, static_cast<Py_ssize_t>(i));
     const Input& input = op.inputs[i];
-    if (item == Py_None) {
+    if (input.is_variadic) {
+      require_plain(is_list(item));
+      for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(item); ++at) {
+        PyObject* tensor = PySequence_Fast_GET_ITEM(item, at);
+        kept.push_back(py::reinterpret_borrow<py::object>(tensor));
+        tensors.push_back(reader.read(tensor, differentiable));
+        require_plain(input.accepts_layout(tensors.back()));
+      }
+    } else if (item == Py_None) {
       tensors.emplace_back();
     } else if (input.has_values && is_list(item)) {
       lists = true;

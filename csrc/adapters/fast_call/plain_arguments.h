@@ -53,6 +53,7 @@ struct TensorReader {
 // The inputs of a call, from a tuple in the order of the description. Owns the lists of numbers.
 struct PlainInputs {
   Tensors tensors;
+  std::vector<py::object> kept;  // of a list of tensors, which another thread may change
   std::vector<std::vector<double>> reals;
   std::vector<std::vector<int64_t>> integers;
 

@@ -204,6 +204,9 @@ Dims to_dims(const PyDims& lengths) {
       dims.push_back(Dim(*number));
     } else if (const auto* symbol = std::get_if<std::string>(&length)) {
       dims.push_back(Dim(*symbol));
+    } else if (const auto* decided = std::get_if<PyDecided>(&length)) {
+      const auto& [name, most] = *decided;
+      dims.push_back(Dim::at_most(most ? Dim(*most) : Dim(), name));
     } else {
       dims.push_back(Dim());
     }
@@ -217,6 +220,10 @@ py::object to_python(const std::optional<Dims>& dims) {
   for (const Dim& dim : *dims) {
     if (dim.known()) {
       lengths.append(dim.value);
+    } else if (dim.decided()) {
+      const int64_t most = dim.most();
+      lengths.append(py::make_tuple(
+          dim.symbol, most < 0 ? py::object(py::none()) : py::object(py::int_(most))));
     } else if (!dim.symbol.empty()) {
       lengths.append(dim.symbol);
     } else {
@@ -238,11 +245,13 @@ py::dict describe(const Op& op) {
   for (const Input& input : op.inputs) {
     inputs.append(py::dict("name"_a = input.name, "type"_a = input.type, "doc"_a = input.doc,
                            "optional"_a = input.is_optional, "values"_a = input.has_values,
-                           "access"_a = kAccessNames[static_cast<int>(input.access_mode)]));
+                           "access"_a = kAccessNames[static_cast<int>(input.access_mode)],
+                           "variadic"_a = input.is_variadic, "written"_a = input.is_written));
   }
   for (const Output& output : op.outputs) {
     outputs.append(py::dict("name"_a = output.name, "type"_a = output.type, "doc"_a = output.doc,
-                            "may_overwrite"_a = py::tuple(py::cast(output.overwritten))));
+                            "may_overwrite"_a = py::tuple(py::cast(output.overwritten)),
+                            "only_if"_a = output.condition));
   }
   for (const Attribute& attribute : op.attributes) {
     const bool none = attribute.is_required || attribute.is_optional;
@@ -264,7 +273,7 @@ py::dict describe(const Op& op) {
                   "inputs"_a = inputs, "outputs"_a = outputs, "attributes"_a = attributes,
                   "rule"_a = op.shape_text,
                   "autocast"_a = kAutocastNames[static_cast<int>(op.autocast_policy)],
-                  "random"_a = op.is_random);
+                  "random"_a = op.is_random, "in_place"_a = op.in_place ? op.in_place->name : "");
 }
 
 namespace {
@@ -351,7 +360,8 @@ Attribute attribute_from(const Op& op, const py::handle& item) {
   return made;
 }
 
-void run_rule(const py::function& rule, ShapeContext& context, size_t inputs) {
+void run_rule(const py::function& rule, ShapeContext& context) {
+  const size_t inputs = context.input_count();
   const py::gil_scoped_acquire gil;
   py::list shapes, dtypes, values;
   for (size_t i = 0; i < inputs; ++i) {
@@ -376,11 +386,11 @@ thread_local const PrototypeBody* current = nullptr;
 
 }  // namespace
 
-PrototypeBody::PrototypeBody(std::function<void()> body)
+PrototypeBody::PrototypeBody(std::function<void(const KernelContext&)> body)
     : body_(std::move(body)), outer_(std::exchange(current, this)) {}
 PrototypeBody::~PrototypeBody() { current = outer_; }
-void PrototypeBody::run() {
-  if (current != nullptr) current->body_();
+void PrototypeBody::run(const KernelContext& context) {
+  if (current != nullptr) current->body_(context);
 }
 
 Op prototype(const py::dict& description, py::function rule) {
@@ -397,29 +407,29 @@ Op prototype(const py::dict& description, py::function rule) {
     input.is_optional = get<bool>(item, "optional");
     input.has_values = get<bool>(item, "values");
     input.access_mode = access_from(get<std::string>(item, "access"));
+    input.is_variadic = get<bool>(item, "variadic");
+    input.is_written = get<bool>(item, "written");
     op.inputs.push_back(std::move(input));
   }
   for (const auto& item : get<py::list>(description, "outputs")) {
     op.outputs.push_back({get<std::string>(item, "name"), get<std::string>(item, "type"),
                           get<std::string>(item, "doc")});
+    op.outputs.back().condition = get<std::string>(item, "only_if");
   }
   for (const auto& item : get<py::list>(description, "attributes")) {
     op.attributes.push_back(attribute_from(op, item));
   }
   op.autocast_policy = autocast_from(get<std::string>(description, "autocast"));
   op.is_random = get<bool>(description, "random");
-  const size_t inputs = op.inputs.size();
   const auto text = get<std::string>(description, "rule");
   if (text.empty()) {
-    op.shape_rule = [rule = std::move(rule), inputs](ShapeContext& context) {
-      run_rule(rule, context, inputs);
-    };
+    op.shape_rule = [rule = std::move(rule)](ShapeContext& context) { run_rule(rule, context); };
   } else {
     op = std::move(op).shape(text.c_str());
   }
   op.compute = [](KernelContext& context) {
     context.report("python", "all of it", "the function of a prototype");
-    PrototypeBody::run();
+    PrototypeBody::run(context);
   };
   complete(op);
   check_description(op);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -60,19 +61,20 @@ Op prototype(const py::dict& description, py::function rule);
 // What the kernel of a prototype runs: a call on this thread, while this object lives.
 class PrototypeBody {
  public:
-  explicit PrototypeBody(std::function<void()> body);
+  explicit PrototypeBody(std::function<void(const KernelContext&)> body);
   ~PrototypeBody();
   PrototypeBody(const PrototypeBody&) = delete;
   PrototypeBody& operator=(const PrototypeBody&) = delete;
-  static void run();
+  static void run(const KernelContext& context);
 
  private:
-  const std::function<void()> body_;
+  const std::function<void(const KernelContext&)> body_;
   const PrototypeBody* const outer_;  // of a call inside which this one is made
 };
 
-// A shape as lengths, names and None.
-using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string>>;
+// A shape as lengths, names, None, and (name, bound or None) for a length that the kernel decides.
+using PyDecided = std::tuple<std::string, std::optional<int64_t>>;
+using PyDims = std::vector<std::variant<std::monostate, int64_t, std::string, PyDecided>>;
 Dims to_dims(const PyDims& lengths);
 py::object to_python(const std::optional<Dims>& dims);
 

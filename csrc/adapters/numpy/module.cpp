@@ -35,10 +35,24 @@ class NumpyRuntime final : public Runtime {
     {  // the last use of Python, including the end of a reference
       py::array array(to_numpy(dtype), shape, bytes);
       data = dtype == DType::String ? strings.make(op_, output, array) : array.mutable_data();
-      outputs.append(array);
+      if (output == outputs.size()) {
+        outputs.append(array);
+      } else {
+        pad();
+        outputs[output] = array;
+      }
     }
     released_gil_.emplace();
     return Tensor(data, dtype, shape, std::move(strides));
+  }
+
+  void leave_out(size_t output, DType) override {
+    left_out.resize(op_.outputs.size());
+    left_out[output] = true;
+  }
+
+  void begin_kernel() override {
+    if (!released_gil_) released_gil_.emplace();
   }
 
   void run(int64_t count, Task task, void* argument) override {
@@ -50,7 +64,13 @@ class NumpyRuntime final : public Runtime {
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 
+  // None for what is left out, or not made yet.
+  void pad() {
+    while (outputs.size() < op_.outputs.size()) outputs.append(py::none());
+  }
+
   py::list outputs;
+  std::vector<bool> left_out;  // empty: none
   Strings strings;
 
  private:
@@ -62,7 +82,7 @@ class NumpyRuntime final : public Runtime {
 // `body`: of a prototype, the Python function that fills the outputs; else None.
 py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
               const py::dict& given, int threads, const py::object& body) {
-  if (arrays.size() != op.inputs.size()) {
+  if (op.is_variadic() ? arrays.size() + 1 < op.inputs.size() : arrays.size() != op.inputs.size()) {
     fail(op.name, "inputs", str(arrays.size(), " of them"), str(op.inputs.size()));
   }
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -70,18 +90,28 @@ py::list call(const Op& op, const std::vector<std::optional<py::array>>& arrays,
   Tensors inputs;
   for (size_t i = 0; i < arrays.size(); ++i) {
     inputs.push_back(arrays[i]
-                         ? view(op, op.inputs[i], *arrays[i], runtime.strings, runtime.budget())
+                         ? view(op, op.declared(i), *arrays[i], runtime.strings, runtime.budget())
                          : Tensor());
   }
   const Attributes attributes = attributes_from(op, given);
   Prepared prepared;
   if (!op.prepared_inputs.empty()) prepared = find_prepared(op, arrays, inputs, attributes);
-  const PrototypeBody fills([&] {
+  const PrototypeBody fills([&](const KernelContext& context) {
     runtime.reacquire_gil();
-    if (!body.is_none()) body(runtime.outputs);
+    if (body.is_none()) return;
+    runtime.pad();
+    // Makes an output that has a length which the function decides; None: it is left out.
+    body(runtime.outputs,
+         py::cpp_function([&](size_t output, const std::vector<int64_t>& shape) -> py::object {
+           if (!runtime.left_out.empty() && runtime.left_out[output]) return py::none();
+           context.allocate_output(output, Shape(shape.begin(), shape.end()));
+           runtime.reacquire_gil();
+           return runtime.outputs[output];
+         }));
   });
   invoke(op, inputs, attributes, runtime, prepared.get());
   runtime.reacquire_gil();
+  runtime.pad();
   if (body.is_none()) runtime.strings.write(op);  // else Python has filled the outputs
   return runtime.outputs;
 }
@@ -98,11 +128,12 @@ py::list infer_shapes(const Op& op, const std::vector<std::optional<PyDims>>& sh
                       const std::vector<std::optional<std::vector<double>>>& values) {
   const Attributes attributes = attributes_from(op, given);
   ShapeContext context(op, attributes);
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
+  const size_t count = op.is_variadic() ? shapes.size() : op.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
     context.inputs_.push_back(i < shapes.size() && shapes[i] ? std::optional(to_dims(*shapes[i]))
                                                              : std::nullopt);
     context.dtypes_.push_back(i < dtypes.size() && dtypes[i]
-                                  ? std::optional(from_name(op, op.inputs[i], *dtypes[i]))
+                                  ? std::optional(from_name(op, op.declared(i), *dtypes[i]))
                                   : std::nullopt);
     context.values_.push_back(i < values.size() ? values[i] : std::nullopt);
   }

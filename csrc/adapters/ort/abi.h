@@ -66,7 +66,7 @@ enum class AttributeKind : int {
   Strings = 6,
   Tensor = 8,
 };
-enum class Characteristic : int { Required = 0, Optional = 1 };
+enum class Characteristic : int { Required = 0, Optional = 1, Variadic = 2 };
 enum class DeviceType : int { Cpu = 0 };
 enum class MemoryType : int { CpuInput = -2, CpuOutput = -1, Default = 0 };
 
@@ -167,6 +167,7 @@ struct CustomOp {
        int* is_constant, const Value** out)                                                        \
   /* One run of a kernel. */                                                                       \
   call(KernelContext_GetInputCount, 88, Status*, const ComputeContext*, size_t* out)               \
+  call(KernelContext_GetOutputCount, 89, Status*, const ComputeContext*, size_t* out)              \
   call(KernelContext_GetInput, 90, Status*, const ComputeContext*, size_t index,                   \
        const Value** out)                                                                          \
   call(KernelContext_GetOutput, 91, Status*, ComputeContext*, size_t index, const int64_t* dims,   \

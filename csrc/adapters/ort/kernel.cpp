@@ -33,7 +33,7 @@ void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value
   MemoryType type;
   check(api, api.MemoryInfoGetMemType(memory, &type));
   if (type == MemoryType::Default) {
-    fail(op.name, op.inputs[input].name, "a tensor on another device", "a tensor on the CPU");
+    fail(op.name, op.input_name(input), "a tensor on another device", "a tensor on the CPU");
   }
 }
 
@@ -49,7 +49,7 @@ Tensor view(const Op& op, const Api& api, size_t input, const Value* value, Stri
   const auto [dtype, shape] = describe(api, value);
   if (dtype != DType::String) return Tensor(data_of(api, value), dtype, shape);
   const int64_t count = element_count(shape);
-  return Tensor(strings.read(op, op.inputs[input].name, api, value, count, budget), dtype, shape);
+  return Tensor(strings.read(op, op.input_name(input), api, value, count, budget), dtype, shape);
 }
 
 Tensors views(const Kernel& kernel, const ComputeContext* context, Strings& strings,
@@ -89,8 +89,10 @@ class OrtRuntime : public Runtime {
       fail(op_.name, op_.outputs[output].name, str("dtype ", dtype_name(dtype)),
            str(dtype_name(typed_.outputs[output]), ", which the model was loaded with"));
     }
+    if (!typed_.op->outputs[output].condition.empty() && !has_output(output)) return Tensor();
     Value* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, output, shape.data(), shape.size(), &value));
+    if (value == nullptr) return Tensor();  // the node leaves it out
     Tensor tensor(nullptr, dtype, shape);
     if (dtype == DType::String) {
       tensor.data = strings.make(value, tensor.elements());
@@ -98,6 +100,11 @@ class OrtRuntime : public Runtime {
       check(api_, api_.GetTensorMutableData(value, &tensor.data));
     }
     return tensor;
+  }
+
+  // A node that names it all the same gets what torch.ops gives.
+  void leave_out(size_t output, DType dtype) override {
+    (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
   void run(int64_t count, Task task, void* argument) override {
@@ -117,6 +124,12 @@ class OrtRuntime : public Runtime {
   Strings strings;  // of this call
 
  private:
+  bool has_output(size_t output) const {
+    size_t count = 0;
+    check(api_, api_.KernelContext_GetOutputCount(context_, &count));
+    return output < count;
+  }
+
   const TypedOp& typed_;
   const Op& op_;
   const Api& api_;
@@ -127,7 +140,7 @@ class OrtRuntime : public Runtime {
 Tensors read_constants(const Op& op, const Api& api, const KernelInfo* info, Strings& strings) {
   size_t count = 0;
   check(api, api.KernelInfo_GetInputCount(info, &count));
-  Tensors constants(op.inputs.size());
+  Tensors constants(op.is_variadic() ? count : op.inputs.size());
   for (size_t i = 0; i < constants.size() && i < count; ++i) {
     int is_constant = 0;
     const Value* value = nullptr;

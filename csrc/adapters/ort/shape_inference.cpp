@@ -3,6 +3,8 @@
 // ONNX Runtime ignores (and leaks) a status returned here, so mistakes of a node are reported by
 // create_kernel() and compute(); until then the shape is unknown.
 #include <atomic>
+#include <map>
+#include <string>
 
 #include "status.h"
 #include "typed_op.h"
@@ -37,10 +39,11 @@ bool read_inputs(const Op& op, const Api& api, const ShapeInferContext* context,
                  ShapeContext& shapes) {
   size_t count = 0;
   check(api, api.ShapeInferContext_GetInputCount(context, &count));
-  shapes.inputs_.resize(op.inputs.size());
-  shapes.values_.resize(op.inputs.size());  // never known here
-  shapes.dtypes_.resize(op.inputs.size());
-  for (size_t i = 0; i < op.inputs.size() && i < count; ++i) {
+  const size_t used = op.is_variadic() ? count : op.inputs.size();
+  shapes.inputs_.resize(used);
+  shapes.values_.resize(used);  // never known here
+  shapes.dtypes_.resize(used);
+  for (size_t i = 0; i < used && i < count; ++i) {
     TypeAndShape* info = nullptr;  // owned by the context
     check(api, api.ShapeInferContext_GetInputTypeShape(context, i, &info));
     ElementType type;
@@ -50,7 +53,7 @@ bool read_inputs(const Op& op, const Api& api, const ShapeInferContext* context,
     if (dims.empty()) {
       // An input of unknown rank looks like a scalar, so a scalar has to count as unknown;
       // an input of values, however, can only be a list.
-      if (!op.inputs[i].has_values) return false;
+      if (!op.declared(i).has_values) return false;
       dims.resize(1);
     }
     shapes.dtypes_[i] = from_element_type(type);
@@ -61,12 +64,21 @@ bool read_inputs(const Op& op, const Api& api, const ShapeInferContext* context,
 
 class OutputShape {
  public:
-  OutputShape(const Api& api, DType dtype, const Dims& dims) : api_(api) {
+  // `decided`: the names of the lengths that the kernel decides, which outputs may share.
+  OutputShape(const Api& api, DType dtype, const Dims& dims,
+              std::map<std::string, std::string>& decided)
+      : api_(api) {
     std::vector<int64_t> values;
     std::vector<std::string> names;
     for (const Dim& dim : dims) {
       values.push_back(dim.known() ? dim.value : -1);
-      names.push_back(dim.known() ? "" : dim.symbol.empty() ? fresh_name() : dim.symbol);
+      if (dim.decided() && !dim.symbol.empty()) {
+        std::string& shared = decided[dim.symbol];
+        if (shared.empty()) shared = fresh_name();
+        names.push_back(shared);
+      } else {
+        names.push_back(dim.known() ? "" : dim.symbol.empty() ? fresh_name() : dim.symbol);
+      }
     }
     std::vector<const char*> pointers;
     for (const std::string& name : names) pointers.push_back(name.c_str());
@@ -103,10 +115,16 @@ Status* infer_output_shape(const CustomOp* self, ShapeInferContext* context) noe
     ShapeContext shapes(op, attributes);
     if (!read_inputs(op, api, context, shapes)) return;
     infer(op, attributes, shapes);
+    std::map<std::string, std::string> decided;
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       if (!shapes.output(i)) continue;
-      const OutputShape shape(api, output_dtype(op, i, shapes.dtypes_), *shapes.output(i));
-      check(api, api.ShapeInferContext_SetOutputTypeShape(context, i, shape.get()));
+      const OutputShape shape(api, output_dtype(op, i, shapes.dtypes_), *shapes.output(i), decided);
+      Status* status = api.ShapeInferContext_SetOutputTypeShape(context, i, shape.get());
+      if (op.outputs[i].condition.empty()) {
+        check(api, status);
+      } else {
+        (void)succeeded(api, status);  // the node may leave it out
+      }
     }
   });
   (void)succeeded(api, refusal);

@@ -145,9 +145,18 @@ TypedOp::TypedOp(const std::vector<const Op*>& versions_, const Host& host,
     return to_element_type(of(self).outputs[i]);
   };
   get_input_characteristic = [](const CustomOp* self, size_t i) {
-    return of(self).op->inputs[i].is_optional ? Characteristic::Optional : Characteristic::Required;
+    const Input& input = of(self).op->inputs[i];
+    if (input.is_variadic) return Characteristic::Variadic;
+    return input.is_optional ? Characteristic::Optional : Characteristic::Required;
   };
-  get_output_characteristic = [](const CustomOp*, size_t) { return Characteristic::Required; };
+  get_output_characteristic = [](const CustomOp* self, size_t i) {
+    const bool optional = !of(self).op->outputs[i].condition.empty();
+    return optional ? Characteristic::Optional : Characteristic::Required;
+  };
+  get_variadic_input_min = [](const CustomOp*) { return 1; };
+  get_variadic_input_homogeneity = [](const CustomOp*) { return 1; };
+  get_variadic_output_min = [](const CustomOp*) { return 1; };
+  get_variadic_output_homogeneity = [](const CustomOp*) { return 1; };
   get_input_memory = [](const CustomOp*, size_t) { return MemoryType::Default; };
   get_start_version = [](const CustomOp* self) { return of(self).versions.front()->since_version; };
   get_end_version = [](const CustomOp*) { return std::numeric_limits<int>::max(); };

@@ -40,14 +40,33 @@ class TorchRuntime final : public Runtime {
     refuse_strings(output, dtype);
     if (out_ != nullptr) return accept(dtype, shape, layout);
     const Shape strides = strides_for(shape, layout);
-    outputs.emplace_back(new_tensor(dtype, shape, strides));
-    return Tensor(outputs.back().mutable_data_ptr(), dtype, shape, strides);
+    if (output >= outputs.size()) outputs.resize(output + 1);
+    TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
+    return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
+  }
+
+  // The schema has a tensor for every output; Python makes None of it.
+  void leave_out(size_t output, DType dtype) override {
+    (void)allocate(output, dtype, {0}, Layout::Contiguous);
   }
 
   void run(int64_t count, Task task, void* argument) override { run_tasks(count, task, argument); }
   const char* name() const override { return "torch"; }
 
-  std::vector<TorchTensor> outputs;
+  void begin_kernel() override {
+    for (auto& [input, tensor] : written) count_write(op_, op_.inputs[input].name, tensor);
+  }
+
+  // Where the kernel wrote into copies, because it does not accept the layout of the input.
+  void copy_back(const std::vector<Argument>& arguments) {
+    for (auto& [input, tensor] : written) {
+      const auto& used = std::get<TorchTensor>(arguments[input]);
+      if (used.const_data_ptr() != tensor.const_data_ptr()) torch::stable::copy_(tensor, used);
+    }
+  }
+
+  std::vector<std::optional<TorchTensor>> outputs;
+  std::vector<std::pair<size_t, TorchTensor>> written;  // inputs, as the caller passed them
 
  private:
   void refuse_strings(size_t output, DType dtype) const {
@@ -67,7 +86,8 @@ class TorchRuntime final : public Runtime {
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
     Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
-    count_write(op_, *out_);  // last, because a call that is refused must not count as a write
+    count_write(op_, "out",
+                *out_);  // last, because a call that is refused must not count as a write
     return accepted;
   }
 
@@ -76,23 +96,24 @@ class TorchRuntime final : public Runtime {
   TorchTensor* out_;
 };
 
+Tensor described(const Op& op, const Input& input, const TorchTensor& tensor) {
+  return Tensor(const_cast<void*>(tensor.const_data_ptr()),
+                from_torch(op, input, scalar_type_of(tensor.get())),
+                Shape(tensor.sizes().begin(), tensor.sizes().end()),
+                Shape(tensor.strides().begin(), tensor.strides().end()));
+}
+
 // Replaces a tensor whose layout the kernel does not accept by a copy.
 Tensor view(const Op& op, const Input& input, TorchTensor& tensor, Budget& budget) {
   if (!tensor.is_cpu()) {
     fail(op.name, input.name, "a tensor on another device", "a tensor on the CPU");
   }
-  const auto describe = [&](const TorchTensor& value) {
-    return Tensor(const_cast<void*>(value.const_data_ptr()),
-                  from_torch(op, input, scalar_type_of(value.get())),
-                  Shape(value.sizes().begin(), value.sizes().end()),
-                  Shape(value.strides().begin(), value.strides().end()));
-  };
-  const Tensor seen = describe(tensor);
+  const Tensor seen = described(op, input, tensor);
   if (input.accepts_layout(seen)) return seen;
   budget.take(op.name, input.name, str("a copy of shape ", seen.shape),
               byte_count(seen.shape, seen.dtype));
   tensor = torch::stable::contiguous(tensor);
-  return describe(tensor);
+  return described(op, input, tensor);
 }
 
 Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget) {
@@ -118,7 +139,7 @@ void refuse_recorded(const Op& op, const std::vector<Argument>& inputs, const To
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto* tensor = std::get_if<TorchTensor>(&inputs[i]);
     if (tensor == nullptr || !recorded(*tensor)) continue;
-    fail(op.name, op.inputs[i].name, "a tensor that requires grad", expected);
+    fail(op.name, op.input_name(i), "a tensor that requires grad", expected);
   }
   if (recorded(out)) fail(op.name, "out", "a tensor that requires grad", expected);
 }
@@ -134,6 +155,30 @@ Prepared prepared_for(const Op& op, const std::vector<Argument>& arguments, cons
   return find_prepared(op, inputs, attributes, tensors);
 }
 
+// The tensors that the op writes, as the caller passed them: the kernel may get copies.
+void take_written(const Op& op, Arguments& arguments, TorchRuntime& runtime) {
+  Tensors seen(arguments.inputs.size());
+  for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    auto* tensor = std::get_if<TorchTensor>(&arguments.inputs[i]);
+    if (tensor == nullptr) continue;
+    const Input& input = op.declared(i);
+    if (recorded(*tensor)) {
+      fail(op.name, op.input_name(i), "a tensor that requires grad",
+           "none: the op writes into an input; make the call in no_grad mode, or call the op "
+           "without the \"_\" in its name");
+    }
+    if (!tensor->is_cpu()) continue;  // view() refuses it
+    if (input.is_written) {
+      (void)tensor->mutable_data_ptr();  // as of `out` below
+      runtime.written.emplace_back(i, *tensor);
+    }
+    seen[i] = described(op, input, *tensor);
+  }
+  TensorPointers pointers;
+  for (const Tensor& tensor : seen) pointers.push_back(&tensor);
+  refuse_shared(op, pointers);
+}
+
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
   Arguments arguments(op, overload, stack);
@@ -147,9 +192,10 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   inputs.reserve(arguments.inputs.size());
   TorchRuntime runtime(op, inputs, out ? &*out : nullptr);
   std::vector<bool> is_copy;  // by input, for ops that prepare
+  if (op.writes()) take_written(op, arguments, runtime);
   for (size_t i = 0; i < arguments.inputs.size(); ++i) {
     const void* before = address(op, arguments.inputs[i]);
-    inputs.push_back(view(op, op.inputs[i], arguments.inputs[i], runtime.budget()));
+    inputs.push_back(view(op, op.declared(i), arguments.inputs[i], runtime.budget()));
     if (!op.prepared_inputs.empty()) is_copy.push_back(before != inputs.back().data);
   }
   Attributes attributes(op.attributes);
@@ -161,7 +207,8 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
     prepared = prepared_for(op, arguments.inputs, inputs, attributes, is_copy);
   }
   invoke(op, inputs, attributes, runtime, prepared.get());
-  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(runtime.outputs[i]);
+  runtime.copy_back(arguments.inputs);
+  for (size_t i = 0; i < runtime.outputs.size(); ++i) stack[i] = from(*runtime.outputs[i]);
 }
 
 // What a function of an op (see op.h) calls.

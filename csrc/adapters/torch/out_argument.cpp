@@ -32,9 +32,9 @@ bool recorded(const TorchTensor& tensor) {
          !ask<bool>("aten::is_leaf", ask<TorchTensor>("aten::alias", tensor));
 }
 
-void count_write(const Op& op, TorchTensor& out) {
+void count_write(const Op& op, const std::string& name, TorchTensor& out) {
   if (ask<bool>("aten::is_inference", out) && !inference_mode()) {
-    fail(op.name, "out", "a tensor of inference mode",
+    fail(op.name, name, "a tensor of inference mode",
          "a normal one outside of that mode; clone it first");
   }
   // Copying a tensor to itself increments its version and copies nothing.

@@ -14,8 +14,9 @@ namespace myops::torch_adapter {
 // Whether autograd records what is computed with the tensor.
 bool recorded(const torch::stable::Tensor& tensor);
 
-// Refuses a tensor of inference mode outside of that mode; otherwise tells autograd that `out` is
-// about to be overwritten, so that gradients which need its earlier values are refused.
-void count_write(const Op& op, torch::stable::Tensor& out);
+// Refuses a tensor of inference mode outside of that mode; otherwise tells autograd that `out`, the
+// argument `name`, is about to be overwritten, so that gradients which need its earlier values are
+// refused.
+void count_write(const Op& op, const std::string& name, torch::stable::Tensor& out);
 
 }  // namespace myops::torch_adapter

@@ -68,21 +68,31 @@ Argument take_input(const Op& op, const Input& input, Overload overload, StableI
   return take_value(input, value, take_list<double>);
 }
 
-// A list whose elements own memory: each is taken before anything can throw.
-std::vector<std::string> take_strings(StableIValue value) {
+// A list whose items own memory, and that does not free them: each is taken before anything can
+// throw.
+template <class Take>
+void take_items(StableIValue value, const Take& take) {
   struct Delete {
     void operator()(StableListHandle list) const { (void)torch_delete_list(list); }
   };
   const std::unique_ptr<StableListOpaque, Delete> list(to<StableListHandle>(value));
   size_t size = 0;
   TORCH_ERROR_CODE_CHECK(torch_list_size(list.get(), &size));
-  std::vector<std::string> strings(size);
   for (size_t i = 0; i < size; ++i) {
     StableIValue item;
     TORCH_ERROR_CODE_CHECK(torch_list_get_item(list.get(), i, &item));
-    strings[i] = take_string(item);
+    take(item);
   }
+}
+
+std::vector<std::string> take_strings(StableIValue value) {
+  std::vector<std::string> strings;
+  take_items(value, [&](StableIValue item) { strings.push_back(take_string(item)); });
   return strings;
+}
+
+void take_tensors(StableIValue value, std::vector<Argument>& into) {
+  take_items(value, [&](StableIValue item) { into.emplace_back(take_tensor(item)); });
 }
 
 AttributeValue take_given(const Attribute& attribute, StableIValue value) {
@@ -118,7 +128,7 @@ AttributeValue take_attribute(const Attribute& attribute, StableIValue value) {
 }  // namespace
 
 Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack) {
-  inputs.resize(op.inputs.size());
+  inputs.reserve(op.inputs.size());
   attributes.resize(op.attributes.size());
   // The first exception is rethrown when all values are taken: values that are not taken would
   // never be freed.
@@ -130,8 +140,14 @@ Arguments::Arguments(const Op& op, Overload overload, const StableIValue* stack)
       if (!failure) failure = std::current_exception();
     }
   };
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    take([&](StableIValue value) { inputs[i] = take_input(op, op.inputs[i], overload, value); });
+  for (const Input& input : op.inputs) {
+    take([&](StableIValue value) {
+      if (input.is_variadic) {
+        take_tensors(value, inputs);
+      } else {
+        inputs.push_back(take_input(op, input, overload, value));
+      }
+    });
   }
   for (size_t i = 0; i < attributes.size(); ++i) {
     take([&](StableIValue value) { attributes[i] = take_attribute(op.attributes[i], value); });

@@ -22,7 +22,7 @@ using Argument =
     std::variant<std::monostate, TorchTensor, std::vector<double>, std::vector<int64_t>>;
 
 struct Arguments {
-  std::vector<Argument> inputs;
+  std::vector<Argument> inputs;  // every tensor of a list
   std::vector<AttributeValue> attributes;
   std::optional<TorchTensor> out;
 

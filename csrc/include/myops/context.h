@@ -20,18 +20,45 @@ namespace myops {
 struct Op;
 class Report;  // core/report.h
 
-// One axis length during shape inference: a number, a name (a symbolic dimension), or neither.
+// A length of an output that the data decides: only the kernel knows it, when it has computed
+// (KernelContext::allocate_output). Lengths with one name are equal, also in several outputs of the
+// op; without a name each is a length of its own.
+struct DecidedLength {
+  std::string name;
+  int64_t most = -1;  // the largest that it can be; -1: not known
+};
+
+// One axis length during shape inference: a number, a name (a symbolic dimension), or neither; in
+// an output also one that the kernel decides.
 struct Dim {
   int64_t value = -1;
-  std::string symbol;
+  std::string symbol;  // of one that the kernel decides, the name of the length
 
   Dim() = default;
   Dim(int64_t value_) : value(value_) {}
   explicit Dim(std::string symbol_) : symbol(std::move(symbol_)) {}
+
+  // For outputs: decided by the kernel, and not larger than `bound` where that is known.
+  static Dim at_most(const Dim& bound, std::string name = "") {
+    Dim dim(std::move(name));
+    dim.value = kDecided - 1 - std::min(bound.known() ? bound.value : bound.most(), kLargest);
+    return dim;
+  }
+  // The same without a bound.
+  static Dim any(std::string name = "") { return at_most(Dim(), std::move(name)); }
+
   bool known() const { return value >= 0; }
+  bool decided() const { return value <= kDecided; }                      // by the kernel
+  int64_t most() const { return decided() ? kDecided - 1 - value : -1; }  // its bound, or -1
   bool operator==(const Dim& other) const {
     return known() ? value == other.value : !symbol.empty() && symbol == other.symbol;
   }
+
+ private:
+  // `value` of a decided length without a bound; below it, of one that is at most 0, 1, ... This
+  // takes no space: a call makes dozens of these objects.
+  static constexpr int64_t kDecided = -2;
+  static constexpr int64_t kLargest = int64_t{1} << 62;
 };
 
 using Dims = SmallVector<Dim, 6>;
@@ -46,9 +73,14 @@ class ShapeContext {
   virtual ~ShapeContext() = default;
 
   const std::string& op_name() const;
-  const std::string& input_name(size_t input) const;
+  // Of a tensor in a variadic input: "tensors[2]".
+  std::string input_name(size_t input) const;
   const Attributes& attributes() const { return attributes_; }
 
+  // How many there are: those that the op declares, but of a variadic input, which is the last,
+  // every tensor.
+  size_t input_count() const { return inputs_.size(); }
+  size_t declared_inputs() const;
   bool has(size_t input) const { return inputs_[input].has_value(); }
   const Dims& dims(size_t input) const { return *inputs_[input]; }
   // nullopt: not known yet.
@@ -77,8 +109,13 @@ class Runtime {
   using Task = void (*)(void* argument, int64_t index);  // never throws
 
   virtual ~Runtime() = default;
-  // Memory for one output, owned by the runtime.
+  // Memory for one output, owned by the runtime. For an output with Output::only_if() the result
+  // may be not `present`, when nobody reads it.
   virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
+  // Called instead of allocate() for an output that this call leaves out.
+  virtual void leave_out(size_t /*output*/, DType /*dtype*/) {}
+  // Called before a kernel that allocates outputs itself, or that writes into inputs.
+  virtual void begin_kernel() {}
   // Calls task(argument, i) once for each i in [0, count), in any order, on any threads.
   virtual void run(int64_t count, Task task, void* argument) = 0;
   // For reports of calls: the runtime, and the node of the model where there is one.
@@ -116,11 +153,14 @@ class PrepareContext {
   const Attributes& attributes_;
 };
 
+class DecidedOutputs;  // core/
+
 class KernelContext {
  public:
   KernelContext(const Op& op, const TensorPointers& inputs, Tensors& outputs,
                 const Attributes& attributes, Runtime& runtime, const void* prepared,
-                CallCache call_cache = nullptr, Report* report = nullptr)
+                CallCache call_cache = nullptr, Report* report = nullptr,
+                DecidedOutputs* decided = nullptr)
       : op_(op),
         inputs_(inputs),
         outputs_(outputs),
@@ -128,12 +168,25 @@ class KernelContext {
         runtime_(runtime),
         prepared_(prepared),
         call_cache_(std::move(call_cache)),
-        report_(report) {}
+        report_(report),
+        decided_(decided) {}
 
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
+  // The tensors of a variadic input, which is the last, follow each other.
   const Tensor& input(size_t index) const { return *inputs_[index]; }
+  size_t input_count() const { return inputs_.size(); }
+  // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output).
   const Tensor& output(size_t index) const { return outputs_[index]; }
+
+  // Makes an output that has a length which the kernel decides (Dim::at_most in the shape rule).
+  // `shape` has the lengths that the rule knew, and decided ones within their bounds. To be called
+  // once for each such output, by the thread that runs the kernel and outside of parallel_for. The
+  // result is not `present` where the call leaves the output out.
+  const Tensor& allocate_output(size_t index, const Shape& shape) const;
+  // The same for every output that has the decided length of this name; where an output has several
+  // decided lengths, it is made with the last of them.
+  void set_length(const std::string& name, int64_t length) const;
 
   // What Op::prepare returned; null in most calls.
   template <class T>
@@ -218,7 +271,8 @@ class KernelContext {
   const void* prepared_;
   const CallCache call_cache_;
   mutable CallCache new_call_cache_;
-  Report* const report_;  // null: nobody asked
+  Report* const report_;           // null: nobody asked
+  DecidedOutputs* const decided_;  // null: the shape rule knows every length
 };
 
 // The numbers of a small tensor (scales, sizes, roi) as doubles; exact for |int64| < 2^53.

@@ -43,6 +43,10 @@ class Lengths {
 // `.values()` input are named in braces.
 //
 //   .shape("N C H W, {oH oW} -> N C oH oW")
+//
+// The kernel decides lengths with a bound (Dim::at_most); K is one length in both outputs:
+//
+//   .shape("N 4, N -> K<=N 4, K<=N")
 void follow(ShapeContext& context, const std::string& rule);
 
 // [2, rows, ?]: the lengths that are known, names, and question marks, for messages.

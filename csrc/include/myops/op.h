@@ -15,6 +15,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,12 +42,21 @@ struct Input {
   bool is_optional = false;
   bool has_values = false;
   Access access_mode = Access::Contiguous;
+  bool is_variadic = false;
+  bool is_written = false;
 
   Input optional() && { return is_optional = true, std::move(*this); }
   // The input's numbers decide the output's shape (scales, sizes). It is a short list on the CPU;
   // torch also gets an overload that takes a Python list.
   Input values() && { return has_values = true, std::move(*this); }
   Input access(Access mode) && { return access_mode = mode, std::move(*this); }
+  // A list of one or more tensors of one dtype: Tensor[] in torch, a variadic input in ONNX, a list
+  // in NumPy. Only the last input can be one. Shape rule and kernel see its tensors one after
+  // another: input(i) up to input_count() - 1.
+  Input variadic() && { return is_variadic = true, std::move(*this); }
+  // The kernel writes into the input's memory: Tensor(a!) in torch. Such an op has no ONNX node and
+  // no gradient; describe what exports and compilers use in its place with functional_of().
+  Input written() && { return is_written = true, std::move(*this); }
 
   // Whether the kernel takes a tensor of this layout; otherwise it gets a contiguous copy.
   bool accepts_layout(const Tensor& tensor) const {
@@ -61,6 +71,13 @@ struct Output {
   std::string type;
   std::string doc;
   std::vector<std::string> overwritten = {};
+  std::string condition = {};
+
+  // An optional output: it is computed only if the attribute of this name, a bool, is true, or if
+  // the optional input of this name is there. Otherwise callers get None, a node of a model leaves
+  // it out, and the kernel finds it not `present`, as also where a model does not read it.
+  // (torch.ops and nodes that name it all the same get an empty tensor.)
+  Output only_if(std::string name) && { return condition = std::move(name), std::move(*this); }
 
   // The inputs whose memory a runtime may reuse for this output, one of them at a time, if the
   // input has the output's shape and is not needed afterwards. The kernel must read each element of
@@ -120,6 +137,7 @@ struct Op {
   std::vector<std::string> prepared_inputs;  // empty: only sessions prepare
   Autocast autocast_policy = Autocast::None;
   bool is_random = false;
+  std::shared_ptr<const Op> in_place;  // of functional_of()
 
   explicit Op(std::string name_) : name(std::move(name_)) {}
 
@@ -175,17 +193,41 @@ struct Op {
   Op random() && { return is_random = true, std::move(*this); }
 
   const std::vector<DType>& dtypes(const std::string& type_name) const;
+
+  // The declaration of the tensor at `index` of a call.
+  const Input& declared(size_t index) const {
+    return index < inputs.size() ? inputs[index] : inputs.back();
+  }
+  bool is_variadic() const { return !inputs.empty() && inputs.back().is_variadic; }
+  bool writes() const {
+    for (const Input& input : inputs) {
+      if (input.is_written) return true;
+    }
+    return false;
+  }
+  std::string input_name(size_t index) const;  // "x", or "tensors[2]"
 };
 
 // The description of the gradient of `op`, all but its kernel:
 //
 //   MYOPS_OP(my_op_backward) { return backward_of(describe_my_op(), {"x"}).kernel(differentiate); }
 //
-// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output, then
-// the inputs of the op; its outputs grad_<input> for those named in `differentiable`, in the op's
-// order, of the input's shape; its attributes those of the op. It has no ONNX node. In Python,
-// `library.define("my_op", backward="my_op_backward", ...)` does the rest.
+// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output, not
+// `present` where the call left the output out, then the inputs of the op; its outputs grad_<input>
+// for those named in `differentiable`, in the op's order, of the input's shape; its attributes
+// those of the op. It has no ONNX node. In Python, `library.define("my_op",
+// backward="my_op_backward", ...)` does the rest.
 Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
+
+// The description of an op without writes, from that of an op with inputs that are .written():
+//
+//   MYOPS_OP(scale) { return functional_of(describe_scale_()).onnx("Scale", 1); }
+//
+// Its name is that of the op without the last "_"; it must be the name in MYOPS_OP. For each
+// written input it has an output <input>_out with what the op writes, then the outputs of the op.
+// It runs the kernel of the op on a copy. torch.compile, exporters and functionalisation call it in
+// place of the op, so it is what an exported model contains.
+Op functional_of(const Op& op);
 
 // Every op of this binary whose description is valid, sorted by name.
 const std::vector<Op>& all_ops();

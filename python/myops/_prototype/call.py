@@ -23,7 +23,9 @@ class Native:
     ) -> None:
         self._name = description["name"]
         self._outputs = [item["name"] for item in description["outputs"]]
-        self._decide = [item["values"] for item in op.describe()["inputs"]]
+        described = op.describe()["inputs"]  # with the key of a random op
+        self._decide = [item["values"] for item in described]
+        self._fixed = len(described) - bool(described[-1]["variadic"])
         self._is_random = description["random"]
         self.take(op, function)
 
@@ -39,30 +41,40 @@ class Native:
 
     def call(
         self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
-    ) -> list[np.ndarray]:
+    ) -> list[np.ndarray | None]:
         """Checks, infers and allocates as for a kernel; then the function computes."""
         # Numbers that decide a shape are read once, as for a kernel: others may write them.
+        decide = [*self._decide[: self._fixed], *[False] * (len(inputs) - self._fixed)]
         inputs = [
             array.copy() if decides and array is not None else array
-            for array, decides in zip(inputs, self._decide, strict=True)
+            for array, decides in zip(inputs, decide, strict=True)
         ]
 
-        def body(outputs: list[np.ndarray]) -> None:
-            arrays = [None if array is None else _read_only(array) for array in inputs]
+        def body(outputs: list[Any], make: Callable[[int, Sequence[int]], Any]) -> None:
+            arrays: list[Any] = [None if array is None else _read_only(array) for array in inputs]
             settings = self._op.complete(attributes)
             if self._is_random:
                 key = arrays.pop()
                 settings["seed"] = settings["seed"] if key is None else int(key[0])
+            if self._fixed < len(self._decide):
+                arrays = [*arrays[: self._fixed], arrays[self._fixed :]]
             results = self._function(*arrays, **settings)
             results = results if isinstance(results, (tuple, list)) else (results,)
             if len(results) != len(outputs):
                 self._refuse("the function", f"{len(results)} results", str(len(outputs)))
-            for name, result, output in zip(self._outputs, results, outputs, strict=True):
-                self._fill(name, np.asarray(result), output)
+            for place, (name, result) in enumerate(zip(self._outputs, results, strict=True)):
+                output = outputs[place]
+                if output is None and result is not None:
+                    output = make(place, np.shape(result))  # None: this call leaves it out
+                if output is not None:
+                    self._fill(name, result, output)
 
         return self._op.call(inputs, attributes, threads, body)
 
-    def _fill(self, name: str, result: np.ndarray, output: np.ndarray) -> None:
+    def _fill(self, name: str, value: Any, output: np.ndarray) -> None:
+        if value is None:
+            self._refuse(name, "None from the function", "an array: this call computes it")
+        result = np.asarray(value)
         if result.shape != output.shape:
             self._refuse(
                 name, f"shape {list(result.shape)} from the function",
@@ -107,15 +119,17 @@ def kernel(info: OpInfo) -> Callable[..., Any]:
 
     def run(*inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(info.inputs) - len(inputs))]
+        flat = info.flat(padded)
         given = [
             _array(item, info.is_integer(declared))
-            for item, declared in zip(padded, info.inputs, strict=True)
+            for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
         ]
         try:
-            results = _description.call(info, given, attributes)
+            results = _description.call(info, info.nested(given), attributes)
         except ValueError as error:  # what a C++ kernel refuses is a RuntimeError in torch
             raise RuntimeError(str(error)) from error
-        tensors = tuple(arrays.to_torch(result) for result in results)
+        pairs = zip(info.outputs, results, strict=True)
+        tensors = tuple(_tensor(result, info.types[item.type][0]) for item, result in pairs)
         return tensors if len(tensors) > 1 else tensors[0]
 
     return run
@@ -125,3 +139,9 @@ def _array(item: Any, integer: bool) -> np.ndarray | None:
     if item is None or not isinstance(item, torch.Tensor):  # the numbers of a `values` input
         return None if item is None else np.array(item, np.int64 if integer else np.float64)
     return arrays.to_numpy(item)
+
+
+def _tensor(array: np.ndarray | None, dtype: str) -> torch.Tensor:
+    if array is None:  # left out
+        return torch.empty(0, dtype=arrays.DTYPES[dtype])
+    return arrays.to_torch(array)

@@ -66,15 +66,19 @@ def prototype(
             of one type parameter have one dtype. The dtypes are float16, bfloat16, float32,
             float64, float8_e4m3fn, float8_e5m2, complex64, complex128, bool, and int and uint with
             8, 16, 32 and 64 bits.
-        inputs: `myops.Input(name, type, doc, optional=False, values=False)`, in order. `values`
-            marks a short list, such as scales, whose numbers decide the output's shape.
-        outputs: `myops.Output(name, type, doc)`, in order.
+        inputs: `myops.Input(name, type, doc, optional=False, values=False, variadic=False)`, in
+            order. `values` marks a short list, such as scales, whose numbers decide the output's
+            shape; `variadic` a list of tensors, the last input, which the function gets as a list.
+        outputs: `myops.Output(name, type, doc, only_if="")`, in order. `only_if` names what says
+            whether the output is computed: a bool attribute, or an optional input. The function
+            returns None for what it leaves out, and so does the op.
         shape: `shape(inputs, attributes)` returns the lengths of each output. An input has `shape`
             and `dtype`, or is None; one of `values` is the list of its numbers where they are
-            known. A length may be a number, a name of a graph, or unknown: it can be passed on and
-            computed with; None in a result stands for one that only the function knows. What makes
-            no sense is refused by `raise ValueError("op: argument: got ..., expected ...")`. Or the
-            rule as text, such as "N C H W -> N C (H * 2) (W * 2)"; docs/your_own_op.md.
+            known, a variadic one a list of such inputs. A length may be a number, a name of a
+            graph, or unknown: it can be passed on and computed with. `myops.at_most(bound, name)`
+            is a length that only the function knows; so is None. What makes no sense is refused by
+            `raise ValueError("op: argument: got ..., expected ...")`. Or the rule as text, such as
+            "N C H W -> N C (H * 2) (W * 2)" or "N 4, N -> K<=N 4, K<=N"; docs/your_own_op.md.
         attributes: `myops.Attribute(name, default, doc, choices=(), ...)`; the default is a bool,
             int, float, string, or list of ints, floats or strings. Floats have the precision of
             float32, as in ONNX, unless their type is "double" or "doubles". An attribute may be
@@ -151,7 +155,8 @@ def prototype(
     rules = {"shape": function_rule, "save": save, "backward": backward, "jvp": jvp, "vmap": vmap,
              "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
-    op = _numpy.Op(description, shape_rule.rule(function_rule))
+    fixed = len(inputs) - 1 if inputs and inputs[-1].variadic else None
+    op = _numpy.Op(description, shape_rule.rule(function_rule, fixed))
     before = _defined.get((domain, name))
     if before is not None and before.is_like(description, namespace, given):
         before.native.take(op, function)
@@ -227,6 +232,9 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
         for dtype in dtypes:
             expect(dtype in _dtypes.NAMES, f"types: {parameter}", dtype, ", ".join(_dtypes.NAMES))
         expect(dtypes, f"types: {parameter}", dtypes, "at least one dtype")
+    for item in description["inputs"]:
+        where = f"inputs: {item['name']}: written"
+        expect(not item["written"], where, True, "False: only an op in C++ writes into inputs")
     for kind in ("inputs", "outputs"):
         expect(description[kind], kind, [], "at least one")
         for item in description[kind]:

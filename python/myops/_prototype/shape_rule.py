@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from myops._description import Dim
+from myops._description import DecidedLength, Dim
 
 
 class UnknownLengthError(Exception):
@@ -56,15 +56,20 @@ class Described:
         return len(self.shape)
 
 
-def rule(shape: Callable[..., Any] | None) -> Callable[..., list[list[Dim] | None]]:
-    """`shape(inputs, attributes)` as the C++ side calls a shape rule; None: it follows a text."""
+def rule(
+    shape: Callable[..., Any] | None, fixed: int | None = None
+) -> Callable[..., list[list[Any] | None]]:
+    """`shape(inputs, attributes)` as the C++ side calls a shape rule; None: it follows a text.
+
+    `fixed` is the number of inputs before a variadic one; None: there is none.
+    """
 
     def run(
         shapes: Sequence[Sequence[Dim] | None],
         dtypes: Sequence[str | None],
         values: Sequence[Sequence[float] | None],
         attributes: dict[str, Any],
-    ) -> list[list[Dim] | None]:
+    ) -> list[list[Any] | None]:
         inputs: list[Any] = []
         for dims, dtype, numbers in zip(shapes, dtypes, values, strict=True):
             if dims is None:
@@ -76,19 +81,28 @@ def rule(shape: Callable[..., Any] | None) -> Callable[..., list[list[Dim] | Non
                 lengths = [dim if isinstance(dim, int) else Length(dim or "") for dim in dims]
                 inputs.append(Described(tuple(lengths), dtype))
         assert shape is not None
+        if fixed is not None:
+            inputs = [*inputs[:fixed], inputs[fixed:]]
+        known = all(isinstance(dim, int) for dims in shapes if dims is not None for dim in dims)
         try:
-            return [[_dim(length) for length in result] for result in shape(inputs, attributes)]
+            return [
+                None if result is None else [_dim(length, known) for length in result]
+                for result in shape(inputs, attributes)
+            ]
         except UnknownLengthError:
             return []
 
     return run
 
 
-def _dim(length: Any) -> Dim:
+def _dim(length: Any, known: bool) -> Any:
+    """A length for the C++ side; `known`: all lengths of the inputs are numbers."""
     if isinstance(length, Length):
         return length.symbol or None
+    if isinstance(length, DecidedLength):
+        return tuple(length)
     if length is None:
-        return None
+        return tuple(DecidedLength()) if known else None
     whole = int(length)
     if whole != length:
         raise ValueError(f"the shape rule: got {length!r} as a length, expected an integer")

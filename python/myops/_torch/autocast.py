@@ -38,26 +38,25 @@ class Policy:
 
     def cast(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs as the op computes with them; the same where autocast is off."""
-        devices = (item.device.type for item in inputs if isinstance(item, torch.Tensor))
+        given = self._info.flat(inputs)
+        devices = (item.device.type for item in given if isinstance(item, torch.Tensor))
         device = next(devices, "")
         if device not in _KEYS or not torch.is_autocast_enabled(device):
             return tuple(inputs)
-        results = list(inputs)
+        results = list(given)
         for kind in dict.fromkeys(item.type for item in self._info.inputs):
-            places = [
-                place for place, item in enumerate(inputs) if self._follows(place, item, kind)
-            ]
+            places = [place for place, item in enumerate(given) if self._follows(place, item, kind)]
             if not places:
                 continue
-            dtype = self._target(device, [inputs[place].dtype for place in places])
+            dtype = self._target(device, [given[place].dtype for place in places])
             if str(dtype).removeprefix("torch.") not in self._info.types[kind]:
                 continue  # the op has no such kernel, and computes in what it gets
             for place in places:
-                results[place] = inputs[place].to(dtype)
-        return tuple(results)
+                results[place] = given[place].to(dtype)
+        return tuple(self._info.nested(results))
 
     def _follows(self, place: int, item: Any, kind: str) -> bool:
-        declared = self._info.inputs[place]
+        declared = self._info.declared(place)
         return (
             declared.type == kind
             and not declared.values

@@ -42,7 +42,8 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
 
     def run(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
         found = backward(ctx, *grads)
-        if found is None or isinstance(found, torch.Tensor):  # of an op with one input
+        of_list = isinstance(found, list) and info.is_variadic and len(info.inputs) == 1
+        if found is None or isinstance(found, torch.Tensor) or of_list:  # of an op with one input
             found = (found,)
         if info.random and len(found) == len(info.inputs) - 1:
             found = (*found, None)  # of the key, which the author of the op did not declare
@@ -76,7 +77,10 @@ def dispatched(info: OpInfo, backward: Backward) -> Backward:
         # The dispatcher leaves out trailing arguments that have their default value, here too.
         needed = ctx.needs_input_grad
         ctx.needs_input_grad = (*needed, *[False] * (len(info.inputs) - len(needed)))
-        return backward(ctx, *grads)
+        found = backward(ctx, *grads)
+        if info.is_variadic and found[-1] is None:
+            return (*found[:-1], [None] * len(needed[-1]))
+        return found
 
     return run
 
@@ -88,14 +92,16 @@ def function_of(
     jvp: Callable[..., Any] | None,
     vmap: Callable[..., Any] | None,
 ) -> type[torch.autograd.Function]:
-    """The `torch.autograd.Function`; its arguments are the inputs, then every attribute."""
-    count = len(op.info.inputs)
+    """The `torch.autograd.Function`; its arguments are the inputs, those of a list one by one, then
+    every attribute."""
+    nested = op.info.nested if op.info.is_variadic else tuple
     names = [item.name for item in op.info.attributes]
     # A trace has no lists of strings, and an exporter reads `symbolic` below, not what is traced.
     listed = any(item.type == "strings" for item in op.info.attributes)
 
     def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        return flat[:count], dict(zip(names, flat[count:], strict=True))
+        count = len(flat) - len(names)
+        return nested(flat[:count]), dict(zip(names, flat[count:], strict=True))
 
     def forward(*flat: Any) -> Any:
         inputs, attributes = split(flat)
@@ -108,7 +114,20 @@ def function_of(
             save(ctx, tensors, attributes, output)
 
     def run_backward(ctx: Any, *grads: Any) -> Any:
-        return (*backward(ctx, *grads), *[None] * len(names))
+        if not op.info.is_variadic:
+            return (*backward(ctx, *grads), *[None] * len(names))
+        needed = ctx.needs_input_grad
+        count = len(needed) - len(names) - len(op.info.inputs) + 1  # of the list
+        ctx.needs_input_grad = (*split(needed)[0], *needed[len(needed) - len(names) :])
+        *found, last = backward(ctx, *grads)
+        ctx.needs_input_grad = needed
+        listed: Any = [None] * count if last is None else last
+        if len(listed) != count:
+            raise RuntimeError(
+                f"{op.info.name}: backward: got {len(listed)} gradients for "
+                f"{op.info.inputs[-1].name}, expected a list of {count}"
+            )
+        return (*found, *listed, *[None] * len(names))
 
     def run_jvp(ctx: Any, *tangents: Any) -> Any:
         if jvp is None:
@@ -116,14 +135,14 @@ def function_of(
                 f"{op.info.namespace}.{op.info.name} has no derivative in forward mode. Take it in "
                 "reverse mode: torch.func.vjp, torch.func.jacrev."
             )
-        return jvp(ctx, *tangents[:count])
+        return jvp(ctx, *split(tangents)[0])
 
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
         rule = vmap or batching.unrolled
         # The key or the seed of a random op is among its arguments by now.
         called = batching.Decided(op) if op.info.random else op
-        return rule(called, info, in_dims[:count], inputs, attributes)
+        return rule(called, info, split(in_dims)[0], inputs, attributes)
 
     def symbolic(g: Any, *flat: Any) -> Any:
         from myops.onnx.symbolics.symbolic import emit

@@ -43,6 +43,8 @@ def unrolled(
         return _to_nothing(op, in_dims, inputs, attributes)
 
     def pick(item: Any, dim: Any, index: int) -> Any:
+        if isinstance(item, (list, tuple)) and isinstance(dim, (list, tuple)):
+            return [pick(one, other, index) for one, other in zip(item, dim, strict=True)]
         return item.select(dim, index) if isinstance(dim, int) else item
 
     results = [
@@ -50,9 +52,22 @@ def unrolled(
         for i in range(info.batch_size)
     ]
     if isinstance(results[0], tuple):
-        stacked = tuple(torch.stack(column) for column in zip(*results, strict=True))
+        stacked = tuple(_stack(op, column) for column in zip(*results, strict=True))
         return stacked, (0,) * len(stacked)
-    return torch.stack(results), 0
+    return _stack(op, results), 0
+
+
+def _stack(op: Any, results: Sequence[Any]) -> torch.Tensor:
+    if results[0] is None:  # left out
+        return torch.empty(len(results), 0)
+    for result in results:
+        if result.shape != results[0].shape:
+            raise RuntimeError(
+                f"{op.info.name}: vmap: got results of shapes {list(results[0].shape)} and "
+                f"{list(result.shape)}, expected one shape for every element of the batch: here "
+                "the data decides a length. Call the op in a loop"
+            )
+    return torch.stack(tuple(results))
 
 
 def _to_nothing(
@@ -71,8 +86,11 @@ def _to_nothing(
             return item.new_empty(shape, device="meta")
         return item.to("meta") if isinstance(item, torch.Tensor) and not declared.values else item
 
-    trios = zip(inputs, in_dims, op.info.inputs, strict=True)
-    results = op(*[pick(*trio) for trio in trios], **attributes)
+    flat = op.info.flat(inputs)
+    described = op.info.expanded(len(flat))
+    trios = zip(flat, op.info.flat(in_dims), described.inputs, strict=True)
+    results = op(*op.info.nested([pick(*trio) for trio in trios]), **attributes)
+    inputs = flat
     device = next(item.device for item in inputs if isinstance(item, torch.Tensor))
     # For autograd the result depends on these, whatever its length.
     sources = [
@@ -81,7 +99,9 @@ def _to_nothing(
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.device == device
     ]
 
-    def empty(result: torch.Tensor) -> torch.Tensor:
+    def empty(result: torch.Tensor | None) -> torch.Tensor:
+        if result is None:  # left out
+            return torch.empty(0, 0, device=device)
         made = torch.empty_like(result.unsqueeze(0)[:0], device=device)
         if not made.is_floating_point():
             return made

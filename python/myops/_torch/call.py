@@ -22,6 +22,7 @@ from myops._torch.private_names import (
     grad_enabled,
     tracing,
 )
+from myops._torch.writing import WritingOverload
 
 
 class TorchOp:
@@ -36,7 +37,9 @@ class TorchOp:
         backward: Callable[..., tuple[torch.Tensor | None, ...]] | None,
         jvp: Callable[..., Any] | None,
         vmap: Callable[..., Any] | None,
+        functional: str = "",
     ) -> None:
+        """`functional` is the name of the op without writes, for one that writes."""
         self.info = info
         self.fake = FakeKernel(info, shape)
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
@@ -47,6 +50,8 @@ class TorchOp:
         self._lists = info.has_values
         self._texts = any("string" in info.types[item.type] for item in info.inputs)
         self._autocast = autocast.Policy(info) if info.autocast else None
+        self._variadic = info.is_variadic
+        self._writes = info.writes
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
@@ -61,6 +66,19 @@ class TorchOp:
             if written in self.packet.overloads()
         ]
         written.let_scripts_call(self)
+        if info.writes:
+            space = getattr(torch.ops, info.namespace)
+            pairs = zip(self.overloads, ("default", "values"), strict=False)
+            self._writing = [
+                WritingOverload(self, overload, getattr(getattr(space, functional), name))
+                for overload, name in pairs
+            ]
+        if any(item.only_if for item in info.outputs):
+            self.call = self._call_optional  # type: ignore[method-assign]
+        elif info.writes:
+            self.call = self._dispatched  # type: ignore[method-assign]
+        if info.writes:
+            return
         for overload in self.overloads:
             name = overload.name()
             torch.library.register_fake(name, self.fake.run, allow_override=True)
@@ -119,14 +137,15 @@ class TorchOp:
             exported
             or functorch()
             or forward_ad._current_level >= 0
-            or (grad_enabled() and _any_requires_grad((*inputs, out)))
+            or (grad_enabled() and _any_requires_grad((*self._flat(inputs), out)))
         ):
             if out is not None:
                 return self._dispatch(inputs, out, attributes)
             values = {**self.defaults, **attributes}
             if len(values) != len(self.defaults):
                 raise self._unknown(attributes)
-            return self.function.apply(*inputs, *values.values())
+            absent = (None,) * (len(self.info.inputs) - len(inputs))
+            return self.function.apply(*self._flat((*inputs, *absent)), *values.values())
         if out is not None:
             before = version(out)
             with BelowAutogradAndCounts():
@@ -137,6 +156,34 @@ class TorchOp:
             if not self._lists and not self._texts:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, None, attributes)
+
+    def _dispatched(
+        self,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        out: torch.Tensor | None = None,
+    ) -> Any:
+        """`call` of an op that writes into inputs, which always needs the dispatcher."""
+        return self._dispatch(inputs, out, attributes)
+
+    def _call_optional(
+        self,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        out: torch.Tensor | None = None,
+    ) -> Any:
+        """`call` of an op with optional outputs: None for what is left out, where the dispatcher's
+        op has an empty tensor."""
+        results = (
+            self._dispatch(inputs, out, attributes)
+            if self._writes
+            else TorchOp.call(self, inputs, attributes, out)
+        )
+        wanted = self.info.present(inputs, attributes)
+        return tuple([item if given else None for given, item in zip(wanted, results, strict=True)])
+
+    def _flat(self, inputs: Inputs) -> Inputs:
+        return self.info.flat(inputs) if self._variadic else inputs
 
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
@@ -208,7 +255,10 @@ class TorchOp:
         return self.packet.values if self._has_lists(inputs) else self.packet.default
 
     def _has_lists(self, inputs: Inputs) -> bool:
-        return self._lists and any(isinstance(item, (list, tuple)) for item in inputs)
+        if not self._lists:
+            return False
+        given = inputs[: len(self.info.inputs) - 1] if self._variadic else inputs
+        return any(isinstance(item, (list, tuple)) for item in given)
 
 
 def _may_be_passed(item: Any) -> bool:
@@ -231,6 +281,8 @@ def _make_vmap(op: TorchOp, overload: Any, vmap: Callable[..., Any] | None) -> C
     def rule(info: Any, in_dims: Any, *inputs: Any, **attributes: Any) -> Any:
         padded = [*inputs, *[None] * (len(op.info.inputs) - len(inputs))]
         dims = [*in_dims[: len(inputs)], *[None] * (len(padded) - len(inputs))]
+        if op.info.is_variadic and dims[-1] is None:
+            dims[-1] = [None] * len(padded[-1])
         return (vmap or batching.unrolled)(
             batching.Dispatched(op), info, dims, padded, autograd.given(attributes)
         )

@@ -20,6 +20,19 @@ from myops.onnx.symbolics import symbolic, translation
 define = _libraries.OURS.define
 
 
+def _functional(library: Library, info: OpInfo) -> str:
+    """The op without writes that stands for `info` in compiled and exported programs."""
+    for other in library.ops.values():
+        if other.in_place == info.name:
+            return other.name
+    raise ValueError(
+        f"{info.name}: got an op that writes into its inputs alone, expected another one that "
+        "writes nothing, for programs that are compiled or exported: describe it in C++ with "
+        f"MYOPS_OP({info.name.removesuffix('_')}) "
+        f"{{ return functional_of(describe_{info.name}()); }}"
+    )
+
+
 def define_op(
     library: Library,
     info: OpInfo,
@@ -36,7 +49,8 @@ def define_op(
     derived = text_rule.rule_of if info.rule else _description.symbolic_rule
     rule: Callable[..., Any] = shape or derived(info)
     kind = RandomOp if info.random else TorchOp
-    op = kind(info, library.torch_library, rule, save, backward, jvp, vmap)
+    functional = _functional(library, info) if info.writes else ""
+    op = kind(info, library.torch_library, rule, save, backward, jvp, vmap, functional)
     if info.onnx_type:
         symbolic.register(info)
         translation.register()

@@ -52,13 +52,16 @@ def described(
         )
 
     def run(ctx: Any, *arriving: Any) -> tuple[Any, ...]:
-        pairs = zip(ctx.saved_tensors, ctx.lists, strict=True)
-        inputs = [other if tensor is None else tensor for tensor, other in pairs]
-        results = op.call((*arriving, *inputs), ctx.attributes)
+        saved = zip(ctx.saved_tensors, ctx.lists, strict=True)
+        inputs = [other if tensor is None else tensor for tensor, other in saved]
+        wanted = info.present(inputs, ctx.attributes)
+        pairs = zip(arriving, wanted, strict=True)
+        given = [grad if computed else None for grad, computed in pairs]
+        results = op.call((*given, *inputs), ctx.attributes)
         by_name = dict(zip(found, results if len(found) > 1 else [results], strict=True))
         return tuple(
-            by_name.get(item) if needed and given is not None else None
-            for item, needed, given in zip(names, ctx.needs_input_grad, inputs, strict=False)
+            by_name.get(item) if needed and value is not None else None
+            for item, needed, value in zip(names, ctx.needs_input_grad, inputs, strict=False)
         )
 
     return keep, run

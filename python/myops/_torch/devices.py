@@ -22,7 +22,8 @@ def check(info: OpInfo, inputs: Sequence[Any]) -> None:
         RuntimeError: Names the argument, its device, and the one expected.
     """
     home: tuple[str, torch.device] | None = None
-    for declared, item in sorted(zip(info.inputs, inputs, strict=True), key=_values_last):
+    described = info.expanded(len(inputs))
+    for declared, item in sorted(zip(described.inputs, inputs, strict=True), key=_values_last):
         if not isinstance(item, torch.Tensor):
             continue
         if home is None:
@@ -41,7 +42,7 @@ def _values_last(pair: tuple[InputInfo, Any]) -> bool:
 
 def numbers(declared: InputInfo, item: torch.Tensor) -> list[float] | None:
     """Those of a tensor that decides a shape, where it has contents: beside one on "meta", say."""
-    known = declared.values and _is_real(item) and item.device.type == "cpu" and item.dim() == 1
+    known = declared.values and is_real(item) and item.device.type == "cpu" and item.dim() == 1
     return item.tolist() if known else None
 
 
@@ -51,13 +52,13 @@ def refuse_without_numbers(info: OpInfo, inputs: Sequence[Any]) -> None:
     A trace has unknown lengths for that; a tensor on "meta" must have lengths.
     """
     for declared, item in zip(info.inputs, inputs, strict=True):
-        if declared.values and isinstance(item, torch.Tensor) and item.is_meta and _is_real(item):
+        if declared.values and isinstance(item, torch.Tensor) and item.is_meta and is_real(item):
             raise RuntimeError(
                 f"{info.name}: {declared.name}: got a tensor on meta, expected one on cpu, or "
                 "Python numbers: they decide the shape of the result"
             )
 
 
-def _is_real(item: torch.Tensor) -> bool:
+def is_real(item: torch.Tensor) -> bool:
     """Not one of those that stand for another while a program is traced."""
     return type(item) in (torch.Tensor, torch.nn.Parameter)

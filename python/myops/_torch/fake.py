@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from myops import _description
-from myops._description import OpInfo
-from myops._torch import devices
+from myops._description import DecidedLength, OpInfo
+from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
 from myops._torch.autograd import given
 
-# Tensors, lists of numbers (for `values` inputs), or None for what was left out.
+# Tensors, lists of numbers (for `values` inputs) or of tensors, or None for what was left out.
 Inputs = Sequence[Any]
 Shape = Sequence[Any]
 
@@ -32,12 +32,19 @@ class FakeKernel:
     def run(self, *inputs: Any, **attributes: Any) -> Any:
         attributes = given(attributes)
         padded = self._padded(inputs)
+        flat = self._info.flat(padded)
         shapes = self._concrete_shapes(padded, attributes)
         if shapes is None:
             devices.refuse_without_numbers(self._info, padded)
             shapes = self._shape(padded, {**self._defaults, **attributes})
-            shapes = [[_length(item) for item in shape] for shape in shapes]
-        outputs = tuple(self._empty(padded, number, shape) for number, shape in enumerate(shapes))
+            wanted = self._info.present(padded, attributes)
+            shapes = [
+                shape if is_wanted else [0] for is_wanted, shape in zip(wanted, shapes, strict=True)
+            ]
+        resolved = decided_lengths.resolved(self._info, flat, shapes)
+        outputs = tuple(self._empty(flat, number, shape) for number, shape in enumerate(resolved))
+        if not outputs:
+            return None
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _padded(self, inputs: Inputs) -> list[Any]:
@@ -48,7 +55,9 @@ class FakeKernel:
         """A tensor like the one result, without contents, where its lengths are known."""
         padded = self._padded(inputs)
         shapes = self._concrete_shapes(padded, given(attributes))
-        return None if shapes is None else self._empty(padded, 0, shapes[0])
+        if shapes is None or any(isinstance(item, DecidedLength) for item in shapes[0]):
+            return None
+        return self._empty(self._info.flat(padded), 0, shapes[0])
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
         """The kernel's own shape rule, with its checks.
@@ -56,12 +65,15 @@ class FakeKernel:
         None where a length of the result is not known: one of the inputs is symbolic, or a number
         in a tensor that has no contents decides it; or where an attribute is symbolic.
         """
-        devices.check(self._info, inputs)
+        wanted = self._info.present(inputs, attributes)
+        inputs = self._info.flat(inputs)
+        described = self._info.expanded(len(inputs))
+        devices.check(described, inputs)
         if any(isinstance(value, torch.SymInt) for value in attributes.values()):
             return None
         values: list[Any] = []
         shapes: list[Any] = []
-        for declared, item in zip(self._info.inputs, inputs, strict=True):
+        for declared, item in zip(described.inputs, inputs, strict=True):
             if isinstance(item, torch.Tensor):
                 shapes.append([dim if isinstance(dim, int) else None for dim in item.shape])
                 values.append(None if None in shapes[-1] else devices.numbers(declared, item))
@@ -74,17 +86,22 @@ class FakeKernel:
             for item in inputs
         ]
         try:
-            results = _description.infer(self._info, shapes, dtypes, attributes, values)
+            results = _description.infer_decided(described, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
-        found: list[Shape] = [d for _, d in results if d is not None and None not in d]
-        return found if len(found) == len(results) else None
+        found: list[Shape] = []
+        for is_wanted, (_, dims) in zip(wanted, results, strict=True):
+            if is_wanted and (dims is None or None in dims):
+                return None
+            found.append(dims if is_wanted else [0])  # type: ignore[arg-type]
+        return found
 
     def _empty(self, inputs: Inputs, output: int, shape: Shape) -> torch.Tensor:
         kind = self._info.outputs[output].type
+        described = self._info.expanded(len(inputs))
         tensors = [
             (info, item)
-            for info, item in zip(self._info.inputs, inputs, strict=True)
+            for info, item in zip(described.inputs, inputs, strict=True)
             if isinstance(item, torch.Tensor)
         ]
         # As output_dtype() in csrc/core/invoke.cpp.
@@ -92,14 +109,10 @@ class FakeKernel:
         dtype = next((item.dtype for info, item in tensors if info.type == kind), declared)
         _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU
         first, follows = inputs[0], self._info.inputs[0].access in ("channels_last", "strided")
+        follows = follows and isinstance(first, torch.Tensor)
         if follows and len(shape) == first.dim() and is_channels_last(first):
             return like.new_empty_strided(shape, _channels_last_strides(shape), dtype=dtype)
         return like.new_empty(shape, dtype=dtype)
-
-
-def _length(item: Any) -> Any:
-    """None stands for a length that only the kernel knows."""
-    return torch.library.get_ctx().new_dynamic_size() if item is None else item
 
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Private names of torch. Where one is missing, torch's own ways for such ops serve: plain calls are
 # the same, negated tensors and programs that are functionalised are not.
-_PRIVATE = (
+PRIVATE = (
     "_AutoDispatchBelowAutograd",
     "_after_ADInplaceOrView_keyset",
     "_dispatch_keyset_full_after",
@@ -53,7 +53,7 @@ class OutOverload:
         self.functional = functional
         name = written.name()
         torch.library.register_fake(name, self._fake, allow_override=True)
-        if any(private(item) is None for item in _PRIVATE):
+        if any(private(item) is None for item in PRIVATE):
             return
         self._library = torch.library.Library(op.info.namespace, "FRAGMENT")
         title = name.partition("::")[2]

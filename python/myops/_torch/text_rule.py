@@ -15,17 +15,18 @@ from typing import Any
 
 import torch
 
-from myops._description import OpInfo
+from myops._description import DecidedLength, OpInfo
 
 # The whole pattern of an input with values: names, at least one.
 _NUMBERS = re.compile(r"\{([A-Za-z_0-9 ]*[A-Za-z_][A-Za-z_0-9 ]*)\}")
-_WORD = re.compile(r"<=\s*|\.\.\.|\w+(?:\.\.\.)?|[({]")
+_WORD = re.compile(r"(?:[A-Za-z_]\w*)?<=\s*|\.\.\.|\w+(?:\.\.\.)?|[({]")
 _CALLS: dict[str, Callable[..., Any]] = {"min": torch.sym_min, "max": torch.sym_max}
 
 
 @dataclass(frozen=True)
 class Word:
-    """A number, a name, "..." or "S...", or an expression; `bound`: the length is at most that."""
+    """A number, a name, "..." or "S...", or an expression; `bound`: the kernel decides a length, of
+    this name, which is at most that."""
 
     name: str = ""
     many: bool = False
@@ -45,9 +46,9 @@ def rule_of(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list
 
     def run(given: Sequence[Any], attributes: dict[str, Any]) -> list[list[Any]]:
         known = _Known(attributes)
-        for pattern, item in zip(inputs, given, strict=True):
+        for number, item in enumerate(info.flat(given)):  # a list of tensors has one pattern
             if item is not None:
-                known.match(pattern, item)
+                known.match(inputs[min(number, len(inputs) - 1)], item)
         return [
             [length for word in pattern.words for length in known.lengths_of(word)]
             for pattern in outputs
@@ -82,19 +83,20 @@ def _pattern(text: str, of_input: bool) -> Pattern:
     words, at = [], 0
     while found := _WORD.search(text, at):
         at, token = found.end(), found[0].replace(" ", "")
-        bound = token == "<="
+        bound = token.endswith("<=")
+        name = token.removesuffix("<=") if bound else ""
         if bound:
             found = _WORD.match(text, at)
             assert found is not None  # C++ has refused anything else
             at, token = found.end(), found[0]
         if token in ("(", "{"):
             end = _closing(text, at)
-            words.append(Word(tree=_tree(text[at:end]), bound=bound))
+            words.append(Word(name, tree=_tree(text[at:end]), bound=bound))
             at = end + 1
         elif token.endswith("..."):
             words.append(Word(token, many=True))
         elif token.isdigit() or bound:
-            words.append(Word(tree=_tree(token), bound=bound))
+            words.append(Word(name, tree=_tree(token), bound=bound))
         else:
             words.append(Word(token))
     return Pattern(tuple(words))
@@ -162,11 +164,13 @@ class _Known:
             self.many[name] = tuple(b if isinstance(b, int) else a for a, b in pairs)
 
     def lengths_of(self, word: Word) -> Sequence[Any]:
-        """The axes that a word of an output stands for; None is one that the kernel decides."""
+        """The axes that a word of an output stands for."""
         if word.many:
             return self.many[word.name]
         if word.bound:
-            return [None]
+            assert word.tree is not None
+            most = self.value(word.tree)
+            return [DecidedLength(word.name, most if isinstance(most, int) else None)]
         if word.tree is not None:
             return [self.value(word.tree)]
         return [self.named(word.name)]

@@ -29,7 +29,7 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
     inputs = info.inputs[:-1] if info.random else info.inputs
     for number, item in enumerate(inputs):
         kind = "Optional[Tensor]" if item.optional else "Tensor"
-        kind = "Any" if item.values else kind
+        kind = "Any" if item.values else "List[Tensor]" if item.variadic else kind
         droppable = all(later.optional for later in inputs[number:])
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
     for attribute in info.attributes[:-1] if info.random else info.attributes:

@@ -68,9 +68,21 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
                 found.setdefault(key, []).append((node, scope, site_of(node, scope)))
     for _, entries in sorted(found.items()):
         info = entries[0][2].info
+        counts = sorted({len(site.info.inputs) for *_, site in entries})
+        if len(counts) > 1:
+            warnings.warn(
+                f"The model has no function body for {info.node}, because its nodes have different "
+                f"numbers of inputs ({', '.join(map(str, counts))}), and a function of ONNX has "
+                f"one: ONNX Runtime runs it only with the library of {info.domain} registered. "
+                'target="onnx" (or myops.onnx.lower) writes standard operators.',
+                MissingBodyWarning,
+                stacklevel=2,
+            )
+            continue
         cases = _cases([site for *_, site in entries])
         try:
-            function = _function(info, cases, scopes.onnx_opset(model))
+            count = _name_outputs(entries)
+            function = _function(info, cases, scopes.onnx_opset(model), count)
         except LoweringError as error:
             warnings.warn(
                 f"{error} The model has no function body for {info.node}, so ONNX Runtime runs it "
@@ -136,7 +148,22 @@ def _common(one: Site, other: Site) -> Site:
     )
 
 
-def _function(info: OpInfo, cases: list[BodyCase], opset: int) -> onnx.FunctionProto:
+def _name_outputs(entries: list[Any]) -> int:
+    """How many outputs the function has: as many as a node of its type, and each node gets as many.
+
+    What a node leaves out behind others gets a name where another node has it: ONNX Runtime takes
+    no function with more outputs than its node has.
+    """
+    count = max(len(node.output) for node, *_ in entries)
+    for node, *_ in entries:
+        first = next(name for name in node.output if name)
+        for number in range(len(node.output), count):
+            node.output.append(f"{first}/left_out_{number}")
+    return count
+
+
+def _function(info: OpInfo, cases: list[BodyCase], opset: int, count: int) -> onnx.FunctionProto:
+    info = dataclasses.replace(info, outputs=info.outputs[:count])
     names = [item.name for item in info.inputs]
     outputs = [item.name for item in info.outputs]
     used = {*names, *outputs}

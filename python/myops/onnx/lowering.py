@@ -7,6 +7,7 @@ Example:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -16,12 +17,12 @@ import onnx
 from onnx import numpy_helper
 
 from myops import _description, _dtypes, _libraries
-from myops._description import Dim, OpInfo
+from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths
 from myops.onnx.arrays import Array
 from myops.onnx.graph import files, inner_graphs, scopes, storage, structure
-from myops.onnx.schema import attribute_proto, node_attributes
+from myops.onnx.schema import ELEMENT_TYPES, attribute_proto, node_attributes
 
 __all__ = ["Builder", "LoweringError", "lower"]
 
@@ -154,6 +155,12 @@ class Builder:
         """The graph name of an input of the op; "" when it is left out."""
         return self.site.inputs[self._place(name)]
 
+    def inputs(self, name: str) -> list[str]:
+        """The graph names of a variadic input, one for each tensor."""
+        declared = [item.name for item in self.site.info.inputs]
+        pairs = zip(declared, self.site.inputs, strict=True)
+        return [used for item, used in pairs if re.fullmatch(rf"{name}_\d+", item)]
+
     def attribute(self, name: str) -> Any:
         """The value of an attribute: the node's, or the default; None of an optional one that
         the node does not have."""
@@ -185,7 +192,8 @@ class Builder:
         )
 
     def _place(self, name: str) -> int:
-        return [item.name for item in self.site.info.inputs].index(name)
+        names = [item.name for item in self.site.info.inputs]
+        return names.index(name if name in names else f"{name}_0")  # the first of a list
 
 
 def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
@@ -246,10 +254,23 @@ def write(
     hook = form or standard_hook(info)
     if hook is None:
         builder.refuse(f"the op {info.name} has no standard form")
-    for made, wanted in zip(hook(builder), outputs, strict=True):
+    padded = [*outputs, *[""] * (len(info.outputs) - len(outputs))]
+    for output, made, wanted in zip(info.outputs, hook(builder), padded, strict=True):
+        if wanted and not made:  # left out, and named all the same
+            made = _empty(builder, output)
         if wanted:
             _rename(builder, made, wanted)
     return _used(builder.nodes, outputs)
+
+
+def _empty(builder: Builder, output: OutputInfo) -> str:
+    """An empty tensor of the output's dtype."""
+    site = builder.site
+    pairs = zip(site.info.inputs, site.dtypes, strict=True)
+    known = [dtype for item, dtype in pairs if item.type == output.type and dtype]
+    dtype = (known or site.info.types[output.type])[0]
+    empty = builder.constant(np.zeros(0, np.float32))
+    return builder.op("Cast", empty, to=ELEMENT_TYPES[dtype])
 
 
 def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from myops import _description, _libraries
-from myops._description import AttributeInfo, Dim, InputInfo, OpInfo
+from myops._description import AttributeInfo, DecidedLength, Dim, InputInfo, OpInfo, OutputInfo
 
 ONNX_TYPE_NAMES = {  # the others are called the same
     "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn",
@@ -115,26 +116,38 @@ def _is_registered(info: OpInfo) -> bool:
 def _schema(domain: str, onnx_type: str, version: int) -> OpSchema:
     info = _libraries.find_node(domain, onnx_type, version)
     assert info is not None  # schema_for was given it
-    schema = OpSchema(
+    schema = _of_description(info)
+    schema.set_type_and_shape_inference_function(_inference(info))
+    return schema
+
+
+def _of_description(info: OpInfo) -> OpSchema:
+    return OpSchema(
         info.onnx_type,
         info.domain,
         info.since_version,
         info.doc,
         inputs=[_formal_input(item) for item in info.inputs],
-        outputs=[OpSchema.FormalParameter(o.name, o.type, o.doc) for o in info.outputs],
+        outputs=[_formal_output(item) for item in info.outputs],
         type_constraints=[
             (parameter, [f"tensor({ONNX_TYPE_NAMES.get(name, name)})" for name in dtypes], "")
             for parameter, dtypes in info.types.items()
         ],
         attributes=[*map(_attribute, info.attributes), *_stated_version(info)],
     )
-    schema.set_type_and_shape_inference_function(_inference(info))
-    return schema
 
 
 def schema_for(info: OpInfo) -> OpSchema:
     """The OpSchema that follows from a description; the same object at every call."""
     return _schema(info.domain, info.onnx_type, info.since_version)
+
+
+def schema_of_node(info: OpInfo, count: int) -> OpSchema:
+    """For writing a node with `count` inputs: it has one input for each tensor of a variadic one.
+
+    torch's exporter writes a variadic input that follows others with these once more.
+    """
+    return _of_description(info.expanded(count)) if info.is_variadic else schema_for(info)
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
@@ -196,7 +209,18 @@ def _stated_version(info: OpInfo) -> list[OpSchema.Attribute]:
 
 def _formal_input(item: InputInfo) -> OpSchema.FormalParameter:
     options = OpSchema.FormalParameterOption
+    if item.variadic:
+        return OpSchema.FormalParameter(
+            item.name, item.type, item.doc, param_option=options.Variadic, is_homogeneous=True,
+            min_arity=1,
+        )  # fmt: skip
     option = options.Optional if item.optional else options.Single
+    return OpSchema.FormalParameter(item.name, item.type, item.doc, param_option=option)
+
+
+def _formal_output(item: OutputInfo) -> OpSchema.FormalParameter:
+    options = OpSchema.FormalParameterOption
+    option = options.Optional if item.only_if else options.Single
     return OpSchema.FormalParameter(item.name, item.type, item.doc, param_option=option)
 
 
@@ -222,10 +246,32 @@ def dims_of(tensor: onnx.TypeProto.Tensor) -> list[Dim] | None:
     ]
 
 
-def _inference(info: OpInfo) -> Callable[[Any], None]:
+_decided = itertools.count()
+DECIDED = "_unk"  # between the name and the number of a length that the data decides
+
+
+class _DecidedNames:
+    """Names for the lengths of one node that the data decides: equal ones only where the op says
+    so, and never those of another node."""
+
+    def __init__(self, info: OpInfo) -> None:
+        self._op = info.name
+        self._made: dict[str, str] = {}
+
+    def __call__(self, item: DecidedLength, output: str) -> str:
+        if item.name in self._made:
+            return self._made[item.name]
+        name = f"{self._op}_{item.name or output}{DECIDED}{next(_decided)}"
+        if item.name:
+            self._made[item.name] = name
+        return name
+
+
+def _inference(described: OpInfo) -> Callable[[Any], None]:
     """Type and shape inference for onnx: the op's own shape rule behind onnx's context."""
 
     def infer(context: Any) -> None:
+        info = described.expanded(context.get_num_inputs())
         shapes: list[list[Dim] | None] = []
         dtypes: list[str | None] = []
         values: list[list[float] | None] = []
@@ -247,8 +293,12 @@ def _inference(info: OpInfo) -> Callable[[Any], None]:
                 given = context.get_attribute(attribute.name)
                 if given is not None:
                     attributes[attribute.name] = attribute_value(attribute, given)
-            inferred = _description.infer(info, shapes, dtypes, attributes, values)
-            results = [dims for _, dims in inferred]
+            inferred = _description.infer_decided(info, shapes, dtypes, attributes, values)
+            name = _DecidedNames(info)
+            results = [
+                dims and [name(d, o.name) if isinstance(d, DecidedLength) else d for d in dims]
+                for o, (_, dims) in zip(info.outputs, inferred, strict=True)
+            ]
         for number, (output, dims) in enumerate(zip(info.outputs, results, strict=True)):
             if number < context.get_num_outputs():
                 _set_output(context, number, _like(info, output.type, dtypes), dims)

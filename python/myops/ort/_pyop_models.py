@@ -76,13 +76,17 @@ def truth(info: OpInfo, item: AttributeInfo, value: int) -> bool:
     return value == 1
 
 
-def private_domain(info: OpInfo) -> str:
-    """Where the PyOps of one op live.
+def private_domain(info: OpInfo, count: int | None = None) -> str:
+    """Where the PyOps of one op live; those of a variadic op for nodes of `count` inputs.
 
     A domain of its own, because onnxruntime-extensions keeps the PyOps of a domain in one list
     that sessions point into: it must not grow when an op is defined later.
     """
-    return f"{info.domain}.pyop.{info.name}"
+    return f"{info.domain}.pyop.{info.name}" + ("" if count is None else f".{count}")
+
+
+# The numbers of inputs that nodes of variadic ops have had, by domain and name: a PyOp has one.
+counts: dict[tuple[str, str], set[int]] = {}
 
 
 def rewrite(model: onnx.ModelProto, session: int) -> onnx.ModelProto:
@@ -148,6 +152,10 @@ class _Rewriter:
         self, info: OpInfo, node: onnx.NodeProto, types: dict[str, int]
     ) -> Iterator[onnx.NodeProto]:
         """The nodes that take the place of `node`."""
+        count = len(node.input) if info.is_variadic else None
+        if count is not None:
+            counts.setdefault((info.domain, info.name), set()).add(count)
+            info = info.expanded(count)
         names = [*node.input, *[""] * (len(info.inputs) - len(node.input))]
         given = [
             _dtype(info, item, types.get(name)) if name else None
@@ -169,14 +177,16 @@ class _Rewriter:
             else:
                 inputs.append(name)
         outputs, after = [], []
-        for output, name in zip(info.outputs, node.output, strict=False):
+        named = [*node.output, *[""] * (len(info.outputs) - len(node.output))]
+        for output, name in zip(info.outputs, named, strict=True):
+            name = name or self.fresh(f"{node.output[0]}_{output.name}")  # a PyOp has all outputs
             dtype = chosen[output.type]
-            narrow = bool(name) and wide_dtype(dtype) != dtype
+            narrow = wide_dtype(dtype) != dtype
             outputs.append(self.fresh(name) if narrow else name)
             if narrow:
                 after.append(_cast(outputs[-1], name, dtype))
         request = Request(self.session, given, _attributes(info, node))
-        domain = private_domain(info)
+        domain = private_domain(info, count)
         self.domains.add(domain)
         yield onnx.helper.make_node(
             info.onnx_type, inputs, outputs, node.name, domain=domain, **{CALL: request.dumps()}

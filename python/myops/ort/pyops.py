@@ -27,7 +27,8 @@ What PyOps of onnxruntime-extensions 0.15 cannot do (measured), and what becomes
    cubic_coeff_a="-0.75", axes="[2, 3]", limit="null". A node that is written otherwise is refused
    when the model is loaded.
 4. An exception in a PyOp ends the process. PyopSession.run raises it instead.
-5. Shapes are not inferred through a PyOp.
+5. Shapes are not inferred through a PyOp, and an op with a variadic input, whose nodes have any
+   number of inputs, is none: pyop_session makes a PyOp for each number.
 6. A node whose op has several versions cannot have an attribute that only some of its nodes have.
    enable_pyops leaves such ops out; pyop_session runs them.
 7. Once enable_pyops() has been called, a session cannot have both the library of
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     import onnxruntime_extensions
 
 _enabled: dict[str, set[str]] = {}  # domain -> the ops that enable_pyops has registered
-_callable: set[tuple[str, str]] = set()  # domain and name of the ops that pyop_session can run
+_callable: set[str] = set()  # domains of the ops that pyop_session can run
 _numbers = itertools.count()
 # What went wrong in a PyOp, by the number of its session: it cannot be raised where it happens.
 _failures: dict[int, Exception] = {}
@@ -112,7 +113,7 @@ def enable_pyops() -> list[str]:
     """
     kinds = _extensions().PyCustomOpDef
     before = {domain: set(names) for domain, names in _enabled.items()}
-    first = [info for info in _libraries.nodes() if not _has_versions(info)]
+    first = [i for i in _libraries.nodes() if not i.is_variadic and not _has_versions(i)]
     for info in first:
         if info.name in before.get(info.domain, ()):
             continue
@@ -166,11 +167,17 @@ class _Array(np.ndarray):
         return self.view(np.ndarray)
 
 
-def _results(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    return tuple(array.view(_Array) for array in arrays)
+def _results(
+    arrays: Sequence[np.ndarray | None], dtypes: Sequence[np.dtype]
+) -> tuple[np.ndarray, ...]:
+    """None, an output that is left out, is an empty array: a PyOp has all outputs."""
+    pairs = zip(arrays, dtypes, strict=True)
+    return tuple((np.empty(0, t) if a is None else a).view(_Array) for a, t in pairs)
 
 
-def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
+def _plain(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
+    wanted = [_dtypes.numpy_dtype(dtype) for dtype in outputs]
+
     def run(*arrays: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
         inputs = [
             None if item.optional and array.size == 0 else array
@@ -179,7 +186,7 @@ def _plain(info: OpInfo, _: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, 
         values = {
             item.name: _attribute(info, item, attributes[item.name]) for item in info.attributes
         }
-        return _results(_description.call(info, inputs, values))
+        return _results(_description.call(info, inputs, values), wanted)
 
     return run
 
@@ -199,14 +206,15 @@ def _define_pyops() -> None:
     """The PyOps of the private domains; each once, as ONNX Runtime keeps pointers to them."""
     kinds = _extensions().PyCustomOpDef
     for info in _libraries.nodes():
-        if (info.domain, info.name) not in _callable:
-            _define(
-                _pyop_models.private_domain(info),
-                info,
-                {_pyop_models.CALL: kinds.dt_string},
-                _carrier,
-            )
-            _callable.add((info.domain, info.name))
+        counts: set[Any] = {None}
+        if info.is_variadic:
+            counts = _pyop_models.counts.get((info.domain, info.name), set())
+        for count in counts:
+            domain = _pyop_models.private_domain(info, count)
+            if domain not in _callable:
+                described = info if count is None else info.expanded(count)
+                _define(domain, described, {_pyop_models.CALL: kinds.dt_string}, _carrier)
+                _callable.add(domain)
 
 
 def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.ndarray, ...]]:
@@ -220,12 +228,12 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
                 for dtype, array in zip(request.dtypes, arrays, strict=True)
             ]
             results = _description.call(info, inputs, request.attributes)
-            return _results(
-                [np.asarray(r, dtype) for r, dtype in zip(results, wanted, strict=True)]
-            )
+            pairs = zip(results, wanted, strict=True)
+            arrays = [None if item is None else np.asarray(item, dtype) for item, dtype in pairs]
+            return _results(arrays, wanted)
         except Exception as error:  # may not leave the PyOp; PyopSession raises it
             _failures.setdefault(request.session, error)
-            return _results([np.empty(0, dtype) for dtype in wanted])
+            return _results([None] * len(wanted), wanted)
 
     return run
 

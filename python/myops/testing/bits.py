@@ -36,9 +36,20 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def arrays_of(result: Any) -> list[np.ndarray]:
-    """The outputs of a function, torch's or NumPy's, as arrays of their own memory."""
+    """The outputs of a function, torch's or NumPy's, as arrays of their own memory.
+
+    None, an optional output that is left out, is none of them.
+    """
+    return [
+        np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item)
+        for item in given_of(result)
+    ]
+
+
+def given_of(result: Any) -> list[Any]:
+    """The outputs of a function, without those that are left out."""
     items = result if isinstance(result, (tuple, list)) else (result,)
-    return [np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item) for item in items]
+    return [item for item in items if item is not None]
 
 
 def is_float(array: np.ndarray) -> bool:

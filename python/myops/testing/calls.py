@@ -68,19 +68,24 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
     if not mine:
         return TorchRun(result, None, result)
     call = call_of(tested, mine[0])
-    if mine[0].result is None:
+    if mine[0].result is None or tested.info.writes:
         return TorchRun(result, call, result)
-    return TorchRun(result, call, Outcome(arrays_of(mine[0].result)))
+    outputs = arrays_of(mine[0].result)
+    wanted = tested.info.present(tested.info.nested(call.inputs), call.attributes)
+    pairs = zip(outputs, wanted, strict=True)
+    return TorchRun(result, call, Outcome([array for array, given in pairs if given]))
 
 
 def call_of(tested: OpUnderTest, seen: Seen) -> Call:
-    """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays."""
+    """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays, lists of
+    tensors are unpacked."""
     inputs, attributes = seen.settled()
     for declared in tested.info.attributes:  # None stands for what a schema cannot state
         if attributes[declared.name] is None:
             attributes[declared.name] = declared.default
+    flat = tested.info.flat(inputs)
     arrays: list[np.ndarray | None] = []
-    for item, info in zip(inputs, tested.info.inputs, strict=True):
+    for item, info in zip(flat, tested.info.expanded(len(flat)).inputs, strict=True):
         if item is None:
             arrays.append(None)
         elif isinstance(item, torch.Tensor):
@@ -90,11 +95,13 @@ def call_of(tested: OpUnderTest, seen: Seen) -> Call:
     return Call(arrays, attributes)
 
 
-def call_arrays(seen: Seen) -> tuple[list[np.ndarray | None], dict[str, Any]]:
+def call_arrays(seen: Seen) -> tuple[list[Any], dict[str, Any]]:
     """(inputs, attributes) of any dispatcher call, as its kernel takes them in NumPy."""
     inputs, attributes = seen.settled()
     arrays = [
-        item
+        [np.array(to_numpy(one)) for one in item]
+        if isinstance(item, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in item)
+        else item
         if item is None
         else np.array(to_numpy(item))
         if isinstance(item, torch.Tensor)

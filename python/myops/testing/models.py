@@ -40,6 +40,8 @@ def node_model(
             lists such as scales have as many numbers as here.
         opset: Of ai.onnx.
     """
+    wanted = info.present(info.nested(call.inputs), call.attributes)
+    info = info.expanded(len(call.inputs))
     nodes: list[onnx.NodeProto] = []
     inputs: list[onnx.ValueInfoProto] = []
     names: list[str] = []
@@ -59,14 +61,18 @@ def node_model(
             nodes.append(narrow_floats.cast(item.name, names[-1], ELEMENT_TYPES[dtype]))
     while names and not names[-1]:
         names.pop()
-    outputs = [item.name for item in info.outputs]
+    pairs = zip(info.outputs, wanted, strict=True)
+    outputs = [item.name if given else "" for item, given in pairs]
+    while not outputs[-1]:
+        outputs.pop()
     settings = _settings(info, call.attributes)
     nodes.append(helper.make_node(info.onnx_type, names, outputs, domain=info.domain))
     nodes[-1].attribute.extend(settings.values())
     if info.since_version > 1:
         nodes[-1].attribute.append(helper.make_attribute(_description.VERSION, info.since_version))
     results = []
-    for output, dtype in zip(outputs, output_dtypes(info, call), strict=True):
+    named = [name for name in outputs if name]
+    for output, dtype in zip(named, output_dtypes(info, call, wanted), strict=True):
         result = output
         if dtype in NARROW_FLOATS:
             result = f"{output}_float32"
@@ -140,15 +146,23 @@ def _attribute(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
     return helper.make_attribute(item.name, int(value) if isinstance(value, bool) else value)
 
 
-def output_dtypes(info: OpInfo, call: Call) -> list[str]:
-    """What the description says: the dtype of the first input of the output's type."""
+def output_dtypes(info: OpInfo, call: Call, wanted: Sequence[bool] | None = None) -> list[str]:
+    """What the description says: the dtype of the first input of the output's type.
+
+    Of the outputs that the call computes; `wanted` says which, where `info` is that of a node.
+    """
+    if wanted is None:
+        wanted = info.present(info.nested(call.inputs), call.attributes)
+    info = info.expanded(len(call.inputs))
     found = []
-    for output in info.outputs:
+    for output, given in zip(info.outputs, wanted, strict=True):
         like = [
             str(array.dtype)
             for item, array in zip(info.inputs, call.inputs, strict=True)
             if item.type == output.type and array is not None
         ]
+        if not given:
+            continue
         found.append(like[0] if like else info.types[output.type][0])
     return found
 
@@ -157,6 +171,6 @@ def feeds(info: OpInfo, call: Call) -> dict[str, np.ndarray]:
     """What a session of `node_model` is fed."""
     return {
         item.name: narrow_floats.fed(array)
-        for item, array in zip(info.inputs, call.inputs, strict=True)
+        for item, array in zip(info.expanded(len(call.inputs)).inputs, call.inputs, strict=True)
         if array is not None
     }

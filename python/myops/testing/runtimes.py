@@ -87,7 +87,9 @@ class Runtimes:
             None
             if array is None
             else (str(array.dtype), array.shape if item.values else array.ndim)
-            for item, array in zip(self.tested.info.inputs, call.inputs, strict=True)
+            for item, array in zip(
+                self.tested.info.expanded(len(call.inputs)).inputs, call.inputs, strict=True
+            )
         ]
         key = (kind, threads, *traits, repr(sorted(call.attributes.items())))
         if key not in self._sessions:

@@ -14,9 +14,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from myops._description import OpInfo
 from myops._names import choose
 from myops.testing.cases import Case, identifiers
-from myops.testing.families import FAMILIES, REFUSED
+from myops.testing.families import FAMILIES, REFUSED, WRITING
 from myops.testing.op_under_test import OpUnderTest, op_under_test
 from myops.testing.report import CheckError, Report, Tally
 from myops.testing.runtimes import Runtimes
@@ -50,8 +51,11 @@ class Suite:
         if not self.cases or not all(isinstance(case, Case) for case in self.cases):
             raise ValueError("check_op: cases: expected a list of Case, with at least one")
         self.skipped = dict(self.skip or {})
+        families = {**FAMILIES, **WRITING}
         for name in (*self.only, *self.skipped):
-            choose(name, FAMILIES, "check_op: only, skip: there is")
+            choose(name, families, "check_op: only, skip: there is")
+        info = getattr(self.op, "info", None)
+        self.families = WRITING if isinstance(info, OpInfo) and info.writes else FAMILIES
         self.named = dict(zip(identifiers(self.cases), self.cases, strict=True))
         self.settings = Settings(
             self.reference,
@@ -69,7 +73,13 @@ class Suite:
             for tensor in case.tensors:
                 if tensor.device.type != "cpu":
                     raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
-        return op_under_test(self.op, self.cases, self.libraries)
+        tested = op_under_test(self.op, self.cases, self.libraries)
+        if tested.info.writes and self.families is FAMILIES:
+            raise ValueError(
+                f"check_op: op: got a function that calls {tested.info.qualified}, which writes "
+                "into an input, expected the op itself, as library.define returned it"
+            )
+        return tested
 
     @cached_property
     def runtimes(self) -> Runtimes:
@@ -78,7 +88,7 @@ class Suite:
     def run(self, family: str, case: str) -> Tally:
         """One check on one case."""
         tally = Tally(self.tested.name, family, case)
-        function = REFUSED if self.named[case].refused else FAMILIES[family]
+        function = REFUSED if self.named[case].refused else self.families[family]
         trial = Trial(self.tested, self.named[case], self.runtimes, self.settings, tally)
         torch.manual_seed(_SEED)
         start = time.perf_counter()
@@ -99,8 +109,8 @@ class Suite:
     def checks(self) -> list[Check]:
         chosen = [
             name
-            for name in FAMILIES
-            if name not in self.skipped and name in (self.only or FAMILIES)
+            for name in self.families
+            if name not in self.skipped and name in (self.only or self.families)
         ]
         found = [
             Check(self, family, title)
@@ -111,7 +121,7 @@ class Suite:
         return found + [
             Check(self, "errors", title)
             for title, case in self.named.items()
-            if case.refused and "errors" in chosen
+            if case.refused and ("errors" in chosen or "writes" in chosen)
         ]
 
 
@@ -204,7 +214,8 @@ def check_op(suite: Suite) -> Report:
     Args:
         op: A public function around one op, such as `myops.resize`, one of a package of yours or
             what `myops.prototype` returned; or the torch op itself, such as
-            `torch.ops.myops.resize`.
+            `torch.ops.myops.resize`. An op that writes into an input is given as `library.define`
+            returned it, and has a family of its own, "writes".
         cases: Calls of it. Also calls that must be refused: `Case(..., refused=text)`.
         reference: The meaning of the op, slow and obvious: called as the op is, with torch
             tensors, floats as float64; returns tensors or arrays. Without it, runtimes are

@@ -192,7 +192,8 @@ def input_of_tensors(tested: OpUnderTest, case: Case) -> list[int | None]:
     with DispatcherCalls() as seen:
         tested.function(*case.args, **case.kwargs)
     inputs = next(item for item in seen if tested.is_mine(item.overload)).settled()[0]
-    places = {id(item): number for number, item in enumerate(inputs) if item is not None}
+    flat = tested.info.flat(inputs)
+    places = {id(item): number for number, item in enumerate(flat) if item is not None}
     return [places.get(id(tensor)) for tensor in case.tensors]
 
 
@@ -201,7 +202,7 @@ def value_tensors(tested: OpUnderTest, case: Case) -> list[torch.Tensor]:
     return [
         tensor
         for tensor, number in zip(case.tensors, input_of_tensors(tested, case), strict=True)
-        if number is not None and tested.info.inputs[number].values
+        if number is not None and tested.info.declared(number).values
     ]
 
 
@@ -212,7 +213,7 @@ def dtypes(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, str, Case]]:
         places = [
             place
             for place, number in enumerate(numbers)
-            if number is not None and tested.info.inputs[number].type == parameter
+            if number is not None and tested.info.declared(number).type == parameter
         ]
         for name in names if places else ():
             yield parameter, name, _cast(case, places, getattr(torch, name))

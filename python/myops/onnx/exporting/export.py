@@ -249,6 +249,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
         written, program = _exported(task, exporter, recorded)
     versions.state(written)
     torch_arguments.set_versions(written, task.settings.custom_opsets)
+    finishing.drop_left_out(written)
     proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
     finishing.set_lowest_ir_version(proto)
     finishing.add_shapes(proto)

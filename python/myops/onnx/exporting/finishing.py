@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx
 
 from myops.onnx.graph import scopes
+from myops.onnx.graph.structure import graphs_of
+from myops.onnx.schema import DECIDED, attribute_value
 
 _BFLOAT16 = onnx.TensorProto.BFLOAT16
 
@@ -50,6 +54,30 @@ def set_lowest_ir_version(model: onnx.ModelProto) -> None:
     model.ir_version = max(needed, 8) if model.functions else needed
 
 
+def drop_left_out(model: onnx.ModelProto) -> None:
+    """Optional outputs that a node leaves out have no name in it, where nothing reads them."""
+    read = {name for node in scopes.all_nodes(model.graph.node) for name in node.input}
+    read |= {item.name for graph in graphs_of(model.graph) for item in graph.output}
+    for node in scopes.all_nodes(model.graph.node):
+        info = scopes.op_of(node)
+        if info is None or not any(item.only_if for item in info.outputs):
+            continue
+        given = {proto.name: proto for proto in node.attribute}
+        flags = {
+            item.name: attribute_value(item, given[item.name])
+            for item in info.attributes
+            if item.name in given
+        }
+        wanted = info.present([name or None for name in node.input], flags)
+        names = [
+            name if is_wanted or name in read else ""
+            for name, is_wanted in zip(node.output, wanted, strict=False)
+        ]
+        while not names[-1]:
+            names.pop()
+        node.output[:] = names
+
+
 def add_shapes(model: onnx.ModelProto) -> None:
     """The shapes of all values, as far as they can be inferred."""
     inferred = next(scopes.all_scopes(model)).inferred
@@ -57,6 +85,18 @@ def add_shapes(model: onnx.ModelProto) -> None:
     model.graph.value_info.extend(inferred.value_info)
     for output, known in zip(model.graph.output, inferred.output, strict=True):
         output.CopyFrom(known)
+    _number_names(model)
+
+
+def _number_names(model: onnx.ModelProto) -> None:
+    """Names of lengths that the data decides, numbered from 1 in each model."""
+    found: dict[str, str] = {}
+    for item in [*model.graph.value_info, *model.graph.output]:
+        for dim in item.type.tensor_type.shape.dim if item.type.HasField("tensor_type") else ():
+            title = re.fullmatch(rf"(.+){DECIDED}\d+", dim.dim_param)
+            if title:
+                found.setdefault(dim.dim_param, f"{title[1]}_{len(found) + 1}")
+                dim.dim_param = found[dim.dim_param]
 
 
 def add_initializers_to_inputs(model: onnx.ModelProto) -> None:

@@ -129,8 +129,12 @@ def is_ours(node: onnx.NodeProto) -> bool:
 
 
 def op_of(node: onnx.NodeProto) -> OpInfo | None:
-    """The op that a node calls; None when no op library has it."""
-    return _libraries.op_of(node)
+    """The op that a node calls; None when no op library has it.
+
+    Where its last input is variadic, it has one input for each that the node has.
+    """
+    info = _libraries.op_of(node)
+    return None if info is None else info.expanded(len(node.input))
 
 
 def needs_pyops(model: onnx.ModelProto) -> bool:

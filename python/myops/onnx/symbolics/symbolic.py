@@ -36,11 +36,15 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
     Args:
         g: The graph context that the exporter hands to a symbolic function.
         info: Description of the op.
-        inputs: One graph value, list of numbers or None for each input.
+        inputs: One graph value, list of numbers or None for each input; a list of graph values for
+            a variadic one.
         attributes: Python values by name.
     """
-    complex_numbers.refuse(info, [_dtype(item) for item in inputs])
-    values = [_value(g, info, number, item) for number, item in enumerate(inputs)]
+    wanted = info.present(inputs, attributes)
+    flat = info.flat(inputs)
+    info = info.expanded(len(flat))
+    complex_numbers.refuse(info, [_dtype(item) for item in flat])
+    values = [_value(g, info, number, item) for number, item in enumerate(flat)]
     while values and values[-1] is None:
         values.pop()
     absent = [symbolic_helper._optional_input_placeholder_tensor(g) if v is None else v
@@ -56,10 +60,20 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
         keywords[f"{item.name}_{_SUFFIX[item.type]}"] = int(value) if item.type == "bool" else value
     if info.since_version > 1:
         keywords[f"{_description.VERSION}_i"] = info.since_version
-    result = g.op(info.node, *absent, outputs=len(info.outputs), **keywords)
-    for number, output in enumerate([result] if len(info.outputs) == 1 else result):
+    # An output that is left out has a name only where another follows it.
+    count = max(number for number, given in enumerate(wanted) if given) + 1
+    result = g.op(info.node, *absent, outputs=count, **keywords)
+    results = [result] if count == 1 else list(result)
+    for number, output in enumerate(results):
         _set_type(output, info, number, values, attributes)
-    return result
+    if len(info.outputs) == 1:
+        return result
+    for output in info.outputs[count:]:  # in the program, empty tensors stand for them
+        pairs = zip(flat, info.inputs, strict=True)
+        known = [_dtype(item) for item, declared in pairs if declared.type == output.type]
+        dtype = next((name for name in known if name), info.types[output.type][0])
+        results.append(g.op("Constant", value_t=torch.zeros(0, dtype=getattr(torch, dtype))))
+    return tuple(results)
 
 
 def _dtype(item: Any) -> str | None:
@@ -162,7 +176,11 @@ def _scripted(info: OpInfo) -> Any:
                 known = _folded(known)
             attributes[item.name] = item.default if known is None else known
         inputs = [
-            _joined(g, value, info.is_integer(item)) if item.values else value
+            symbolic_helper._unpack_list(value)
+            if item.variadic
+            else _joined(g, value, info.is_integer(item))
+            if item.values
+            else value
             for item, value in zip(info.inputs, arguments[:count], strict=True)
         ]
         return emit(g, info, inputs, attributes)

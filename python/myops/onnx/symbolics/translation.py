@@ -74,15 +74,17 @@ def translation(info: OpInfo) -> Callable[..., Any]:
         import onnx_ir
         import onnxscript
 
-        from myops.onnx.schema import attribute_proto, schema_for
+        from myops.onnx.schema import attribute_proto, schema_of_node
 
-        domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
-        node = onnxscript.values.Op(domain, info.onnx_type, schema_for(info))
         complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
+        wanted = info.present(padded, attributes)
+        flat = info.flat(padded)
+        domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
+        node = onnxscript.values.Op(domain, info.onnx_type, schema_of_node(info, len(flat)))
         values = [
             _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
-            for item, declared in zip(padded, info.inputs, strict=True)
+            for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
         ]
         while values and values[-1] is None:
             values.pop()
@@ -105,10 +107,40 @@ def translation(info: OpInfo) -> Callable[..., Any]:
                 keywords[item.name] = onnx_ir.serde.deserialize_attribute(proto)
         if info.since_version > 1:
             keywords[_description.VERSION] = info.since_version
-        return node(*values, **keywords)
+        if all(wanted):
+            return node(*values, **keywords)
+        made = node(*values, **keywords, _outputs=_count(wanted))
+        made = tuple(made) if isinstance(made, Sequence) else (made,)
+        dtypes = [getattr(item, "dtype", None) for item in flat]
+        return (*made, *_left_out(info, dtypes, len(made)))
 
     translate.__name__ = info.name
     return translate
+
+
+def _count(wanted: Sequence[bool]) -> int:
+    """How many outputs the node has: one that is left out has a name only before others."""
+    return max(number for number, given in enumerate(wanted) if given) + 1
+
+
+def _left_out(info: OpInfo, dtypes: Sequence[Any], count: int) -> list[Any]:
+    """Empty tensors, which stand in the program for the outputs behind the first `count`.
+
+    `dtypes`: those of the inputs, as onnx_ir has them; None where one is not known.
+    """
+    import onnx
+    import onnxscript
+
+    from myops.onnx.schema import ELEMENT_TYPES
+
+    op: Any = onnxscript.opset18
+    empty = []
+    for output in info.outputs[count:]:
+        pairs = zip(dtypes, info.expanded(len(dtypes)).inputs, strict=True)
+        known = [dtype for dtype, item in pairs if dtype is not None and item.type == output.type]
+        number = int(known[0]) if known else ELEMENT_TYPES[info.types[output.type][0]]
+        empty.append(op.Constant(value=onnx.helper.make_tensor("", number, [0], [])))
+    return empty
 
 
 def _constant(numbers: Sequence[Any], integer: bool) -> Any:

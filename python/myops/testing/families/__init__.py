@@ -19,6 +19,7 @@ from myops.testing.families import (
     threads,
     traces,
     values,
+    writes,
 )
 from myops.testing.trial import Trial
 
@@ -45,6 +46,10 @@ FAMILIES: dict[str, Family] = {
     "dynamo": exporters.dynamo,
     "torchscript": exporters.torchscript,
 }
+
+# For an op that writes into inputs: what no other op has, in place of all others. The op without
+# writes that stands for it in programs is checked by the families above.
+WRITING: dict[str, Family] = {"writes": writes.writes}
 
 # For `Case(..., refused=text)`, in place of all others.
 REFUSED: Family = errors.refused

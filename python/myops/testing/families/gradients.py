@@ -8,13 +8,16 @@ with larger tolerances.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
 
 from myops.testing import variations
+from myops.testing.bits import given_of
 from myops.testing.calls import refusal
 from myops.testing.cases import Case
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
@@ -49,7 +52,7 @@ def differentiable(tested: OpUnderTest, case: Case) -> list[int]:
         if variations.is_float(tensor)
         and tensor.element_size() > 1
         and number is not None
-        and not tested.info.inputs[number].values
+        and not tested.info.declared(number).values
     ]
 
 
@@ -98,7 +101,7 @@ def gradients(trial: Trial) -> None:
     inner = next(item for item in seen if tested.is_mine(item.overload))
     ways: dict[str, Callable[..., Any]] = {
         "the public function": _of_tensors(tested.function, varied, places),
-        f"torch.ops.{tested.namespace}.{tested.name}": _below(inner, case, places),
+        f"torch.ops.{tested.namespace}.{tested.name}": _below(tested, inner, case, places),
     }
     for who, function in ways.items():
         _check(trial, who, function, leaves, order)
@@ -112,21 +115,33 @@ def _of_tensors(function: Callable[..., Any], case: Case, places: list[int]) -> 
         for place, leaf in zip(places, leaves, strict=True):
             tensors[place] = leaf
         varied = case.having(tensors)
-        return function(*varied.args, **varied.kwargs)
+        result = function(*varied.args, **varied.kwargs)
+        return _with_gradients(given_of(result)) if isinstance(result, tuple) else result
 
     return call
 
 
-def _below(seen: Seen, case: Case, places: list[int]) -> Callable[..., Any]:
+def _below(tested: OpUnderTest, seen: Seen, case: Case, places: list[int]) -> Callable[..., Any]:
     """The dispatcher op with what the function gave it, as a function of the leaves."""
     given = {id(tensor): place for place, tensor in enumerate(case.tensors)}
 
     def call(*leaves: torch.Tensor) -> Any:
         by_place = dict(zip(places, leaves, strict=True))
-        args = [by_place.get(given.get(id(item), -1), item) for item in seen.args]
-        return seen.overload(*args, **seen.kwargs)
+        args = pytree.tree_map(
+            lambda item: by_place.get(given.get(id(item), -1), item), list(seen.args)
+        )
+        result = seen.overload(*args, **seen.kwargs)
+        if not isinstance(result, tuple):
+            return result
+        wanted = tested.info.present(*seen.settled())  # empty tensors stand for the others
+        return _with_gradients(item for item, given in zip(result, wanted, strict=True) if given)
 
     return call
+
+
+def _with_gradients(results: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Without integers: where one stands before others, gradcheck looks for the wrong result."""
+    return tuple(item for item in results if item.is_floating_point() or item.is_complex())
 
 
 def _check(
@@ -165,7 +180,7 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
     public = _of_tensors(tested.function, case, places)
     ways: dict[str, Callable[..., Any]] = {
         "the public function": public,
-        f"torch.ops.{tested.namespace}.{tested.name}": _below(inner, case, places),
+        f"torch.ops.{tested.namespace}.{tested.name}": _below(tested, inner, case, places),
         "torch.compile": torch.compile(public, backend="aot_eager"),
     }
     for who, function in ways.items():
@@ -187,10 +202,9 @@ def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
 
 def _total(result: Any) -> torch.Tensor:
     """One number that depends on every element of every output."""
-    items = result if isinstance(result, (tuple, list)) else (result,)
     squares = [
         (torch.view_as_real(item) if item.is_complex() else item).square().sum()
-        for item in items
+        for item in given_of(result)
         if variations.is_float(item)
     ]
     return torch.stack(squares).sum()
@@ -229,12 +243,14 @@ def backward_calls(tested: OpUnderTest, case: Case, order: int) -> list[Seen]:
 
 def _fake(trial: Trial, places: list[int]) -> None:
     """The same derivatives on tensors without memory have the shapes and dtypes of the leaves."""
-    mode = FakeTensorMode()
+    mode = FakeTensorMode(shape_env=ShapeEnv())
     if variations.value_tensors(trial.tested, trial.case):
         trial.tally.note("numbers in a tensor decide the shape: derivatives were not run as fakes")
         return
     try:
-        fakes = trial.case.having([mode.from_tensor(item.detach()) for item in trial.case.tensors])
+        fakes = trial.case.having(
+            [mode.from_tensor(item.detach(), static_shapes=True) for item in trial.case.tensors]
+        )
         with mode:
             results = derive(trial.tested, fakes, places, trial.settings.gradients)
     except Exception as error:  # a missing fake kernel has no class of its own

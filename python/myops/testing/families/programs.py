@@ -10,7 +10,7 @@ from torch.fx.experimental import _config as symbolic_settings
 from torch.utils import _pytree as pytree
 
 from myops.testing import variations
-from myops.testing.bits import arrays_of
+from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import Case, copy_of
 from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
@@ -58,9 +58,13 @@ def opcheck(trial: Trial) -> None:
 
 
 def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
-    args = tuple(
-        copy_of(item).requires_grad_(id(item) in asked) if isinstance(item, torch.Tensor) else item
-        for item in seen.args
+    args = pytree.tree_map(
+        lambda item: (
+            copy_of(item).requires_grad_(id(item) in asked)
+            if isinstance(item, torch.Tensor)
+            else item
+        ),
+        tuple(seen.args),
     )
     utils = ["test_schema", "test_faketensor"]
     if not label:  # the others take long, and once is enough
@@ -90,16 +94,19 @@ class Module(torch.nn.Module):
         for place, tensor in zip(self.places, tensors, strict=True):
             leaves[place] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        return self.function(*args, **kwargs)
+        result = self.function(*args, **kwargs)
+        if not isinstance(result, tuple):
+            return result
+        return tuple([item for item in result if item is not None])  # exporters know no None
 
 
-def module_of(trial: Trial) -> Module:
+def module_of(trial: Trial, kind: type[Module] = Module) -> Module:
     """Its forward has one named parameter for each tensor: exporters name inputs by them."""
     names = input_names(trial)
     text = f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n"
     scope: dict[str, Any] = {}
     exec(text, scope)  # a signature cannot be made otherwise in a way that torch reads
-    return type("Module", (Module,), {"forward": scope["forward"]})(trial).eval()
+    return type("Module", (kind,), {"forward": scope["forward"]})(trial).eval()
 
 
 def input_names(trial: Trial) -> list[str]:
@@ -169,9 +176,8 @@ def compare_gradients(
         return
     grads = []
     for output, given in ((result, leaves), (expected, expected_leaves)):
-        items = output if isinstance(output, (tuple, list)) else (output,)
         loss = torch.stack(
-            [real_sum(item).double() for item in items if variations.is_float(item)]
+            [real_sum(item).double() for item in given_of(output) if variations.is_float(item)]
         ).sum()
         try:
             found = torch.autograd.grad(loss, given, allow_unused=True)
@@ -235,7 +241,7 @@ def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None
     """What the program expects of its results, at the lengths of the example."""
     real = trial.run().result.outputs
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
-    for node, array in zip(output.args[0], real, strict=True):
+    for node, array in zip(given_of(output.args[0]), real, strict=True):
         expected = [
             length if isinstance(length, int) else length.node.hint
             for length in node.meta["val"].shape

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from myops.testing import variations
-from myops.testing.bits import arrays_of
+from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import Call, Outcome, refusal
 from myops.testing.cases import copy_of
 from myops.testing.runtimes import HOSTED
@@ -43,7 +43,8 @@ def _inputs_stay(trial: Trial) -> None:
     call = trial.call()
     kept = [None if array is None else array.copy() for array in call.inputs]
     trial.runtimes.numpy(call)
-    for item, array, after in zip(trial.tested.info.inputs, kept, call.inputs, strict=True):
+    described = trial.tested.info.expanded(len(kept)).inputs
+    for item, array, after in zip(described, kept, call.inputs, strict=True):
         if array is not None and after is not None:
             trial.compare_bits(
                 "",
@@ -123,7 +124,7 @@ def _repeats(trial: Trial) -> bool:
 def _own_memory(trial: Trial) -> None:
     given = trial.case.copied()
     results = trial.tested.function(*given.args, **given.kwargs)
-    tensors = results if isinstance(results, (tuple, list)) else (results,)
+    tensors = given_of(results)
     kept = arrays_of(results)
     inputs = {
         item.untyped_storage().data_ptr(): label

@@ -12,7 +12,10 @@ import onnx
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from myops import _description
+from myops._description import DecidedLength
 from myops.testing import variations
+from myops.testing.bits import given_of
 from myops.testing.calls import Call, refusal
 from myops.testing.cases import Case
 from myops.testing.models import node_model, output_dtypes
@@ -37,6 +40,7 @@ class Expected:
     dtype: str
     shape: list[int | None]
     strides: list[int | None]
+    unknown: dict[int, Any]  # axis -> the symbol of a length that is not known yet
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,15 @@ def _expected(result: Any) -> list[Expected]:
     def numbers(items: Any) -> list[int | None]:
         return [item if isinstance(item, int) else None for item in items]
 
-    items = result if isinstance(result, (tuple, list)) else (result,)
-    return [Expected(str(t.dtype)[6:], numbers(t.shape), numbers(t.stride())) for t in items]
+    return [
+        Expected(
+            str(t.dtype)[6:],
+            numbers(t.shape),
+            numbers(t.stride()),
+            {axis: n.node for axis, n in enumerate(t.shape) if not isinstance(n, int)},
+        )
+        for t in given_of(result)
+    ]
 
 
 def shapes(trial: Trial) -> None:
@@ -88,7 +99,9 @@ def _fake(trial: Trial, label: str, case: Case) -> None:
     if fake.refusal:
         trial.tally.fail(label, f"the fake kernel: {fake.refusal}", "a result", _FAKE_CAUSE)
         return
-    for one, other in zip(fake.outputs, _expected(real), strict=True):
+    expected = _expected(real)
+    _unknown_fit(trial, label, fake.outputs, expected)
+    for one, other in zip(fake.outputs, expected, strict=True):
         for trait in ("dtype", "shape", "strides"):
             mine, true = getattr(one, trait), getattr(other, trait)
             if trait == "strides" and 0 in other.shape:
@@ -101,6 +114,33 @@ def _fake(trial: Trial, label: str, case: Case) -> None:
                     _FAKE_CAUSE,
                 )
                 return
+
+
+def _unknown_fit(
+    trial: Trial, label: str, fakes: Sequence[Expected], reals: Sequence[Expected]
+) -> None:
+    """Lengths that the data decides stay within their bounds, and are equal where the fake kernel
+    has one symbol for them."""
+    bound: dict[str, int] = {}
+    for fake, real in zip(fakes, reals, strict=True):
+        for axis, node in fake.unknown.items():
+            length = real.shape[axis] if axis < len(real.shape) else None
+            symbol, limits = str(node.expr), node.shape_env.bound_sympy(node.expr)
+            trial.tally.ran += 1
+            if length is None or not limits.lower <= length <= limits.upper:
+                trial.tally.fail(
+                    label,
+                    f"the fake kernel: a length from {limits.lower} to {limits.upper}",
+                    f"{length}, as the kernel gives",
+                    "the bound of Dim::at_most in the shape rule (or of `shape=`) is too low",
+                )
+            elif bound.setdefault(symbol, length) != length:
+                trial.tally.fail(
+                    label,
+                    f"the fake kernel: one length for several axes, here {bound[symbol]}",
+                    f"{length}, as the kernel gives",
+                    "the shape rule has one name in Dim::at_most for lengths that differ",
+                )
 
 
 def _fits(fake: Any, real: Any) -> bool:
@@ -118,6 +158,9 @@ def _meta(trial: Trial) -> None:
     tensors = [item.to("meta") for item in trial.case.tensors]
     real = trial.tested.function(*trial.case.args, **trial.case.kwargs)
     case = trial.case.having(tensors)
+    if any(None in output.shape for output in run_fake(trial.tested, trial.case).outputs):
+        _refused_on_meta(trial, case)
+        return
     try:
         result = trial.tested.function(*case.args, **case.kwargs)
     except Exception as error:  # a missing kernel is what is looked for
@@ -127,6 +170,21 @@ def _meta(trial: Trial) -> None:
     for one, other in zip(_expected(result), _expected(real), strict=True):
         if one != other:
             trial.tally.fail("on the meta device", str(one), str(other), _FAKE_CAUSE)
+
+
+def _refused_on_meta(trial: Trial, case: Case) -> None:
+    """Nobody knows the lengths there."""
+    try:
+        trial.tested.function(*case.args, **case.kwargs)
+        text = "a result"
+    except Exception as error:  # the op's own, or another
+        text = refusal(error)
+    trial.tally.ran += 1
+    if "on meta" not in text:
+        trial.tally.fail(
+            "on the meta device", text, "a refusal that names the device: the data decides the "
+            "shape of the result", _FAKE_CAUSE,
+        )  # fmt: skip
 
 
 def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> None:
@@ -165,12 +223,26 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
                 continue
             trial.tally.ran += 1
             dtypes = output_dtypes(trial.tested.info, run.call)
-            for (_, shape), inferred, dtype in zip(real, found, dtypes, strict=True):
+            decided = _decided(trial, run.call)
+            for (_, shape), inferred, dtype, open_axes in zip(
+                real, found, dtypes, decided, strict=True
+            ):
                 complete = (
                     kind == "numbers"
                     and tool.startswith("onnx")
                     and not trial.tested.info.has_values
                 )
+                if open_axes and not _named(inferred, shape, open_axes, bound):
+                    trial.tally.fail(
+                        label,
+                        f"{tool} {who}: shape {inferred}",
+                        f"{shape} ({dtype}), as the kernel gives, with a name for the length on "
+                        f"axis {', '.join(map(str, open_axes))}",
+                        _ONNX_CAUSE,
+                    )
+                    continue
+                if open_axes:
+                    continue
                 if not _agrees(inferred, shape, bound, complete):
                     trial.tally.fail(
                         label,
@@ -178,6 +250,40 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
                         f"{shape} ({dtype}), as the kernel gives",
                         _ONNX_CAUSE,
                     )
+
+
+def _decided(trial: Trial, call: Call) -> list[list[int]]:
+    """For each output that the call computes, the axes whose lengths the data decides."""
+    info = trial.tested.info
+    dtypes = [None if array is None else str(array.dtype) for array in call.inputs]
+    numbers = [
+        array.ravel().tolist() if array is not None and item.values else None
+        for item, array in zip(info.expanded(len(call.inputs)).inputs, call.inputs, strict=True)
+    ]
+    found = _description.infer_decided(info, call.shapes, dtypes, call.attributes, numbers)
+    wanted = info.present(info.nested(call.inputs), call.attributes)
+    return [
+        [axis for axis, dim in enumerate(dims or []) if isinstance(dim, DecidedLength)]
+        for given, (_, dims) in zip(wanted, found, strict=True)
+        if given
+    ]
+
+
+def _named(
+    inferred: list[Any] | None, real: list[int], axes: Sequence[int], bound: dict[str, int]
+) -> bool:
+    """Whether such lengths have names, which stand for one length each, and the others agree."""
+    if inferred is None:
+        return True  # a tool that infers nothing here
+    if len(inferred) != len(real):
+        return False
+    for axis, (one, other) in enumerate(zip(inferred, real, strict=True)):
+        if axis in axes:
+            if not isinstance(one, str) or bound.setdefault(one, other) != other:
+                return False
+        elif (bound.get(one) if isinstance(one, str) else one) not in (other, None):
+            return False
+    return True
 
 
 def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:

@@ -1,5 +1,6 @@
 """author_ops: ops as somebody else would write them, each with something that ours do not have: an
-output whose dtype no input has, numbers that are refused, a single dtype."""
+output whose dtype no input has, numbers that are refused, a single dtype, lengths that the data
+decides, lists of tensors, optional outputs, writes into an input."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor
 
 import myops
+from author_ops.arguments import blend, clip, clip_, concat, momentum, momentum_, peak
+from author_ops.lengths import ball_query, nms, select, unique
 
 library = myops.op_library("author_ops")
 
@@ -77,6 +80,7 @@ from author_ops.random_dropout import random_dropout  # noqa: E402
 from author_ops.soft_scale import soft_scale, soft_scale_1  # noqa: E402
 
 __all__ = [
-    "cube", "deformable_attention", "packed_linear", "pick", "random_dropout", "soft_scale",
-    "soft_scale_1", "top_k",
+    "ball_query", "blend", "clip", "clip_", "concat", "cube", "deformable_attention", "momentum",
+    "momentum_", "nms", "packed_linear", "peak", "pick", "random_dropout", "select", "soft_scale",
+    "soft_scale_1", "top_k", "unique",
 ]  # fmt: skip

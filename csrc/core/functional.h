@@ -1,0 +1,12 @@
+// The form of an op that writes into inputs, without writes.
+#pragma once
+
+#include "myops/op.h"
+
+namespace myops {
+
+// Copies the inputs that the kernel writes into the first outputs, and hands these to the kernel as
+// its inputs; `outputs` then has those of the op that writes.
+void replace_written(const Op& op, TensorPointers& inputs, Tensors& outputs, Tensors& copies);
+
+}  // namespace myops
