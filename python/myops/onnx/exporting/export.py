@@ -23,7 +23,7 @@ from myops.onnx.graph import files, versions, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
-from myops.onnx.symbolics import adaptive_pooling, interpolate, torchvision
+from myops.onnx.symbolics import adaptive_pooling, floor_division, interpolate, torchvision
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
@@ -184,6 +184,7 @@ def export(
             torchvision.registered(register_torchvision),
             interpolate.registered(register_interpolate),
             adaptive_pooling.registered(),
+            floor_division.registered(),
         ):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
     writing.write(proto, f, external_data)

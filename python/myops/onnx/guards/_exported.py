@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
+import myops
 from myops._torch import arrays
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
@@ -24,6 +27,7 @@ from myops.onnx.guards._errors import ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
 
 Changes = Mapping[str, torch.Tensor]
+_MYOPS = os.path.join(os.path.dirname(os.path.abspath(myops.__file__)), "")
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
 
 
@@ -76,7 +80,7 @@ class Exported:
         return {item.name: item for item in self.final.graph.input if item.name not in given}
 
     def warn(self, text: str) -> None:
-        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=5)
+        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())
 
     def warn_excused(self, difference: str, reason: str) -> None:
         """Tells once for each reason of a difference that is no fault of the file."""
@@ -194,14 +198,26 @@ class Exported:
         )
 
 
+def _callers_level() -> int:
+    """For warnings.warn in the caller of this: the first line that is not in this library."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_MYOPS) or os.path.basename(file) == "contextlib.py"
+
+
 def runnable(model: Any) -> Any:
     return model.module() if isinstance(model, torch.export.ExportedProgram) else model
 
 
 def array(value: Any) -> np.ndarray:
     """A tensor or a number as NumPy sees it."""
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
+    if not isinstance(value, torch.Tensor):  # the exporters write a float as torch's default does
+        return np.asarray(value, np.float32 if isinstance(value, float) else None)
     value = value.detach().cpu().resolve_conj().resolve_neg()
     if value.is_quantized:
         value = value.dequantize()
