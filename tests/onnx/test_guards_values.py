@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from guard_models import Model, assert_fails, made
 
 from myops.onnx import ExportCheckWarning, export, register_symbolic
+from myops.onnx.comparison import metrics
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.guards import _difference, other_lengths
 from myops.onnx.guards._lengths import Group
+from myops.onnx.precision import losses
 from myops.onnx.symbolics.register import unregister
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -28,9 +30,15 @@ def test_fill_values_hide_no_error(fill: float, part: float, rng: np.random.Gene
     masked[:2, :2] = [[True, True], [False, False]]
     wanted[masked] = fill
     noise = (1e-6 * rng.standard_normal(wanted.shape)).astype(np.float32)
-    assert _difference.compare([wanted], [wanted + np.where(masked, 0, noise)]) is None
+    near = wanted + np.where(masked, 0, noise)
+    assert _difference.compare([wanted], [near]) is None
+    assert losses.relative_l2(wanted, near) < 1e-5
+    assert losses.relative_l2(wanted, np.where(masked, 0, wanted)) > 0.5  # they count themselves
     wrong = np.where(masked, wanted, 1.01 * np.where(masked, 0, wanted)).astype(np.float32)
     assert _difference.compare([wanted], [wrong]) is not None
+    assert not metrics.difference(wanted, wrong, *metrics.Tolerance().of(wanted, "float32")).agrees
+    assert losses.relative_l2(wanted, wrong) == pytest.approx(0.01, rel=1e-3)
+    assert losses.largest(wanted, wrong) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_sums_of_fill_values_hide_no_error(rng: np.random.Generator) -> None:
