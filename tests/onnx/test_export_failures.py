@@ -140,6 +140,27 @@ def test_complex_numbers() -> None:
     assert "register_symbolic" not in str(caught.value)
 
 
+class Pair:
+    def __init__(self, one: torch.Tensor) -> None:
+        self.one = one
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (lambda x: Pair(x), "Why: forward takes or returns an object .* Write a tuple or a dict"),
+        (lambda x: (x + 1, 3), r"Why: forward returns a number .* Write torch\.tensor\(n\)"),
+    ],
+)
+def test_what_forward_may_not_return(returned: Any, text: str) -> None:
+    class Returns(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return returned(x)
+
+    with pytest.raises(RuntimeError, match=text):
+        export(Returns(), X, exporter="torchscript")
+
+
 def test_adaptive_max_pooling_says_what_to_write() -> None:
     """torch's older exporter does not say where it is."""
     model = torch.nn.AdaptiveMaxPool2d((3, 2))

@@ -176,3 +176,28 @@ def test_a_warning_is_about_the_users_line() -> None:
     with pytest.warns(ExportCheckWarning) as caught:
         export(Model(lambda x: torch.rand_like(x)), torch.rand(3), exporter="torchscript")
     assert {item.filename for item in caught} == {__file__}
+
+
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("scale", torch.full((), torch.nan))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * self.count
+
+
+@pytest.mark.filterwarnings("ignore:ONNX Preprocess")
+def test_what_a_model_remembers_is_said() -> None:
+    with pytest.warns(ExportCheckWarning, match="forward changes 'count'. A file keeps nothing"):
+        export(Counting(), torch.rand(3), exporter="torchscript")
+
+
+def test_wrapped_modules() -> None:
+    """Their own forward names no parameters."""
+    x, axes = torch.rand(2, 3), {"input": {0: "batch"}}
+    for wrap in (torch.nn.DataParallel, lambda m: torch.compile(m, backend="eager")):
+        exported = export(wrap(torch.nn.Linear(3, 4)), x, dynamic_axes=axes, exporter="torchscript")
+        assert exported.graph.input[0].name == "input"

@@ -164,6 +164,8 @@ def recording_trace(found: Recorded) -> Iterator[None]:
 def _traced_place(node: Any) -> SourceLine | None:
     """The innermost line of the model in what a node of a trace says of its origin."""
     for file, line in re.findall(r"^(.+)\((\d+)\): ", node.sourceRange(), re.MULTILINE):
+        if file.startswith(os.path.join(_TORCH, "jit") + os.sep):
+            return None  # what follows called the exporter
         if is_users(file):
             return SourceLine(file, int(line))
     return None

@@ -94,10 +94,15 @@ class Exported:
         """The outputs of the model in PyTorch, as arrays; it raises what the model raises."""
         return self._outputs(self._called(changes, watch))
 
-    def _called(self, changes: Changes = {}, watch: Any = None) -> Any:  # noqa: B006
+    def _called(
+        self,
+        changes: Changes = {},  # noqa: B006
+        watch: Any = None,
+        changed: set[str] | None = None,
+    ) -> Any:
         args, kwargs = self.inputs.call(changes)
         model = runnable(self.model)
-        with torch.no_grad(), unchanged(model), watch or contextlib.nullcontext():
+        with torch.no_grad(), unchanged(model, changed), watch or contextlib.nullcontext():
             return model(*args, **kwargs)
 
     def _outputs(self, result: Any) -> list[Any]:
@@ -184,7 +189,14 @@ class Exported:
 
     def prepare(self, calls: Calls | None) -> None:
         """Runs the model twice in PyTorch: the results, how long one takes, whether it varies."""
-        result = self._called(watch=calls)
+        changed: set[str] = set()
+        result = self._called(watch=calls, changed=changed)
+        if changed:
+            self.warn(
+                f"forward changes {', '.join(map(repr, sorted(changed)))}. A file keeps nothing "
+                "from run to run: each computes what one call of the model does now, after the "
+                "export. Give what is to be kept as an input and an output."
+            )
         self.base = self._outputs(result)
         if calls is not None:
             calls.returned(result)
@@ -225,8 +237,12 @@ def array(value: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def unchanged(model: Any) -> Iterator[None]:
-    """A run inside leaves buffers, random numbers and settings as they were."""
+def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
+    """A run inside leaves buffers, random numbers and settings as they were.
+
+    Args:
+        changed: Takes the names of the buffers that the run changed.
+    """
     buffers = dict(getattr(model, "named_buffers", dict)())
     kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
     # PyTorch's fused encoder leaves zeros at masked positions; no exporter can follow it.
@@ -242,7 +258,14 @@ def unchanged(model: Any) -> Iterator[None]:
         with torch.no_grad():
             for name, buffer in buffers.items():
                 if buffer.shape == kept[name].shape:
+                    if changed is not None and not _same(buffer, kept[name]):
+                        changed.add(name)
                     buffer.copy_(kept[name])
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    equal = one == other
+    return bool((equal | (one != one) & (other != other)).all())
 
 
 def _first_line(error: Exception) -> str:
