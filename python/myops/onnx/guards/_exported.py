@@ -70,6 +70,7 @@ class Exported:
     random: bool = False
     calls: Calls = field(default_factory=Calls)
     excused: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
     _session: Any = None
     _cannot: Exception | None = None
 
@@ -87,6 +88,15 @@ class Exported:
         if reason not in self.excused:
             self.excused.add(reason)
             self.warn(f"numbers: {difference}. {reason}.")
+
+    def warn_of_changes(self) -> None:
+        """Tells which buffers a run of the model changes."""
+        if self.changed:
+            self.warn(
+                f"forward changes {', '.join(map(repr, sorted(self.changed)))}. A file keeps "
+                "nothing from run to run: each computes what one call of the model does now, after "
+                "the export. Give what is to be kept as an input and an output."
+            )
 
     # -- PyTorch ---------------------------------------------------------------------------
 
@@ -189,14 +199,7 @@ class Exported:
 
     def prepare(self, calls: Calls | None) -> None:
         """Runs the model twice in PyTorch: the results, how long one takes, whether it varies."""
-        changed: set[str] = set()
-        result = self._called(watch=calls, changed=changed)
-        if changed:
-            self.warn(
-                f"forward changes {', '.join(map(repr, sorted(changed)))}. A file keeps nothing "
-                "from run to run: each computes what one call of the model does now, after the "
-                "export. Give what is to be kept as an input and an output."
-            )
+        result = self._called(watch=calls, changed=self.changed)
         self.base = self._outputs(result)
         if calls is not None:
             calls.returned(result)
