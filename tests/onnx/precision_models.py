@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import myops.ort
-from myops.onnx.graph import inference
+from myops.onnx.graph import inference, structure
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 HALVES = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
@@ -27,6 +27,10 @@ def run(made: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
 def check(source: onnx.ModelProto, result: Any) -> None:
     """The same names, a valid model, and each input and output of the type that it should have."""
     assert inference.problem(result.model) == ""
+    made = {item.name for item in (*result.model.graph.input, *result.model.graph.initializer)}
+    for item in result.model.graph.node:
+        assert made.issuperset(structure.reads(item)), f"{item.name} stands before what it reads"
+        made.update(item.output)
     for field in ("input", "output"):
         before, after = getattr(source.graph, field), getattr(result.model.graph, field)
         assert [item.name for item in before] == [item.name for item in after]

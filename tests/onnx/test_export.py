@@ -246,6 +246,23 @@ def test_it_is_quiet(exporter: str, capfd: Any, caplog: Any) -> None:
     assert logging.getLogger("torch.onnx").level == level
 
 
+class ReturnsWeight(torch.nn.Module):
+    """onnx_ir tells of a weight among the outputs, as if that were wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + self.weight, self.weight
+
+
+def test_it_is_quiet_about_weights(capfd: Any, caplog: Any) -> None:
+    export(ReturnsWeight(), torch.rand(3), exporter="dynamo")
+    assert capfd.readouterr() == ("", "")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 @pytest.mark.parametrize("first", ["_registration", "_torchlib._torchlib_registry", "_core"])
 def test_translations_whatever_is_imported_first(first: str) -> None:
     """Two modules of torch's exporter import each other."""

@@ -65,6 +65,18 @@ class OneHead(torch.nn.Module):
         return F.scaled_dot_product_attention(rows, rows, rows)  # fails
 
 
+class Divides(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, rest = divmod(x.shape[2], 14)  # fails
+        return x[:, :, rest:] * rows
+
+
+class NormsLengths(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        return F.layer_norm(x, x.shape[-1:])  # fails
+
+
 # model, exporter, the cause, what to write instead
 CASES: list[tuple[Any, str, str, str]] = [
     (Branch, "dynamo", "an if, .item", "torch.where"),
@@ -77,6 +89,8 @@ CASES: list[tuple[Any, str, str, str]] = [
     (Asserts, "torchscript", "an assert of the model fails", "multiple"),
     (Floats, "dynamo", "a float is made of a length", "integer arithmetic"),
     (Counts, "dynamo", "needs a plain number", r"torch\.arange"),
+    (Divides, "torchscript", r"divmod\(\) takes no length", "h // n and h % n"),
+    (NormsLengths, "torchscript", "an argument that ONNX has as an attribute", "a constant there"),
     (OneHead, "dynamo", "with 4 axes only", r"q\.unsqueeze\(1\)"),
 ]
 
@@ -110,6 +124,41 @@ def test_one_paragraph_and_a_file(
     out, err = capfd.readouterr()
     assert out == ""
     assert "def forward" not in err  # whole graphs
+
+
+class Rotates(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turn = torch.polar(torch.ones_like(x), x)  # fails
+        return torch.view_as_real(turn)
+
+
+def test_complex_numbers() -> None:
+    """They are no operator to register: no runtime has them."""
+    text = r"aten::polar of complex numbers.*Where: .*turn = torch\.polar.*Write real and imag"
+    with pytest.raises(RuntimeError, match=text) as caught:
+        export(Rotates(), X, exporter="torchscript")
+    assert "register_symbolic" not in str(caught.value)
+
+
+class Pair:
+    def __init__(self, one: torch.Tensor) -> None:
+        self.one = one
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (lambda x: Pair(x), "Why: forward takes or returns an object .* Write a tuple or a dict"),
+        (lambda x: (x + 1, 3), r"Why: forward returns a number .* Write torch\.tensor\(n\)"),
+    ],
+)
+def test_what_forward_may_not_return(returned: Any, text: str) -> None:
+    class Returns(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return returned(x)
+
+    with pytest.raises(RuntimeError, match=text):
+        export(Returns(), X, exporter="torchscript")
 
 
 def test_adaptive_max_pooling_says_what_to_write() -> None:

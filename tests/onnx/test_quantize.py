@@ -11,7 +11,8 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from precision_models import model, network, node, value, weight
+from precision_models import check, model, network, node, value, weight
+from prototype_ops import soft_clip_prototype
 
 import myops
 import myops.onnx
@@ -277,6 +278,7 @@ def test_bodies_functions_and_names() -> None:
     for item in source.graph.node:
         item.name = ""
     result = myops.onnx.quantize(source, data=DATA)
+    check(source, result)
     assert result.losses["y"] < 0.05
     kinds = {item.op_type: item.kind for item in result.nodes}
     assert kinds["If"] == "body"
@@ -286,6 +288,50 @@ def test_bodies_functions_and_names() -> None:
     alone = onnxruntime.InferenceSession(portable.model.SerializeToString())
     (got,) = alone.run(None, DATA[0])
     assert relative_l2(run(network(), DATA[0])[0], got) < 0.1
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_prototype_without_a_library(inside: bool) -> None:
+    """It runs in Python, also in a branch, and between layers that share a weight."""
+    soft_clip_prototype("calibrated")
+
+    def clip(given: str, made: str) -> Any:
+        return node("SoftClip", given, made, "calibrated", limit=2.0)
+
+    middle = [clip("a", "b")]
+    if inside:
+        branches = {
+            branch: helper.make_graph(
+                [clip("a", f"{branch}_y")], branch, [], [value(f"{branch}_y")]
+            )
+            for branch in ("then_branch", "else_branch")
+        }
+        middle = [node("If", "yes", "b", **branches)]
+    nodes = [node("MatMul", "x W", "a"), *middle, node("MatMul", "b W", "y")]
+    weights = [weight("W", (RANDOM.standard_normal((10, 10)) / 3).astype(np.float32)),
+               weight("yes", np.array(True))]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y")], weights)
+    source.opset_import.append(helper.make_opsetid("calibrated", 1))
+    result = myops.onnx.quantize(source, data=DATA)
+    check(source, result)
+    assert 0 < result.losses["y"] < 0.05
+    assert {item.op_type for item in result.nodes if item.precision == "int8"} == {"MatMul"}
+
+
+def test_errors_beside_fill_values_are_losses() -> None:
+    """Integers for -1e9 and scores alike leave nothing of the scores."""
+    mask = np.tri(12, 10, dtype=bool)
+    nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "y"),
+             node("Softmax", "y", "p")]  # fmt: skip
+    weights = [weight("W", (RANDOM.standard_normal((3, 3, 1, 1)) / 2).astype(np.float32)),
+               weight("mask", mask), weight("fill", np.float32(-1e9))]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y"), value("p")], weights)
+    lost = myops.onnx.quantize(source, data=DATA)
+    assert lost.losses["y"] > 0.5
+    held = myops.onnx.quantize(source, data=DATA, max_loss=0.05)
+    assert held.holds
+    assert held.losses["y"] < 0.05
+    check(source, held)
 
 
 # ---- Inputs from folders.

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from myops.onnx import fill_values
+
 QUANTILES = (50, 90, 99, 100)
 
 # Relative tolerance by dtype of PyTorch's value: what remains after many layers of rounding.
@@ -21,7 +23,7 @@ class Tolerance:
     rtol: None for one by dtype: float64 1e-9, float32 1e-4, float16 1e-2, bfloat16 5e-2,
         integers 0.
     atol: None for rtol times the root mean square of PyTorch's value (at least rtol / 100), so
-        that it means the same at every scale.
+        that it means the same at every scale. Fill values (-1e9 at masked places) do not count.
     """
 
     rtol: float | None = None
@@ -131,7 +133,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 def _scale(array: np.ndarray) -> float:
     numbers = np.abs(array).astype(np.float64).ravel()
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = numbers[np.isfinite(numbers) & (numbers < fill_values.least(numbers))]
     return math.sqrt(float(np.mean(np.square(numbers)))) if numbers.size else 0.0
 
 

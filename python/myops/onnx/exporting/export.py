@@ -23,7 +23,7 @@ from myops.onnx.graph import files, versions, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
-from myops.onnx.symbolics import adaptive_pooling, interpolate, torchvision
+from myops.onnx.symbolics import adaptive_pooling, floor_division, interpolate, torchvision
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
@@ -81,7 +81,8 @@ def export(
 
     Args:
         model: A torch.nn.Module (for "dynamo" also a torch.export.ExportedProgram, for
-            "torchscript" also a scripted module).
+            "torchscript" also a scripted module). Of torch.compile, DataParallel and
+            DistributedDataParallel the module inside is exported.
         args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`. Python numbers
             become inputs of the graph, tensors of rank 0 (int64, float32, bool); so do the
             numbers in a torch.Size.
@@ -169,6 +170,7 @@ def export(
         raise ValueError("export: dynamic_axes, dynamic_shapes: got both, expected one of them")
     checks = torch_arguments.checks(guards.chosen(skip_checks), verify)
     writing.refuse(f, external_data)
+    model = _unwrapped(model)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
     task = _Task(
@@ -184,10 +186,25 @@ def export(
             torchvision.registered(register_torchvision),
             interpolate.registered(register_interpolate),
             adaptive_pooling.registered(),
+            floor_division.registered(),
         ):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
     writing.write(proto, f, external_data)
     return proto
+
+
+def _unwrapped(model: Any) -> Any:
+    """The module inside torch.compile's and inside those that distribute the work.
+
+    Their forward takes any arguments, and an exporter reads the inner one anyway.
+    """
+    while True:
+        if isinstance(model, torch._dynamo.OptimizedModule):
+            model = model._orig_mod
+        elif isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+            model = model.module
+        else:
+            return model
 
 
 @dataclasses.dataclass

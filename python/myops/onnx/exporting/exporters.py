@@ -318,7 +318,8 @@ def evaluating(model: Any) -> Iterator[None]:
 def without_own_messages() -> Iterator[None]:
     """Without what torch says about itself; what it says about the model still comes through."""
     known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
-    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", *known)]
+    names = ("torch", "torch.onnx", "onnxscript", "onnx_ir", *known)
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(max(logger.level, logging.ERROR))

@@ -24,6 +24,8 @@ _UNKNOWN_OPERATOR = re.compile(
     r"|Exporting the operator '(\w+::\w+)' to ONNX opset version \d+ is not supported"
 )
 
+_COMPLEX = ("aten::polar", "aten::complex", "aten::view_as_complex", "aten::view_as_real")
+
 _UNSOLVED = r"cannot be\s+solved|[Nn]ot all values of .* satisfy the generated guard"
 # The strides of networks.
 _MULTIPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 56, 64, 128, 256)
@@ -35,6 +37,10 @@ _CAUSES = [
     (r"only 4D query, key, and value are supported",
      "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
      "scaled_dot_product_attention(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)).squeeze(1)"),
+    (r"Failed to export a node '%\S+ : \w+\(.*= onnx::",
+     "an argument that ONNX has as an attribute, such as normalized_shape of layer_norm, follows "
+     "the length of an input, and an attribute cannot",
+     "a constant there, or the arithmetic itself: (x - x.mean(1, keepdim=True)) / ..."),
     (r"operator adaptive_max_pool\dd?, input size not accessible",
      "the exporter writes adaptive max pooling only where the lengths are constant and multiples "
      "of output_size",
@@ -70,6 +76,15 @@ _CAUSES = [
     (r"_local_scalar_dense|\.item\(\)",
      "forward reads the number of a tensor into Python",
      "the tensor itself"),
+    (r"did not have observable data dependence|'(int|float|bool)' object has no attribute 'name'",
+     "forward returns a number that does not follow from its tensors",
+     "torch.tensor(n), or leave it out"),
+    (r"supported as JIT inputs/outputs|which is not a known type",
+     "forward takes or returns an object that the exporter cannot look into",
+     "a tuple or a dict of tensors; or, for dynamo, torch.export.register_dataclass"),
+    (r"divmod\(\)",
+     "divmod() takes no length that the exporter follows",
+     "h // n and h % n"),
     (r"'SymInt' object|SymInt|SymFloat",
      "a function that takes plain numbers only is called with a length that is dynamic",
      "integer arithmetic on x.shape[i] in Python"),
@@ -149,7 +164,7 @@ def _sentences(
     unknown = _UNKNOWN_OPERATOR.search(said)
     if unknown:
         name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
-        yield _unknown_operator(name, opset, unknown.group())
+        yield _unknown_operator(name, opset, unknown.group(), said, _place(chain, recorded))
         return
     root = recorded.first_error or chain[-1]
     numbers = sorted({slot.parameter for slot in inputs.slots if slot.number is not None})
@@ -158,7 +173,8 @@ def _sentences(
     where = f" Where: {place}." if place else ""
     yield f"export: torch cannot export the model{given} (exporter={exporter!r}).{where}"
     cause, instead = _cause(chain, said)
-    yield f"Why: {cause}." if cause else f"torch says: {first_line(root)}."
+    written = f" (while it writes {recorded.failed[0]})" if recorded.failed is not None else ""
+    yield f"Why: {cause}." if cause else f"torch says{written}: {first_line(root)}."
     multiple = _multiple(said, recorded)
     if multiple:
         yield multiple
@@ -167,18 +183,29 @@ def _sentences(
     elif place is not None:
         yield _advice.instead([place]).strip()
     if cause:
-        yield f"torch says: {first_line(root)}."
+        yield f"torch says{written}: {first_line(root)}."
     if numbers:
         yield f"Numbers that are meant to be fixed: constants={numbers}."
 
 
-def _unknown_operator(name: str, opset: int, said: str) -> str:
+def _unknown_operator(
+    name: str, opset: int, unknown: str, said: str, place: SourceLine | None
+) -> str:
+    where = f" Where: {place}." if place is not None else ""
+    if name in _COMPLEX or "complex-valued input" in said:
+        return (
+            f"export: the exporter cannot write {name} of complex numbers, of which ONNX Runtime "
+            f"has no tensors.{where} Write real and imaginary parts as real tensors: cos and sin "
+            f"instead of torch.polar, products of them instead of one complex product. torch says: "
+            f"{unknown}."
+        )
     tell = f"myops.onnx.register_symbolic({name!r}, function)"
     if name == "torchvision::deform_conv2d":
         tell = "register_torchvision=True, or myops.onnx.register_torchvision()"
     return (
         f"export: the exporter does not know how to write the operator {name} in opset {opset}. "
-        f"Tell it: {tell}; or try another exporter or opset_version. torch says: {said}."
+        f"{where.strip()}{' ' if where else ''}Tell it: {tell}; or try another exporter or "
+        f"opset_version. torch says: {unknown}."
     )
 
 
@@ -214,6 +241,8 @@ def _place(chain: list[BaseException], recorded: Recorded) -> SourceLine | None:
         within = _inside_torch(error)
         if frames and within:
             return frames[-1]
+    if recorded.failed is not None and recorded.failed[1] is not None:
+        return recorded.failed[1]
     for error in chain:
         node = re.search(r"translating node %(\w+)", str(error))
         trace = _stack_trace(recorded.program, node.group(1)) if node else ""

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import linecache
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -69,13 +70,17 @@ class Condition:
     place: SourceLine | None
     attribute: Attribute | None = None
 
+    @functools.cached_property
+    def known(self) -> Any:
+        """The relation in the symbols that are left when the export is over."""
+        return self.relation.xreplace(getattr(self.environment, "replacements", {}))
+
     def holds(self, values: Mapping[Any, int]) -> bool | None:
         """At lengths by symbol; None when it follows from something else too, or divides by 0."""
         import sympy
 
-        known = self.relation.xreplace(getattr(self.environment, "replacements", {}))
         try:
-            result = known.xreplace({symbol: sympy.Integer(v) for symbol, v in values.items()})
+            result = self.known.xreplace({symbol: sympy.Integer(v) for symbol, v in values.items()})
         except ZeroDivisionError:
             return None
         return bool(result) if result in (sympy.true, sympy.false) else None
@@ -90,6 +95,7 @@ class Recorded:
     attributes: From a trace: arguments of custom operators that became constants.
     first_error: What torch.export said when it was called first.
     program: What it made of the model, when it did.
+    failed: From a trace: the operator that torch could not write, and where forward calls it.
     """
 
     conditions: list[Condition] = field(default_factory=list)
@@ -97,6 +103,7 @@ class Recorded:
     attributes: list[Attribute] = field(default_factory=list)
     first_error: BaseException | None = None
     program: Any = None
+    failed: tuple[str, SourceLine | None] | None = None
 
 
 @contextlib.contextmanager
@@ -130,9 +137,38 @@ def recording_torch_export(found: Recorded) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording_trace(found: Recorded) -> Iterator[None]:
-    """Notes what forward reads into Python while it is traced."""
-    with _Reads(found):
+    """Notes what forward reads into Python while it is traced, and the operator that fails then.
+
+    Where torch has another name for what writes an operator, that one is not noted.
+    """
+    from torch.onnx._internal import torchscript_exporter
+
+    utils: Any = getattr(torchscript_exporter, "utils", None)
+    write = getattr(utils, "_run_symbolic_function", None)
+
+    def writing(graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+        assert write is not None
+        try:
+            return write(graph, block, node, *args, **kwargs)
+        except Exception:
+            found.failed = found.failed or (node.kind(), _traced_place(node))
+            raise
+
+    with contextlib.ExitStack() as stack:
+        if write is not None:
+            stack.enter_context(mock.patch.object(utils, "_run_symbolic_function", writing))
+        stack.enter_context(_Reads(found))
         yield
+
+
+def _traced_place(node: Any) -> SourceLine | None:
+    """The innermost line of the model in what a node of a trace says of its origin."""
+    for file, line in re.findall(r"^(.+)\((\d+)\): ", node.sourceRange(), re.MULTILINE):
+        if file.startswith(os.path.join(_TORCH, "jit") + os.sep):
+            return None  # what follows called the exporter
+        if is_users(file):
+            return SourceLine(file, int(line))
+    return None
 
 
 class _Reads(TorchFunctionMode):

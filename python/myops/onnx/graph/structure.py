@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -58,6 +59,32 @@ def reads(node: onnx.NodeProto) -> list[str]:
         used += [item.name for item in graph.output]
         found.update(dict.fromkeys(name for name in used if name not in own))
     return list(found)
+
+
+def sort_nodes(graph: Graph) -> None:
+    """Puts each node behind those that make what it reads, and else keeps the order."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{makers[name] for name in reads(node) if name in makers} for node in graph.node]
+    if all(place > max(before, default=-1) for place, before in enumerate(needs)):
+        return
+    readers: dict[int, list[int]] = {}
+    for place, before in enumerate(needs):
+        for maker in before:
+            readers.setdefault(maker, []).append(place)
+    ready = [place for place, before in enumerate(needs) if not before]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        place = heapq.heappop(ready)
+        order.append(place)
+        for reader in readers.get(place, ()):
+            needs[reader].discard(place)
+            if not needs[reader]:
+                heapq.heappush(ready, reader)
+    nodes = [graph.node[place] for place in order]
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
 
 
 def label(node: onnx.NodeProto) -> str:

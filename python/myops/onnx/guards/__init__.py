@@ -49,6 +49,7 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
     """
     if set(checks) - {"opset"}:
         checks = _runnable(exported, checks)
+        exported.warn_of_changes()
     for name in checks:
         CHECKS[name](exported)
 

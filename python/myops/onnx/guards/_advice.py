@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from myops.onnx.exporting.recorded import Condition, SourceLine
+from myops.onnx.graph import scopes
 from myops.onnx.guards._exported import Exported
 from myops.onnx.symbolics.attribute_text import follows_a_length
 
@@ -26,8 +27,15 @@ _INSTEAD = [
 ]  # fmt: skip
 
 
-def of_lengths(exported: Exported, broken: Sequence[tuple[Condition, str]]) -> str:
-    """Names what is built in; `broken` are torch.export's conditions that do not hold there."""
+def of_lengths(
+    exported: Exported, broken: Sequence[tuple[Condition, str]], difference: str = ""
+) -> str:
+    """Names what is built in.
+
+    Args:
+        broken: torch.export's conditions that do not hold there.
+        difference: How the results differ, where both have some.
+    """
     for condition, _ in broken:
         if condition.attribute is not None:
             item = condition.attribute
@@ -41,6 +49,9 @@ def of_lengths(exported: Exported, broken: Sequence[tuple[Condition, str]]) -> s
         reads = exported.recorded.reads if exported.recorded is not None else {}
         found = list(reads)
         lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
+    resize = of_resize(exported, difference) if difference and not lines else ""
+    if resize:
+        return resize
     if not lines:
         return (
             "Look for a length that forward computes with in Python (int(), float(), round(), "
@@ -50,12 +61,31 @@ def of_lengths(exported: Exported, broken: Sequence[tuple[Condition, str]]) -> s
     return f"A length of the example is built in at {'; at '.join(lines)}.{instead(found)}"
 
 
-def of_values(exported: Exported) -> str:
-    """For results that differ with other numbers in the inputs, but not with the example's."""
+def of_resize(exported: Exported, difference: str) -> str:
+    """For numbers that differ where the file has nodes of ONNX's Resize."""
+    nodes = scopes.all_nodes(exported.final.graph.node)
+    if difference.startswith(("shape ", "dtype ")) or not any(
+        node.op_type == "Resize" and node.domain in ("", "ai.onnx") for node in nodes
+    ):
+        return ""
+    return (
+        "The file has Resize nodes, which round positions in another way than torch's interpolate. "
+        "With register_interpolate=True they become myops::Resize, which rounds as torch does."
+    )
+
+
+def of_values(exported: Exported, title: str) -> str:
+    """For results that differ with other numbers in the inputs, but not with the example's.
+
+    Args:
+        title: What numbers, as special_values.py calls them.
+    """
     reads = exported.recorded.reads if exported.recorded is not None else {}
     lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
     if lines:
         return f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}"
+    if title == "negative":
+        return "Look for a division, a shift or a power; the other exporter may write it rightly."
     return (
         "Often a small constant was left out, or is 0 in the file's dtype: make it larger (1e-6), "
         "or write clamp_min(1e-6), or try the other exporter."

@@ -45,12 +45,15 @@ class Conditions:
 
     def broken(self, point: Point) -> list[Condition]:
         """Those that do not hold at some lengths."""
-        values = {
+        values = self._values(point)
+        return [item for item in self.all if item.holds(values) is False]
+
+    def _values(self, point: Point) -> dict[Any, int]:
+        return {
             symbol: (point[axis] - offset) // factor
             for symbol, (axis, factor, offset) in self._symbols.items()
             if axis in point
         }
-        return [item for item in self.all if item.holds(values) is False]
 
     def breaking(
         self, example: Point, possible: Callable[[dict[Axis, int]], bool]
@@ -64,7 +67,7 @@ class Conditions:
                 if found == 4:
                     break
                 point = {**example, **change}
-                if possible(point) and condition in self.broken(point):
+                if possible(point) and condition.holds(self._values(point)) is False:
                     found += 1
                     yield condition, point
 

@@ -10,8 +10,10 @@ from unittest import mock
 
 import numpy as np
 
-# An element may differ by this much times (its own size + the mean size of all). Integers may
-# differ at one place in a thousand: argmax over values that are equal but for rounding.
+from myops.onnx import fill_values
+
+# An element may differ by this much times (its own size + the mean size of all but fill values).
+# Integers may differ at one place in a thousand: argmax of values that are equal but for rounding.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2,
               "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}  # fmt: skip
 _FEW = 1e-3
@@ -54,6 +56,8 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
         return f"shape {list(got.shape)}, PyTorch {list(wanted.shape)}"
     if wanted.dtype.kind == "c" and got.dtype.kind != "c":
         return ""
+    if wanted.dtype != got.dtype and {wanted.dtype.kind, got.dtype.kind} <= set("biuf"):
+        return f"dtype {got.dtype}, PyTorch {wanted.dtype}"
     if wanted.size == 0:
         return ""
     if str(wanted.dtype) not in TOLERANCES and wanted.dtype.kind != "c":
@@ -69,7 +73,8 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
         return f"{b[place]} at {_place(place)}, PyTorch {a[place]}"
     size = np.abs(np.where(finite, a, 0))
     apart = np.abs(np.where(finite, b - np.where(finite, a, 0), 0))
-    allowed = tolerance * (size + size.mean()) + np.finfo(np.float32).tiny
+    mean = size.mean(where=size < fill_values.least(size))
+    allowed = tolerance * (size + mean) + np.finfo(np.float32).tiny
     if not (apart > allowed).any():
         return ""
     place = np.unravel_index(int((apart / allowed).argmax()), apart.shape)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ import onnx
 import torch
 from torch.utils import _pytree as pytree
 
+import myops
 from myops._torch import arrays
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
@@ -24,6 +27,7 @@ from myops.onnx.guards._errors import ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
 
 Changes = Mapping[str, torch.Tensor]
+_MYOPS = os.path.join(os.path.dirname(os.path.abspath(myops.__file__)), "")
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training")
 
 
@@ -66,6 +70,7 @@ class Exported:
     random: bool = False
     calls: Calls = field(default_factory=Calls)
     excused: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
     _session: Any = None
     _cannot: Exception | None = None
 
@@ -76,7 +81,7 @@ class Exported:
         return {item.name: item for item in self.final.graph.input if item.name not in given}
 
     def warn(self, text: str) -> None:
-        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=5)
+        warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())
 
     def warn_excused(self, difference: str, reason: str) -> None:
         """Tells once for each reason of a difference that is no fault of the file."""
@@ -84,16 +89,30 @@ class Exported:
             self.excused.add(reason)
             self.warn(f"numbers: {difference}. {reason}.")
 
+    def warn_of_changes(self) -> None:
+        """Tells which buffers a run of the model changes."""
+        if self.changed:
+            self.warn(
+                f"forward changes {', '.join(map(repr, sorted(self.changed)))}. A file keeps "
+                "nothing from run to run: each computes what one call of the model does now, after "
+                "the export. Give what is to be kept as an input and an output."
+            )
+
     # -- PyTorch ---------------------------------------------------------------------------
 
     def torch_run(self, changes: Changes = {}, watch: Any = None) -> list[Any]:  # noqa: B006
         """The outputs of the model in PyTorch, as arrays; it raises what the model raises."""
         return self._outputs(self._called(changes, watch))
 
-    def _called(self, changes: Changes = {}, watch: Any = None) -> Any:  # noqa: B006
+    def _called(
+        self,
+        changes: Changes = {},  # noqa: B006
+        watch: Any = None,
+        changed: set[str] | None = None,
+    ) -> Any:
         args, kwargs = self.inputs.call(changes)
         model = runnable(self.model)
-        with torch.no_grad(), unchanged(model), watch or contextlib.nullcontext():
+        with torch.no_grad(), unchanged(model, changed), watch or contextlib.nullcontext():
             return model(*args, **kwargs)
 
     def _outputs(self, result: Any) -> list[Any]:
@@ -180,7 +199,7 @@ class Exported:
 
     def prepare(self, calls: Calls | None) -> None:
         """Runs the model twice in PyTorch: the results, how long one takes, whether it varies."""
-        result = self._called(watch=calls)
+        result = self._called(watch=calls, changed=self.changed)
         self.base = self._outputs(result)
         if calls is not None:
             calls.returned(result)
@@ -194,14 +213,26 @@ class Exported:
         )
 
 
+def _callers_level() -> int:
+    """For warnings.warn in the caller of this: the first line that is not in this library."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_MYOPS) or os.path.basename(file) == "contextlib.py"
+
+
 def runnable(model: Any) -> Any:
     return model.module() if isinstance(model, torch.export.ExportedProgram) else model
 
 
 def array(value: Any) -> np.ndarray:
     """A tensor or a number as NumPy sees it."""
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
+    if not isinstance(value, torch.Tensor):  # the exporters write a float as torch's default does
+        return np.asarray(value, np.float32 if isinstance(value, float) else None)
     value = value.detach().cpu().resolve_conj().resolve_neg()
     if value.is_quantized:
         value = value.dequantize()
@@ -209,8 +240,12 @@ def array(value: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def unchanged(model: Any) -> Iterator[None]:
-    """A run inside leaves buffers, random numbers and settings as they were."""
+def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
+    """A run inside leaves buffers, random numbers and settings as they were.
+
+    Args:
+        changed: Takes the names of the buffers that the run changed.
+    """
     buffers = dict(getattr(model, "named_buffers", dict)())
     kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
     # PyTorch's fused encoder leaves zeros at masked positions; no exporter can follow it.
@@ -226,7 +261,14 @@ def unchanged(model: Any) -> Iterator[None]:
         with torch.no_grad():
             for name, buffer in buffers.items():
                 if buffer.shape == kept[name].shape:
+                    if changed is not None and not _same(buffer, kept[name]):
+                        changed.add(name)
                     buffer.copy_(kept[name])
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    equal = one == other
+    return bool((equal | (one != one) & (other != other)).all())
 
 
 def _first_line(error: Exception) -> str:

@@ -1,14 +1,14 @@
 """Check "numbers": ONNX Runtime computes from the file what PyTorch computes from the model.
 
 At the example inputs, at the changed inputs of the check "frozen_input", at inputs of zeros, ones,
-large and tiny numbers, and at other lengths where axes are dynamic.
+large, tiny and negative numbers, and at other lengths where axes are dynamic.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from myops.onnx.guards import frozen_input, other_lengths, special_values
+from myops.onnx.guards import _advice, frozen_input, other_lengths, special_values
 from myops.onnx.guards._difference import Difference, compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
@@ -60,11 +60,13 @@ def check(exported: Exported) -> None:
 
 
 def _judge(exported: Exported, found: Difference, where: str) -> NoReturn:
+    advice = _advice.of_resize(exported, found.text) or (
+        "Find the first layer that differs with myops.onnx.compare; often another opset_version or "
+        "exporter is right."
+    )
     raise ExportCheckError(
         NAME,
-        f"{where} {_title(exported, found)} is not what PyTorch computes: {found.text}. Find the "
-        "first layer that differs with myops.onnx.compare; often another opset_version or "
-        "exporter is right.",
+        f"{where} {_title(exported, found)} is not what PyTorch computes: {found.text}. {advice}",
     )
 
 

@@ -21,6 +21,7 @@ from myops.onnx.guards._lengths import Group, Point, explore
 NAME = "numbers"
 SECONDS = 30.0
 _ELEMENTS = 2**24  # of one input
+_SHARE = 8  # a point may take this part of the time that is left
 _LONGEST = 300  # characters of what ONNX Runtime says
 
 
@@ -52,12 +53,14 @@ def check(exported: Exported) -> None:
         exported.warn(f"{NAME}: no other lengths of the dynamic axes could be tried.")
         _warn_of_static_outputs(exported)
     elif not search.more_time():
+        search.correct_outputs()
         exported.warn(
             f"{NAME}: one run takes {exported.seconds:.1f} s, so only {search.taken} other lengths "
             f"of the dynamic axes were compared, in {SECONDS:g} s."
         )
     else:
         _warn_of_lengths_of_one(search)
+        search.correct_outputs()
 
 
 def _warn_of_lengths_of_one(search: _Search) -> None:
@@ -107,8 +110,10 @@ class _Search:
         self.taken = 0
         self.refusal: Exception | None = None
         self._end = time.perf_counter() + SECONDS
+        self._rate = 2 * exported.seconds  # of a point with as many elements as the example
         self._tensors = {s.name: exported.inputs.tensor(s) for s in exported.inputs.slots}
         self._tried: dict[tuple[int, ...], bool] = {}
+        self._varying: set[tuple[int, int]] = set()  # outputs by number, axis
         self._limits = {axis: group for group in groups for axis, _ in group.axes}
 
     def constants(self) -> set[int]:
@@ -132,20 +137,30 @@ class _Search:
         return self.affordable(point)
 
     def affordable(self, point: Point) -> bool:
-        ratio = 1.0
         for name, tensor in self._tensors.items():
             lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
             if math.prod(lengths) > max(_ELEMENTS, tensor.numel()):
                 return False
+        left = self._end - time.perf_counter()
+        return self._rate * self._ratio(point) < max(1.0, left / _SHARE)
+
+    def _ratio(self, point: Point) -> float:
+        """How many times as many elements the largest input has as in the example."""
+        ratio = 1.0
+        for name, tensor in self._tensors.items():
+            lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
             ratio = max(ratio, math.prod(lengths) / max(1, tensor.numel()))
-        return 2 * self.exported.seconds * ratio < max(1.0, self._end - time.perf_counter())
+        return ratio
 
     def attempt(self, point: Point) -> bool:
         """Compares at a point; whether PyTorch takes it."""
         point = {**self.example, **point}
         key = tuple(point.values())
         if key not in self._tried:
+            start = time.perf_counter()
             self._tried[key] = self._compared(point)
+            took = time.perf_counter() - start
+            self._rate = max(self._rate, took / self._ratio(point))
         return self._tried[key]
 
     def _changes(self, point: Point) -> dict[str, torch.Tensor]:
@@ -172,6 +187,8 @@ class _Search:
                 f"dynamic as its axes say: {text}.", error,
             )  # fmt: skip
         found = compare(wanted, got)
+        if found is None:
+            self._note(wanted)
         if found is None or self._is_tie(changes, found.output):
             return True
         reason = excuse(exported, changes, wanted, got)
@@ -181,7 +198,27 @@ class _Search:
             return True
         names = [item.name for item in exported.final.graph.output]
         title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
-        self._fail(point, changes, f"{title} is not what PyTorch computes: {found.text}.")
+        self._fail(
+            point, changes, f"{title} is not what PyTorch computes: {found.text}.",
+            difference=found.text,
+        )  # fmt: skip
+
+    def _note(self, results: list[Any]) -> None:
+        """Notes the lengths of outputs that are not those of the example."""
+        self._varying |= {
+            (number, axis)
+            for number, (old, new) in enumerate(zip(self.exported.base, results, strict=True))
+            for axis, (before, after) in enumerate(zip(old.shape, new.shape, strict=False))
+            if before != after
+        }
+
+    def correct_outputs(self) -> None:
+        """A trace may give an output the example's lengths, where the file computes others."""
+        outputs = self.exported.final.graph.output
+        for number, axis in self._varying:
+            dims = outputs[number].type.tensor_type.shape.dim
+            if axis < len(dims) and dims[axis].HasField("dim_value"):
+                dims[axis].dim_param = f"{outputs[number].name}_dim_{axis}"
 
     def _is_tie(self, changes: dict[str, torch.Tensor], output: int) -> bool:
         """Whether the results agree once no two values of an input are equal.
@@ -200,12 +237,17 @@ class _Search:
             return False
 
     def _fail(
-        self, point: Point, changes: dict[str, Any], text: str, cause: Any = None
+        self,
+        point: Point,
+        changes: dict[str, Any],
+        text: str,
+        cause: Any = None,
+        difference: str = "",
     ) -> NoReturn:
         where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
         broken = self.conditions.broken(point)
         said = [(item, self.conditions.text(item)) for item in broken]
-        advice = _advice.of_lengths(self.exported, said)
+        advice = _advice.of_lengths(self.exported, said, difference)
         raise ExportCheckError(
             NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
         ) from cause

@@ -1,6 +1,7 @@
-"""The part of the check "numbers" that is about zeros, ones, large and tiny numbers.
+"""The part of the check "numbers" that is about zeros, ones, large, tiny and negative numbers.
 
-What an optimizer takes for nothing, such as the 1e-9 in x / (x + 1e-9), shows only there.
+What an optimizer takes for nothing, such as the 1e-9 in x / (x + 1e-9), shows only there, and so
+does a division that rounds towards zero where PyTorch's rounds down.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ def check(exported: Exported) -> None:
         ExportCheckError: The results differ.
     """
     examples = {slot.name: exported.inputs.tensor(slot) for slot in exported.inputs.slots}
-    floats = [
-        name
-        for name, value in examples.items()
-        if value.is_floating_point() and value.numel() and name in exported.graph_inputs
+    given = [
+        name for name, value in examples.items() if value.numel() and name in exported.graph_inputs
     ]
+    floats = [name for name in given if examples[name].is_floating_point()]
+    signed = [name for name in given if _may_be_negative(examples[name])]
     end = time.perf_counter() + SECONDS
     for title, change in _CHANGES.items():
-        groups = [floats] if len(floats) == 1 else [*([name] for name in floats), floats]
+        kind = signed if title == "negative" else floats
+        groups = [kind] if len(kind) == 1 else [*([name] for name in kind), kind]
         for names in filter(None, groups):
             if time.perf_counter() + 3 * exported.seconds > end:
                 return  # the lengths have said that the model is slow
@@ -56,6 +58,18 @@ def _may_be_large(value: torch.Tensor) -> bool:
     return value.dim() >= 3 and value.shape[-1] > _COORDINATES
 
 
+def _may_be_negative(value: torch.Tensor) -> bool:
+    """Whether there is no negative number yet, and one is no place, count or factor."""
+    if value.is_floating_point():
+        return _may_be_large(value) and bool((value >= 0).all())
+    signed = value.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
+    return signed and value.dim() > 0 and bool((value >= 0).all())
+
+
+def _negative(value: torch.Tensor) -> torch.Tensor:
+    return -value - 0.5 if value.is_floating_point() else -value - 1
+
+
 def _large(value: torch.Tensor) -> torch.Tensor:
     return scaled(value, _LARGE if value.dtype in (torch.float32, torch.float64) else 8)
 
@@ -69,6 +83,7 @@ _CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "ones": torch.ones_like,
     "large": _large,
     "tiny": _tiny,
+    "negative": _negative,
 }
 
 
@@ -100,7 +115,7 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
     raise ExportCheckError(
         NAME,
         f"with {', '.join(changes)} {words.get(title, 'all ' + title)} {text}. "
-        f"{_advice.of_values(exported)}",
+        f"{_advice.of_values(exported, title)}",
     )
 
 

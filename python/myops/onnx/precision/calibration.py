@@ -18,7 +18,7 @@ import onnx
 
 from myops._text import reason
 from myops.onnx.comparison.ort_side import Runner
-from myops.onnx.graph import files, inference, structure
+from myops.onnx.graph import files, inference, scopes, structure
 from myops.ort import _session
 
 METHODS = {"minmax": "MinMaxCalibrater", "entropy": "EntropyCalibrater",
@@ -96,7 +96,10 @@ def ranges(
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            self.infer_session = _session.session(
+            opened: Any = _session.session
+            if scopes.needs_pyops(model):
+                from myops.ort.pyops import pyop_session as opened
+            self.infer_session = opened(
                 self.augmented_model_path, session_options=options,
                 libraries=runner.libraries_of(model),
             )  # fmt: skip
@@ -173,6 +176,7 @@ def quantized(
         )  # fmt: skip
         quantizer.quantize_model()
     result: onnx.ModelProto = quantizer.model.model
+    structure.sort_nodes(result.graph)  # it adds dequantize nodes at the end
     kept = [item for item in result.metadata_props if item.key != "onnx.infer"]
     properties = {item.key: item.value for item in kept}
     del result.metadata_props[:]

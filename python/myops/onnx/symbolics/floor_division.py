@@ -1,0 +1,116 @@
+"""`a // b`, rounded down as in PyTorch.
+
+torch's older exporter rounds towards zero, which makes -(-h // 14) the same as h // 14. The newer
+one rounds the quotient before: 1.0 // 0.1 is 9, as in Python, though 1.0 / 0.1 rounds to 10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from myops.onnx.symbolics import register
+
+_NAME = "aten::floor_divide"
+_OPSET = 10  # of Mod
+# Nodes that are not negative where these inputs are not.
+_FIRST = ("Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape", "Cast", "Identity")
+_ALL = ("Add", "Mul", "Div", "Max", "Concat")
+
+
+@contextlib.contextmanager
+def registered() -> Iterator[None]:
+    """Inside, both exporters round `a // b` down, unless somebody has registered it."""
+    with register.registered_for_now({_NAME: _write}, _OPSET):
+        yield
+
+
+def _write(g: Any, a: Any, b: Any) -> Any:
+    dtype = _dtype(g, a, b)
+    if dtype.kind == "b":
+        g.refuse("its arguments are bool")
+    if dtype.kind == "f":
+        return _of_floats(g, _value(g, a, dtype), _value(g, b, dtype), b, dtype)
+    plain = _never_negative(a) and _never_negative(b)
+    a, b = _value(g, a, dtype), _value(g, b, dtype)
+    # The remainder has the sign of b; what is left is a multiple of b.
+    return g.op("Div", a if plain else g.op("Sub", a, g.op("Mod", a, b)), b)
+
+
+def _dtype(g: Any, a: Any, b: Any) -> np.dtype:
+    """What torch computes in: numbers count only where they are floats and tensors integers."""
+    tensors = [item for item in (a, b) if not _is_number(g, item)]
+    known = [g.dtype(item) for item in tensors or (a, b) if not isinstance(item, (int, float))]
+    found = [item for item in known if item is not None] or [np.dtype(np.int64)]
+    dtype = np.result_type(*([item for item in found if item.kind == "f"] or found))
+    if dtype.kind != "f" and any(_is_float(g, item) for item in (a, b)):
+        return np.dtype(str(torch.get_default_dtype()).removeprefix("torch."))
+    return dtype
+
+
+def _is_number(g: Any, item: Any) -> bool:
+    """Numbers in a trace are tensors without axes, and so are lengths."""
+    return isinstance(item, (int, float)) or g.shape(item) == []
+
+
+def _is_float(g: Any, item: Any) -> bool:
+    if isinstance(item, (int, float)):
+        return isinstance(item, float)
+    dtype = g.dtype(item)
+    return dtype is not None and dtype.kind == "f"
+
+
+def _value(g: Any, item: Any, dtype: np.dtype) -> Any:
+    if isinstance(item, (int, float)):
+        return g.constant(np.array(item, dtype))
+    if g.dtype(item) == dtype:
+        return item
+    return g.op("Cast", item, to=onnx.helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def _of_floats(g: Any, a: Any, b: Any, number: Any, dtype: np.dtype) -> Any:
+    """As torch does (c10/util/generic_math.h, div_floor_floating)."""
+    zero, half, one = (g.constant(np.array(item, dtype)) for item in (0, 0.5, 1))
+    remainder = g.op("Mod", a, b, fmod=1)
+    quotient = g.op("Div", g.op("Sub", a, remainder), b)
+    other_sign = g.op("Xor", g.op("Less", b, zero), g.op("Less", remainder, zero))
+    exact = g.op("Equal", remainder, zero)
+    down = g.op("And", other_sign, g.op("Not", exact))
+    quotient = g.op("Where", down, g.op("Sub", quotient, one), quotient)
+    result = g.op("Floor", quotient)
+    short = g.op("Less", half, g.op("Sub", quotient, result))
+    result = g.op("Where", short, g.op("Add", result, one), result)
+    if isinstance(number, (int, float)) and number:
+        return result
+    return g.op("Where", g.op("Equal", b, zero), g.op("Div", a, b), result)
+
+
+def _never_negative(item: Any) -> bool:
+    """Whether a number of a trace is a length, or made of lengths without a minus."""
+    if isinstance(item, (int, float)):
+        return item >= 0
+    return isinstance(item, torch._C.Value) and _of_lengths(item, {})
+
+
+def _of_lengths(value: torch._C.Value, known: dict[str, bool]) -> bool:
+    name = value.debugName()
+    if name not in known:
+        known[name] = False  # of a circle, which there is none
+        node = value.node()
+        domain, _, kind = node.kind().partition("::")
+        inputs = list(node.inputs())
+        if domain != "onnx":
+            return False
+        if kind == "Constant" and "value" in node.attributeNames():
+            known[name] = bool((node.t("value") >= 0).all())
+        elif kind in ("Shape", "Size"):
+            known[name] = True
+        elif kind in _FIRST or kind in _ALL:
+            inputs = inputs[:1] if kind in _FIRST else inputs
+            known[name] = all(_of_lengths(one, known) for one in inputs)
+    return known[name]
