@@ -26,7 +26,11 @@ TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 def sources() -> list[Path]:
     csrc = ROOT / "csrc"
     return sorted(
-        [*csrc.glob("core/*.cpp"), *csrc.glob("adapters/*/*.cpp"), *csrc.glob("ops/*/*.cpp")]
+        [
+            *csrc.glob("core/*.cpp"),
+            *csrc.glob("adapters/*/*.cpp"),
+            *(path for path in csrc.glob("ops/**/*.cpp") if path.parent.name != "isa"),
+        ]
     )
 
 

@@ -191,15 +191,16 @@ def _opencv(shape: Resize, x: torch.Tensor) -> Iterator[Candidate]:
     how = {"nearest": cv2.INTER_NEAREST, "nearest-exact": cv2.INTER_NEAREST_EXACT,
            "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC,
            "area": cv2.INTER_AREA}.get(shape.mode)  # fmt: skip
-    usual = not (shape.align_corners or shape.antialias) and shape.shape[0] == 1
+    image = shape.shape[0] == 1 and len(shape.size) == 2
+    usual = image and not (shape.align_corners or shape.antialias)
     if how is None or not usual or shape.dtype not in ("float32", "float64", "uint8"):
         return
     channels = shape.shape[1]
     size, interpolation = shape.size[::-1], how
     if shape.channels_last and channels <= 4:
-        image = x[0].permute(1, 2, 0).numpy()
+        pixels = x[0].permute(1, 2, 0).numpy()
         yield Candidate(
-            "OpenCV", lambda: cv2.resize(image, size, interpolation=interpolation),
+            "OpenCV", lambda: cv2.resize(pixels, size, interpolation=interpolation),
             lambda y: [y.reshape(*shape.size, channels).transpose(2, 0, 1)[None]], "allocated",
         )  # fmt: skip
     elif not shape.channels_last:

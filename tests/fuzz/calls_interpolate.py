@@ -55,7 +55,7 @@ def draw(seed: int) -> Options:
             sizes = [max(1, sizes[0])] * len(sizes)
         if min(sizes) >= 1 and math.prod(shape[:2]) * math.prod(sizes) <= 4 * budget:
             break
-    dtype = d.dtype((*FLOATS, "uint8") if mode != "area" else tuple(FLOATS))
+    dtype = d.dtype((*FLOATS, "uint8"))
     if d.chance(25):
         shape[0] = 0
     return {
@@ -148,7 +148,7 @@ def check(o: Options) -> None:
                 limits["gradient"] *= torch.finfo(torch.float32).eps / torch.finfo(x.dtype).eps
     for name, result in wanted.items():
         check_values(name, got[name], result, limits[name])
-    if o["again"] and o["mode"] != "area":  # which is torch's own
+    if o["again"]:
         torch.set_num_threads(other_threads(o))
         order = [None if t is None else t.contiguous() for t in (grad, arriving)]
         for name, result in run(x.contiguous(), *order, call).items():
@@ -205,8 +205,6 @@ def limit(o: Options, x: Tensor) -> float:
     """Positions are computed in float32 for data of up to 32 bits, in torch too."""
     eps = accumulates(x.dtype) if x.is_floating_point() else torch.finfo(torch.float32).eps
     longest = max([*o["shape"][2:], *o["sizes"]])
-    if o["mode"] == "area":  # torch's own kernel, which adds up in the dtype
-        eps = torch.finfo(x.dtype).eps
     return eps * (32 + 16 * longest) * (255.0 if o["dtype"] == "uint8" else 5.0)
 
 

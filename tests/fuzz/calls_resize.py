@@ -27,7 +27,7 @@ from torch import Tensor
 
 import myops
 
-MODES = ("nearest", "linear", "linear", "cubic", "cubic")
+MODES = ("nearest", "linear", "linear", "cubic", "cubic", "area")
 COORDINATES = ("half_pixel", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
                "align_corners", "asymmetric", "tf_crop_and_resize")  # fmt: skip
 ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -60,7 +60,7 @@ def draw(seed: int) -> Options:
     d = Draw(seed)
     budget = d.choice(BUDGETS)
     mode = d.choice(MODES)
-    kind = d.choice(COORDINATES)
+    kind = d.choice(COORDINATES) if mode != "area" else "half_pixel"
     while True:
         shape = shape_within(d, d.choice((1, 2, 3, 4, 4, 4, 5)), budget)
         rank = len(shape)
@@ -96,7 +96,7 @@ def draw(seed: int) -> Options:
             "cubic_coeff_a": d.choice((-0.5, -0.75, float(np.float32(-0.6)))),
             "exclude_outside": mode == "cubic" and bool(d.chance(2)),
             "extrapolation_value": d.choice((0.0, 7.5)),
-            "antialias": mode != "nearest" and bool(d.chance(2)),
+            "antialias": mode not in ("nearest", "area") and bool(d.chance(2)),
             "axes": [axis - rank * d.chance(4) for axis in axes],
             "keep_aspect_ratio_policy": policy if by == "sizes" else "stretch",
         },

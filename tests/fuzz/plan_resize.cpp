@@ -52,7 +52,7 @@ std::string any_of(Bytes& bytes, const Choices& choices) {
   return std::data(choices)[bytes.below(std::size(choices))];
 }
 
-constexpr const char* kModes[] = {"nearest", "linear", "linear", "cubic"};
+constexpr const char* kModes[] = {"nearest", "linear", "linear", "cubic", "area"};
 constexpr const char* kCoordinates[] = {"half_pixel",         "half_pixel_symmetric",
                                         "pytorch_half_pixel", "align_corners",
                                         "asymmetric",         "tf_crop_and_resize"};
@@ -65,9 +65,11 @@ constexpr const char* kPolicies[] = {"stretch", "stretch", "not_larger", "not_sm
 Plan plan_resize(Bytes& bytes, bool backward) {
   Plan plan;
   plan.most_elements = 1 << 20;
-  const std::string mode = any_of(bytes, kModes), coordinates = any_of(bytes, kCoordinates),
+  const std::string mode = any_of(bytes, kModes), any = any_of(bytes, kCoordinates),
                     policy = any_of(bytes, kPolicies);
-  const bool antialias = mode != "nearest" && bytes.one_in(3), torch = bytes.one_in(3);
+  const bool area = mode == "area";
+  const std::string coordinates = area ? "half_pixel" : any;
+  const bool antialias = mode != "nearest" && !area && bytes.one_in(3), torch = bytes.one_in(3);
   plan.attributes = {{"mode", {mode}},
                      {"coordinate_transformation_mode", {coordinates}},
                      {"keep_aspect_ratio_policy", {policy}},

@@ -88,6 +88,11 @@ def axis_matrix(
     # Lengths that stay, by sizes or a scale of 1, are copied.
     if R == L and crop == (0.0, 1.0) and s == 1:
         return Axis(np.eye(L), outside, doubtful)
+    if mode == "area":
+        for o in range(R):
+            first, last = o * L // R, -(-(o + 1) * L // R)
+            weights[o, first:last] = 1 / (last - first)
+        return Axis(weights, outside, doubtful)
     error = eps * (8 + 8 * L) + 2e-6 * (mode == "nearest")
     for o in range(R):
         x = coordinate(kind, o, L, R, s, *crop)

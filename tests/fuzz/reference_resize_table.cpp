@@ -49,7 +49,9 @@ class MakeTable {
         const bool exact = exact_ && product_fits(static_cast<Real>(o));
         const bool exactly = exact && (x == 0 || x == last_);
         unsure = settings_.crops() && !inside_by_far && x > -near && x < last_ + near && !exactly;
-        if (!(std::fabs(x) < 1e15L)) {  // a roi of any numbers: nothing lies there
+        if (settings_.mode == "area") {
+          area(o);
+        } else if (!(std::fabs(x) < 1e15L)) {  // a roi of any numbers: nothing lies there
           unsure |= !outside;
         } else if (settings_.mode == "nearest") {
           unsure |= !known_ratio(o) && nearest(x, near, exact);
@@ -63,7 +65,9 @@ class MakeTable {
       }
       farthest = std::max(farthest, near);
       if (unsure) doubt(table.unsure_inputs);
-      if (!finite_ && !table.copies && settings_.mode != "nearest") touch_neighbours();
+      if (!finite_ && !table.copies && settings_.mode != "nearest" && settings_.mode != "area") {
+        touch_neighbours();
+      }
       if (outside) taps_.clear();
       table.taps.push_back(taps_);
       table.outside.push_back(outside);
@@ -77,7 +81,7 @@ class MakeTable {
   bool is_copied() const {
     if (axis_.input != axis_.output) return false;
     if (settings_.crops() && (axis_.start != 0 || axis_.end != 1)) return false;
-    if (axis_.scale == 0 || axis_.scale == 1) return true;
+    if (axis_.scale == 0 || axis_.scale == 1 || settings_.mode == "area") return true;
     // torch copies an axis of unchanged length; nearest it does not.
     if (settings_.torch && (settings_.mode == "linear" || settings_.antialias)) return true;
     const bool by_corners = settings_.crops() || settings_.coordinates == "align_corners";
@@ -117,6 +121,7 @@ class MakeTable {
     return 8 * u_ * size;
   }
   Real weight_error(Real near) const {
+    if (settings_.mode == "area") return 8 * u_;
     const Real steep = settings_.mode == "cubic" ? 6 * (1 + std::fabs(settings_.a)) : 4;
     return steep * (near + 8 * u_) / std::min<Real>(least_total_, 1);
   }
@@ -145,6 +150,13 @@ class MakeTable {
 
   void add(int64_t index, Real weight) {
     taps_.push_back({std::clamp<int64_t>(index, 0, axis_.input - 1), weight});
+  }
+
+  // In integers: nothing is rounded but the weight.
+  void area(int64_t o) {
+    const int64_t begin = o * axis_.input / axis_.output;
+    const int64_t end = ((o + 1) * axis_.input + axis_.output - 1) / axis_.output;
+    for (int64_t i = begin; i < end; ++i) add(i, 1 / static_cast<Real>(end - begin));
   }
 
   // torch's kernel for small pictures knows two ratios of lengths, whatever the scale.

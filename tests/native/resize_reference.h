@@ -17,6 +17,13 @@ template <class Real>
 inline Taps taps_of(const std::string& mode, int64_t input, int64_t output, int64_t o) {
   if (input == output) return {{o, 1.0}};
   const int64_t last = input - 1;
+  if (mode == "area") {
+    const int64_t begin = o * input / output, end = ((o + 1) * input + output - 1) / output;
+    Taps taps;
+    for (int64_t i = begin; i < end; ++i)
+      taps.emplace_back(i, 1.0 / static_cast<double>(end - begin));
+    return taps;
+  }
   const Real scale = static_cast<Real>(output) / static_cast<Real>(input);
   const Real x = (static_cast<Real>(o) + Real(0.5)) / scale - Real(0.5);
   const auto inside = [&](int64_t index) { return std::min(std::max<int64_t>(index, 0), last); };

@@ -168,7 +168,7 @@ void check(const Case& given, const std::string& mode) {
 
 int main() {
   for (const Case& given : kCases) {
-    for (const char* mode : {"linear", "nearest", "cubic"}) {
+    for (const char* mode : {"linear", "nearest", "cubic", "area"}) {
       check(given, mode);
       if (!given.crop.empty()) break;
     }

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import myops
 import myops.onnx
 import myops.ort
 from myops.onnx.exporting.recorded import Condition
@@ -134,6 +136,24 @@ def test_area_with_lengths_that_change() -> None:
     for exporter in EXPORTERS:
         file = exported(Area(), torch.rand(1, 2, 12, 13), 2, exporter)
         check(Area(), file, (1, 2, 17, 9))
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_our_area_is_one_node(exporter: str) -> None:
+    """Which runs by its function body too, in an ONNX Runtime without our library."""
+
+    class Area(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return myops.interpolate(x, size=(5, 6), mode="area")
+
+    file = exported(Area(), torch.rand(1, 2, 12, 13), 2, exporter)
+    nodes = [(node.domain, node.op_type) for node in file.graph.node]
+    assert [node for node in nodes if node[1] != "Constant"] == [("myops", "Resize")]
+    check(Area(), file, (1, 2, 17, 9))
+    x = torch.rand(1, 2, 4, 15)
+    plain = onnxruntime.InferenceSession(file.SerializeToString())
+    (result,) = plain.run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(result), F.adaptive_avg_pool2d(x, (5, 6)))
 
 
 def test_a_condition_that_divides_by_zero_is_not_known() -> None:

@@ -95,6 +95,35 @@ def test_onnx_node_test(case: Any) -> None:
     np.testing.assert_allclose(portable, result, rtol=1e-4, atol=1e-5)
 
 
+AREAS = [((2, 3, 13, 10), (5, 7)), ((1, 2, 4, 9), (12, 3)), ((1, 20, 6, 5), (6, 2))]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "size"), AREAS)
+def test_area(shape: tuple[int, ...], size: tuple[int, ...], dtype: str) -> None:
+    """Adaptive average pooling, by sizes and by scales: the same bits in every runtime, and the
+    function body in an ONNX Runtime that has no library of ours."""
+    x = random_array(np.random.default_rng(1), shape, dtype)
+    attributes = {"mode": "area", "axes": [2, 3]}
+    scales = np.array([(m + 0.25) / n for m, n in zip(size, shape[2:], strict=True)], np.float32)
+    (by_scales,) = assert_parity("resize", [x, None, scales, None], attributes)
+    inputs = [x, None, None, np.array(size)]
+    (result,) = assert_parity("resize", inputs, attributes)
+    assert np.array_equal(result, by_scales)
+    expected = torch.nn.functional.adaptive_avg_pool2d(to_torch(x).double(), size)
+    limits = {"float64": 1e-14, "float32": 1e-6, "float16": 2e-3, "bfloat16": 2e-2, "uint8": 0.51}
+    error = (to_torch(result).double() - expected).abs().max() / max(1, expected.abs().max())
+    assert error < limits[dtype] / (expected.abs().max() if dtype == "uint8" else 1)
+
+    model = myops.onnx.add_function_bodies(node_model("resize", inputs, attributes))
+    if dtype == "bfloat16":  # which ONNX Runtime's own kernels do not know
+        return
+    plain = onnxruntime.InferenceSession(model.SerializeToString())
+    (portable,) = plain.run(None, feeds("resize", inputs))
+    apart = np.abs(portable.astype(np.float64) - result).max()
+    assert apart <= (1 if dtype == "uint8" else limits[dtype] * np.abs(result).max())
+
+
 def standard_model(inputs: Sequence[np.ndarray | None], attributes: dict[str, Any]) -> Any:
     """The same node in the standard domain."""
     model = node_model("resize", inputs, attributes)
@@ -233,8 +262,13 @@ def refusals() -> list[Any]:
         ([x, None, None, i64([1, 1, 2**62, 2**62])], {}, "2^40"),
         ([x, None, f32([2, 2]), None], {"axes": [2, 2]}, "axes"),
         ([x, None, f32([2]), None], {"axes": [4]}, "axes"),
-        ([x, None, f32([2, 2]), None], {"axes": [2, 3], "mode": "area"}, 'mode: got "area"'),
+        ([x, None, f32([2, 2]), None], {"axes": [2, 3], "mode": "sinc"}, 'mode: got "sinc"'),
         ([x, None, f32([2, 2]), None], {"axes": [2, 3], "antialias": True}, "antialias"),
+        ([x, None, f32([2, 2]), None], {"axes": [2, 3], "mode": "area", "antialias": True},
+         'antialias: got True with mode "area", expected mode "linear" or "cubic"'),
+        ([x, None, f32([2, 2]), None],
+         {"axes": [2, 3], "mode": "area", "coordinate_transformation_mode": "align_corners"},
+         'coordinate_transformation_mode: got "align_corners" with mode "area", expected "half_'),
         ([x, None, f32([2, 2]), None],
          {"axes": [2, 3], "coordinate_transformation_mode": "tf_crop_and_resize"}, "roi"),
     ]  # fmt: skip

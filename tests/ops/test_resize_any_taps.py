@@ -30,6 +30,7 @@ MODES = [
     ("bilinear", {"antialias": True}),
     ("bicubic", {}),
     ("bicubic", {"antialias": True}),
+    ("area", {}),
 ]
 
 

@@ -95,3 +95,13 @@ def test_threads_share_tables() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(4)))
+
+
+def test_gradients_of_many_shapes_and_dtypes() -> None:
+    """What stands for X in the gradient is kept by shape and dtype, for the last of them."""
+    for length in (*range(2, 80), 3, 70):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            x = torch.zeros(1, 1, length, dtype=dtype)
+            found = gradient(x, sizes=[1, 1, 2 * length], mode="linear")
+            assert (found.shape, found.dtype) == (x.shape, dtype)
+            assert found.sum() > 0

@@ -136,7 +136,7 @@ UNKNOWN: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "area"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("make", UNKNOWN.values(), ids=UNKNOWN)
 def test_refused(name: str, make: Any) -> None:
     with torch.no_grad(), pytest.raises((RuntimeError, NotImplementedError, TypeError)) as caught:
@@ -206,7 +206,7 @@ def test_autocast(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(result.float(), FUNCTIONS[name](X), rtol=0.05, atol=0.2)
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "area"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_transformations_of_torch_func(name: str) -> None:
     function = FUNCTIONS[name]
     batch = torch.stack([X, 2 * X, X.flip(2)])

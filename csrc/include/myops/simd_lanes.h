@@ -5,16 +5,23 @@
 
 namespace myops::MYOPS_ISA {
 
-// Whether permute() is one or two instructions for elements of A.
+// Whether permute() is a few instructions for elements of A.
 template <class A>
-inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && sizeof(A) == 4;
-// Lane by lane: x[index], or with two vectors (x, y)[index].
+inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && (sizeof(A) == 4 || sizeof(A) == 8);
+// Lane by lane: x[index], or with two vectors (x, y)[index]; only the lower bits of an index count.
 #if MYOPS_VECTOR_BYTES == 64
 inline Vector<float> permute(Vector<float> x, Index<float> index) {
   return (Vector<float>)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
 }
 inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
   return (Vector<float>)_mm512_permutex2var_ps((__m512)x, (__m512i)index, (__m512)y);
+}
+inline Vector<double> permute(Vector<double> x, Index<double> index) {
+  return (Vector<double>)_mm512_permutexvar_pd(_mm512_cvtepi32_epi64((__m256i)index), (__m512d)x);
+}
+inline Vector<double> permute(Vector<double> x, Vector<double> y, Index<double> index) {
+  const __m512i wide = _mm512_cvtepi32_epi64((__m256i)index);
+  return (Vector<double>)_mm512_permutex2var_pd((__m512d)x, wide, (__m512d)y);
 }
 #elif MYOPS_VECTOR_BYTES == 32
 inline Vector<float> permute(Vector<float> x, Index<float> index) {
@@ -23,6 +30,26 @@ inline Vector<float> permute(Vector<float> x, Index<float> index) {
 inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> index) {
   return (Vector<float>)_mm256_blendv_ps((__m256)permute(x, index), (__m256)permute(y, index),
                                          (__m256)(index << 28));
+}
+// AVX2 permutes eight floats, or four doubles by constants alone: here as pairs of floats.
+inline Vector<double> permute(Vector<double> x, Index<double> index) {
+  const Lanes<int64_t, 4> twice = 2 * __builtin_convertvector(index, Lanes<int64_t, 4>);
+  return (Vector<double>)permute((Vector<float>)x, (Index<float>)(twice | ((twice + 1) << 32)));
+}
+inline Vector<double> permute(Vector<double> x, Vector<double> y, Index<double> index) {
+  const auto second = __builtin_convertvector(index, Lanes<int64_t, 4>) << 61;
+  return (Vector<double>)_mm256_blendv_pd((__m256d)permute(x, index), (__m256d)permute(y, index),
+                                          (__m256d)second);
+}
+#endif
+#if MYOPS_VECTOR_BYTES >= 32
+// (x, y, z)[index].
+template <class V, class I>
+MYOPS_INLINE V permute(const V& x, const V& y, const V& z, I index) {
+  constexpr int kCount = sizeof(I) / sizeof(int32_t);
+  using Mask = Lanes<std::conditional_t<sizeof(V) == sizeof(I), int32_t, int64_t>, kCount>;
+  const auto near = __builtin_convertvector(index < 2 * kCount, Mask);
+  return near ? permute(x, y, index) : permute(z, index);
 }
 #endif
 

@@ -1,4 +1,5 @@
-// resize: ONNX Resize-19 with every mode, coordinate mode and rank, and its gradient.
+// resize: ONNX Resize-19 with every mode, coordinate mode and rank, and its gradient; and mode
+// "area", adaptive average pooling.
 //
 // An axis is resized if it is listed (all are, without `axes`) and its length or coordinates
 // change; the other axes are copied. Interpolation processes one axis after another, the fastest in
@@ -10,9 +11,9 @@
 // the ONNX specification, not the reference); scale 1 with another roi than [0, 1] crops
 // (as the specification, not ONNX Runtime); an unchanged length with a scale other than 1 is
 // still resampled (as the specification; ONNX Runtime copies if no length changes).
-#include "geometry.h"
-#include "kernels.h"
+#include "isa/entry.h"
 #include "myops/op.h"
+#include "spec/geometry.h"
 
 namespace myops::resize {
 namespace {
@@ -74,7 +75,9 @@ Op with_arguments(Op op) {
                   "How sizes are read: as they are, or as upper or lower bounds of a result that "
                   "keeps the ratio of the listed axes.",
                   policy_names()})
-      .attribute({"mode", std::string("nearest"), "The interpolation, along each resized axis.",
+      .attribute({"mode", std::string("nearest"),
+                  "The interpolation, along each resized axis. \"area\", which ONNX's Resize does "
+                  "not have, averages the interval of the input that an output covers.",
                   mode_names()})
       .attribute({"nearest_mode", std::string("round_prefer_floor"),
                   "How \"nearest\" rounds a coordinate.", rounding_names()})

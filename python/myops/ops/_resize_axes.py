@@ -1,6 +1,6 @@
 """Lengths, scales, coordinates and nearest indices of a resize, for its standard ONNX form.
 
-The formulas are those of csrc/ops/resize (geometry, coordinates, taps), in the same precision.
+The formulas are those of csrc/ops/resize, spec/ and plan/, in the same precision.
 """
 
 from __future__ import annotations

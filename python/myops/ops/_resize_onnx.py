@@ -5,6 +5,7 @@ computes it, does what our kernel does, and otherwise writes the same result wit
 and MatMul (`_resize_taps`).
 
 What the operator cannot do, by opset:
+    all     mode "area"
     18      half_pixel_symmetric (linear and cubic with `sizes`: it is half_pixel)
     13-17   antialias, keep_aspect_ratio_policy; roi, scales and sizes are for all axes
     11-12   the same; roi and scales must be there, empty where they have no meaning
@@ -72,6 +73,8 @@ def _obstacle(g: Any) -> str:
     mode, kind = g.attribute("mode"), g.attribute("coordinate_transformation_mode")
     policy = g.attribute("keep_aspect_ratio_policy")
     aspect = bool(g.input("sizes")) and policy != "stretch"
+    if mode == "area":
+        return '"area" is not a mode of Resize'
     # In the smooth modes it is half_pixel when sizes are given, but for a last digit.
     differs = bool(g.input("scales")) or aspect or mode == "nearest"
     if g.opset < 19 and kind == "half_pixel_symmetric" and differs:

@@ -1,6 +1,6 @@
 """Resize without the operator Resize: elements by Gather, weighted sums by Mul, Add and MatMul.
 
-The formulas are those of csrc/ops/resize/taps.cpp, in the same precision.
+The formulas are those of csrc/ops/resize/plan/, in the same precision.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ def resize_by_taps(g: Any) -> str:
         last = axis.input - 1
         if g.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
             roi = arrays.numbers(g, "roi", real).take([place, place + len(listed)])
+        elif g.attribute("mode") == "area":
+            y = _multiplied(g, y, number, rank, _area_weights(g, axis, real))
+            continue
         elif axis.scale is not None and copies_unchanged(g):
             same = axis.output.equals(axis.input)
             axis.scale = where(same, constant(g, [1.0], np.float64), axis.scale)
@@ -157,11 +160,27 @@ def _windows(g: Any, axis: Axes, x: Map, coordinates: Array) -> tuple[Array, Arr
     return where(some, weights / where(some, total, constant(g, [1], x.real)), alone), places
 
 
+def _area_weights(g: Any, axis: Axes, real: Any) -> Array:
+    """[output, element]: output o of R averages the elements e of L whose part [e, e + 1) * R of
+    L * R meets [o, o + 1) * L."""
+    element, output = arrays.arange(axis.input), arrays.arange(axis.output)
+    begin = (element * axis.output).reshape([1, -1])
+    first = (output * axis.input).reshape([-1, 1])
+    outside = (begin + axis.output < first + 1).either(first + axis.input < begin + 1)
+    inside = where(outside, constant(g, [0], real), 1)
+    return inside / inside.sum_rows()
+
+
 def _filtered(g: Any, y: str, axis: int, rank: int, windows: tuple[Array, Array]) -> str:
-    """The matrix of weights times the elements along an axis."""
+    """The weights of `_windows` times the elements that they are for."""
     weights, places = windows
     if not g.attribute("exclude_outside"):
         y = g.op("Gather", y, places.name, axis=axis)
+    return _multiplied(g, y, axis, rank, weights)
+
+
+def _multiplied(g: Any, y: str, axis: int, rank: int, weights: Array) -> str:
+    """A matrix of weights times the elements along an axis."""
     # MatMul sums over the last axis but one, so the axes behind are made one; in Reshape, 0 keeps
     # a length. (Transpose would do, but ONNX Runtime fuses it with MatMul, and up to 1.23 the
     # fused operator knows no float64.)

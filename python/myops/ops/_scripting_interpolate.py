@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from myops.ops._scripting import resize
@@ -160,12 +159,6 @@ def interpolate(
                 scale = float(_per_axis(factor, count, "scale_factor")[i])
             lengths.append(math.floor(float(input.size(i + 2)) * scale))
         sizes = torch.as_tensor(lengths)
-    if mode == "area":
-        if out is not None:
-            raise ValueError('interpolate: out: got a tensor, expected None: "area" has no out')
-        assert sizes is not None
-        wanted: list[int] = sizes.tolist()
-        return F.interpolate(input, size=wanted, mode="area")
     # Written out: exporters want to see a constant, which a loop is not.
     axes = [2, 3]
     if count == 1:
@@ -180,6 +173,8 @@ def interpolate(
     kind = "linear"
     if mode == "bicubic":
         kind = "cubic"
+    elif mode == "area":
+        kind = "area"
     elif mode == "nearest" or mode == "nearest-exact":
         kind = "nearest"
     rounding = "round_prefer_floor"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from myops.ops import _scripting_interpolate
@@ -18,7 +19,8 @@ from myops.ops.resize import run
 __all__ = ["NewInterpolate", "interpolate"]
 
 # torch's mode -> Resize's
-_MODES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_MODES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
+          "area": "area"}  # fmt: skip
 
 
 def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> dict[str, Any]:
@@ -48,6 +50,22 @@ _ATTRIBUTES = {
 }
 
 
+def _usual() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    for key in itertools.product(("nearest", "nearest-exact", *_MODES), (None, False, True),
+                                 (False, True), (3, 4, 5)):  # fmt: skip
+        mode, align_corners, antialias, rank = key
+        with contextlib.suppress(ValueError):
+            _scripting_interpolate.check_interpolate(
+                rank, True, False, mode, align_corners, None, antialias
+            )
+            yield key, _ATTRIBUTES[mode, bool(align_corners), antialias, rank - 2]
+
+
+# The attributes for what check_interpolate() accepts, without recompute_scale_factor: asking it at
+# each call would take as long as a small image.
+_USUAL = dict(_usual())
+
+
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | Tensor | None = None,
@@ -66,20 +84,20 @@ def interpolate(
 
     Args:
         input: Tensor[N, C, L], Tensor[N, C, H, W] or Tensor[N, C, D, H, W]; float16, bfloat16,
-            float32, float64, or uint8 (not for "area").
+            float32, float64, or uint8.
         size: Output length(s): an int for all axes, one per axis, or an int64 Tensor of one or
             as many elements. A Tensor stays an input of the exported graph.
         scale_factor: Instead of `size`, factor(s) > 0: a number, one per axis, or a floating or
             integer Tensor of one or as many elements. The output length is
             floor(length * factor) in float64.
         mode: "nearest", "nearest-exact", "linear" (3-D input), "bilinear", "bicubic" (4-D),
-            "trilinear" (5-D) or "area".
+            "trilinear" (5-D) or "area", adaptive average pooling.
         align_corners: For the linear and cubic modes: map corners to corners. Default False.
         recompute_scale_factor: Use output length / input length in place of the factor given.
         antialias: For "bilinear" and "bicubic": widen the kernel when shrinking.
-        out: Not for "area": a tensor for the result, of its shape, dtype and layout, with
-            memory of its own. As with torch's functions, no tensor of the call may require grad
-            in grad mode. For large results this saves the page faults of new memory.
+        out: A tensor for the result, of its shape, dtype and layout, with memory of its own. As
+            with torch's functions, no tensor of the call may require grad in grad mode. For
+            large results this saves the page faults of new memory.
 
     Returns:
         Tensor[N, C, ...] of the same dtype, or `out`; channels_last if the input is.
@@ -139,6 +157,11 @@ def _interpolate(
     antialias: bool,
     out: Tensor | None,
 ) -> Tensor:
+    plain = type(size) in (tuple, list) and type(mode) is str
+    if plain and scale_factor is None and recompute_scale_factor is None:
+        usual = _USUAL.get((mode, align_corners, antialias, input.dim()))
+        if usual is not None and len(size) == len(usual["axes"]) and is_plain(size, INTEGERS):
+            return run(input, None, None, size, usual, out)
     _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,
@@ -150,10 +173,6 @@ def _interpolate(
     scales = _per_axis(scale_factor, count, "scale_factor")
     if scales is not None and (recompute_scale_factor or mode == "area"):
         size, scales = _sizes_from(input, scales), None
-    if mode == "area":
-        if out is not None:
-            raise ValueError('interpolate: out: got a tensor, expected None: "area" has no out')
-        return _area(input, size)
     if scales is not None and type(scales) is not list:
         scales = scales.to(torch.float64)
     attributes = _ATTRIBUTES[mode, bool(align_corners), bool(antialias), count]
@@ -226,26 +245,3 @@ def _sizes_from(input: Tensor, scales: Any) -> Any:
     products = [torch.as_tensor(s, dtype=torch.float64) * n
                 for n, s in zip(lengths, factors, strict=True)]  # fmt: skip
     return torch.stack([product.floor().to(torch.int64) for product in products])
-
-
-def _area(input: Tensor, size: Any) -> Tensor:
-    """Adaptive average pooling; as matrix products where its size is not a plain number.
-
-    Output i of m averages the inputs floor(i * n / m) to ceil((i + 1) * n / m) - 1 of n.
-    """
-    exporting = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    numbers = not isinstance(size, Tensor) and not any(isinstance(s, Tensor) for s in size)
-    if numbers and not exporting:
-        return F.interpolate(input, size=tuple(size), mode="area")
-    result, last = input, input.dim() - 1
-    for axis, length in enumerate(size.unbind(0) if isinstance(size, Tensor) else size, start=2):
-        n = input.shape[axis]
-        i = torch.arange(length)
-        start = (i * n) // length
-        end = ((i + 1) * n + length - 1) // length
-        column = torch.arange(n)
-        inside = (column >= start[:, None]) & (column < end[:, None])
-        weights = inside.to(input.dtype) / (end - start).to(input.dtype)[:, None]
-        # Not movedim: the TorchScript exporter writes its -1 into Transpose as it stands.
-        result = (result.transpose(axis, last) @ weights.T).transpose(axis, last)
-    return result

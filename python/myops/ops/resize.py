@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from myops._torch.define import define
+from myops._torch.private_names import functorch
 from myops.ops import _scripting
 from myops.ops._numbers import INTEGERS, PLAIN, integers, is_plain, listed, reals
 from myops.ops._resize_onnx import standard
@@ -52,7 +53,9 @@ def resize(
             or an int64 Tensor.
         roi: For coordinate_transformation_mode="tf_crop_and_resize": the starts, then the ends,
             in units of the axis lengths, for each axis in `axes`.
-        mode: "nearest", "linear" or "cubic" (along each axis in turn).
+        mode: "nearest", "linear" or "cubic" (along each axis in turn); or "area", which ONNX's
+            Resize does not have: output o of m averages the inputs floor(o * n / m) to
+            ceil((o + 1) * n / m) - 1 of n, as `torch.nn.AdaptiveAvgPool2d` does.
         coordinate_transformation_mode: "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
             "align_corners", "asymmetric" or "tf_crop_and_resize".
         nearest_mode: "round_prefer_floor", "round_prefer_ceil", "floor" or "ceil".
@@ -213,18 +216,41 @@ def _save(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: T
     ctx.attributes = attributes
     ctx.lists = [None if isinstance(item, Tensor) else item for item in values]
     tensors = [item if isinstance(item, Tensor) else None for item in values]
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    ctx.has_tensors = tensors != [None, None, None]
+    if ctx.has_tensors:
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
 
 def _saved_values(ctx: Any) -> list[Any]:
+    if not ctx.has_tensors:
+        return list(ctx.lists)
     pairs = zip(ctx.saved_tensors, ctx.lists, strict=True)
     return [numbers if tensor is None else tensor for tensor, numbers in pairs]
 
 
+_likes: dict[tuple[Any, ...], Tensor] = {}
+
+
+def _like(grad: Tensor, shape: Any) -> Tensor:
+    """A tensor of this shape, and no memory. Equal ones are made once: making one takes a third of
+    a small gradient."""
+    if type(grad) is not Tensor or functorch():
+        return grad.new_empty(()).expand(shape)
+    key = (shape, grad.dtype, grad.device)
+    found = _likes.get(key)
+    if found is None:
+        if len(_likes) >= 64:
+            _likes.clear()
+        with torch.inference_mode(False):
+            found = torch.empty((), dtype=grad.dtype, device=grad.device).expand(shape)
+        _likes[key] = found
+    return found
+
+
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    like = grad.new_empty(()).expand(ctx.shape)  # the shape of x, and no memory
-    return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes), None, None, None
+    inputs = (grad, _like(grad, ctx.shape), *_saved_values(ctx))
+    return _resize_backward.call(inputs, ctx.attributes), None, None, None
 
 
 def _jvp(ctx: Any, x: Tensor, *unused: Any) -> Tensor:
@@ -249,14 +275,14 @@ def _double_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 def _backward_jvp(ctx: Any, grad: Tensor | None, *unused: Any) -> Tensor | None:
     if grad is None:  # the shape of x has a tangent, which nothing depends on
         return None
-    like = grad.new_empty(()).expand(ctx.shape)
+    like = _like(grad, ctx.shape)
     return _resize_backward(grad, like, *_saved_values(ctx), **ctx.attributes)
 
 
 def _quantized(attributes: Mapping[str, Any]) -> dict[str, str]:
     """An average of integers is the integer of the average; "cubic" can leave their range, and
     extrapolation_value is no integer."""
-    averages = attributes["mode"] in ("nearest", "linear")
+    averages = attributes["mode"] in ("nearest", "linear", "area")
     inside = attributes["coordinate_transformation_mode"] != "tf_crop_and_resize"
     return {"Y": "X"} if averages and inside else {}
 

@@ -1,11 +1,11 @@
 // clang-format off: shared code comes before the instruction set is switched on
-#include "../geometry.h"
-#include "../table_cache.h"
-#include "../tap_table.h"
+#include "../spec/geometry.h"
+#include "../plan/table_cache.h"
+#include "../plan/tap_table.h"
 #include "myops/isa/neon.h"
 // clang-format on
 #ifdef MYOPS_ISA
-#include "../backward.h"
-#include "../forward.h"
+#include "backward.h"
+#include "forward.h"
 #endif
 #include "myops/isa/end.h"

@@ -3,7 +3,7 @@
 // resampled in that layout, in which no row is too short for a vector.
 #pragma once
 
-#include "../plan.h"
+#include "../plan/plan.h"
 #include "lanes.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -16,15 +16,16 @@ class Planes {
  public:
   // Whether the plan's tensors are small and many.
   static bool supports(const Plan<Wide>& plan) {
-    constexpr int64_t kMostElements = 1024, kShortRow = 4 * kTensors;
     const Level<Wide>&first = plan.levels.front(), &last = plan.levels.back();
+    const int64_t row = std::min(last.taps.input, last.taps.output) * last.in_volume;
+    constexpr int64_t kShortRow = 4 * kTensors;
+    const int64_t most = row <= kTensors ? 4096 : 1024;
     if (2 * plan.outer < L || last.in_volume >= LaneTable<Wide>::kMostSteps) return false;
-    if (first.in_volume * first.taps.input > kMostElements ||
-        first.out_volume * first.taps.output > kMostElements) {
+    if (first.in_volume * first.taps.input > most || first.out_volume * first.taps.output > most) {
       return false;
     }
-    if (std::min(last.taps.input, last.taps.output) * last.in_volume > kShortRow) return false;
-    return widest(plan) <= 2 * kMostElements;
+    if (row > kShortRow) return false;
+    return widest(plan) <= std::max<int64_t>(most, 2048);
   }
 
   Planes(const KernelContext& context, const Plan<Wide>& plan)

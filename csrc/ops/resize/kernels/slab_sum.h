@@ -9,7 +9,7 @@
 // that begin with 0 and are added as (c0 + c2) + (c1 + c3).
 #pragma once
 
-#include "../elements.h"
+#include "elements.h"
 
 namespace myops::resize::MYOPS_ISA {
 

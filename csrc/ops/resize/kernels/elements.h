@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "../plan/tap_table.h"
 #include "myops/context.h"
 #include "myops/dtype.h"
 #include "myops/simd.h"
-#include "tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -25,15 +25,6 @@ inline T to_element(Wide value) {
   } else {
     return static_cast<T>(value);
   }
-}
-
-template <class Wide, class T>
-void widen(const T* source, int64_t count, Wide* target) {
-  int64_t i = 0;
-  for (; i + kLanes<Wide> <= count; i += kLanes<Wide>) {
-    store(target + i, load_wide<Wide>(source + i));
-  }
-  for (; i < count; ++i) target[i] = static_cast<Wide>(source[i]);
 }
 
 // A copy with non-temporal stores.

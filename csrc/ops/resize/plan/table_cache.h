@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "geometry.h"
+#include "../spec/geometry.h"
 
 namespace myops::resize {
 

@@ -66,8 +66,16 @@ void check_choice(const Request& request, size_t count) {
 
 void check_settings(const Request& request, size_t count) {
   const Settings& settings = request.settings;
-  if (settings.antialias && settings.mode == Mode::Nearest) {
-    fail(request.op, "antialias", "True with mode \"nearest\"", "mode \"linear\" or \"cubic\"");
+  const bool area = settings.mode == Mode::Area;
+  if (settings.antialias && (settings.mode == Mode::Nearest || area)) {
+    fail(request.op, "antialias", str("True with mode \"", area ? "area" : "nearest", "\""),
+         "mode \"linear\" or \"cubic\"");
+  }
+  if (area && settings.coordinates != Coordinates::HalfPixel) {
+    fail(request.op, "coordinate_transformation_mode",
+         str("\"", coordinate_names()[static_cast<size_t>(settings.coordinates)],
+             "\" with mode \"area\""),
+         "\"half_pixel\", as \"area\" averages intervals between the lengths alone");
   }
   if (settings.coordinates != Coordinates::TfCropAndResize) return;  // roi has no meaning
   if (!request.roi.present) {
@@ -241,7 +249,7 @@ bool is_identity(const Settings& settings, const Axis& axis) {
   if (axis.input != axis.output) return false;
   const bool crops = settings.coordinates == Coordinates::TfCropAndResize;
   if (crops && (axis.roi_start != 0 || axis.roi_end != 1)) return false;
-  if (axis.scale == 0 || axis.scale == 1) return true;
+  if (axis.scale == 0 || axis.scale == 1 || settings.mode == Mode::Area) return true;
   // Torch copies an axis of unchanged length, whatever its scale is.
   if (settings.torch_arithmetic && (settings.mode == Mode::Linear || settings.antialias)) {
     return true;

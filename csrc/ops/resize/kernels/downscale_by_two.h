@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "../../../core/kernel_switch.h"
 #include "gather_table.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -83,11 +84,8 @@ class DownscaleByTwo {
   MYOPS_INLINE V tap(const V* v) const {
     constexpr int64_t begin = vector_of(b, k);
     constexpr int64_t end = (kPlaces[b * L + L - 1] + k * kStep) / L;
-    const V two = permute(v[begin], v[begin + 1], at_[b][k]);
-    if constexpr (end == begin + 2) {  // permute() uses only the lower bits of an index
-      return at_[b][k] < static_cast<int32_t>(2 * L) ? two : permute(v[end], at_[b][k]);
-    }
-    return two;
+    if constexpr (end == begin + 2) return permute(v[begin], v[begin + 1], v[end], at_[b][k]);
+    return permute(v[begin], v[begin + 1], at_[b][k]);
   }
 
   Index<Wide> at_[kStep][2];
@@ -111,6 +109,7 @@ MYOPS_INLINE int64_t halve(const GatherTable<Wide>& table, int64_t first, int64_
     if (cycles > 0) run(Halves(table, first), cycles);
     return first + cycles * kCycle;
   };
+  if (!kernel_enabled("resize.downscale_by_two")) return first;
   if (table.step() == 1) return with(std::integral_constant<int64_t, 1>());
   if (table.step() == 3) return with(std::integral_constant<int64_t, 3>());
   return first;

@@ -48,6 +48,7 @@ void GatherTable<Wide>::find_runs() {
     int64_t shift = 0;
   };
   Repeat repeats[] = {{1}, {2}, {3}, {9}};
+  if (!kernel_enabled("resize.gather_cycles")) return find_plain_runs();
   for (size_t i = blocks_.size(); i-- > 0;) {
     Block& block = blocks_[i];
     const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;

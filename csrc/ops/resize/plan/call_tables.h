@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "byte_shuffle.h"
-#include "last_axis.h"
+#include "../kernels/byte_shuffle.h"
+#include "../kernels/last_axis.h"
 #include "layout.h"
 #include "plan.h"
 #include "table_cache.h"
@@ -48,24 +48,29 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
     const Level<Wide>& last = tables->plan.levels.back();
     const bool sums = kBackward || settings.mode != Mode::Nearest;
     const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
-                       !last.taps.has_empty && Gather<Wide>::supports(last.in_volume);
+                       !last.taps.has_empty && Gather<Wide>::supports(last.in_volume) &&
+                       kernel_enabled("resize.nearest_gather");
     if constexpr (kPermutes<Wide>) {
       using Last = LastAxisTables<Wide>;
-      if (moves || (sums && Last::template prefers_gather<T>(last.taps, last.in_volume))) {
+      if (moves || (sums && Last::template prefers_gather<T>(last.taps, last.in_volume) &&
+                    kernel_enabled("resize.gather"))) {
         take_gather(table_budget, last.taps, last.in_volume);
         tables->last.gather.emplace(last.taps, last.in_volume);
-        if (sums && !tables->last.gather->is_fast()) tables->last.gather.reset();
+        const bool channels = moves && last.in_volume > 1;  // copied one by one otherwise
+        if (!channels && !tables->last.gather->is_fast()) tables->last.gather.reset();
       }
     }
-    if (sums && !tables->last.gather && LastAxisTables<Wide>::within_rows(last.in_volume) &&
-        LaneTable<Wide>::supports(last.taps, last.in_volume)) {
+    if (sums && !tables->last.gather && !tables->plan.has_one_row() &&
+        LastAxisTables<Wide>::within_rows(last.in_volume) &&
+        LaneTable<Wide>::supports(last.taps, last.in_volume) && kernel_enabled("resize.lanes")) {
       table_budget.take_tables(last.taps.input, last.taps.output,
                                LaneTable<Wide>::bytes(last.taps));
       tables->last.lanes.emplace(last.taps, last.in_volume);
     }
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&
-        ByteShuffle::supports(last.taps, run, tables->plan.rows())) {
+        ByteShuffle::supports(last.taps, run, tables->plan.rows()) &&
+        kernel_enabled("resize.nearest_byte_shuffle")) {
       table_budget.take_tables(last.taps.input, last.taps.output,
                                ByteShuffle::bytes(last.taps.output * run));
       tables->byte_shuffle.emplace(last.taps, run);
@@ -90,13 +95,14 @@ auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Acc
     return tables;
   };
   const bool channels_last = context.input(0).channels_last();
+  const bool caches = kernel_enabled("resize.table_cache");
   const CallTables last = context.call_cache<Tables<Accumulate<T>>>();
-  if (last && last->channels_last == channels_last) return reserve_again(last);
+  if (caches && last && last->channels_last == channels_last) return reserve_again(last);
 
   const Request request(context, kBackward ? 1 : 0);
   const Key key(request, channels_last, &maker);
   CallTables tables = std::static_pointer_cast<const Tables<Accumulate<T>>>(find_tables(key));
-  if (tables) {
+  if (caches && tables) {
     reserve_again(tables);
   } else {
     tables = make_tables<T, kBackward>(context, request, channels_last);

@@ -2,7 +2,7 @@
 // can be many times the result. Growing vectors are counted with the old and the new memory.
 #pragma once
 
-#include "gather_table.h"
+#include "../kernels/gather_table.h"
 #include "make_tap_table.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -48,7 +48,7 @@ void take_taps(TableBudget& table_budget, const Settings& settings, const Axis& 
       sizeof(int64_t) * (outputs + 1) + (sizeof(int64_t) + sizeof(Weight)) * taps);
 }
 
-// Called before transpose(), which uses three more tables.
+// Called before transposed_map(), which uses three more tables.
 template <class Weight>
 void take_transposed(TableBudget& table_budget, const TapTable<Weight>& taps) {
   const double all = static_cast<double>(taps.index.size());

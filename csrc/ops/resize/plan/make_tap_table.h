@@ -2,6 +2,7 @@
 #pragma once
 
 #include "antialias_taps.h"
+#include "area_taps.h"
 #include "interpolation_taps.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -44,6 +45,7 @@ void measure_even(int64_t width, TapTable<Real>& taps) {
 // An upper bound of the taps of an output, for memory that is charged before make_tap_table()
 // reserves it: the filter's radius as in AntialiasTaps::add_output(), plus a few for rounding.
 inline int64_t most_taps(const Settings& settings, const Axis& axis) {
+  if (settings.mode == Mode::Area) return AreaWindows(axis).widest();
   if (!settings.antialias) {
     return settings.mode == Mode::Nearest ? 1 : settings.mode == Mode::Linear ? 2 : 4;
   }
@@ -58,11 +60,15 @@ inline int64_t most_taps(const Settings& settings, const Axis& axis) {
 template <class Weight>
 TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
   const int64_t most = most_taps(settings, axis);
-  TapTable<Weight> taps = settings.antialias ? AntialiasTaps<Weight>(settings, axis).make(most)
-                                             : InterpolationTaps<Weight>(settings, axis).make(most);
+  const bool area = settings.mode == Mode::Area;
+  TapTable<Weight> taps = area ? area_taps<Weight>(axis)
+                          : settings.antialias
+                              ? AntialiasTaps<Weight>(settings, axis).make(most)
+                              : InterpolationTaps<Weight>(settings, axis).make(most);
   taps.input = axis.input;
   taps.output = axis.output;
-  if (!settings.antialias && static_cast<int64_t>(taps.index.size()) == axis.output * most) {
+  if (!settings.antialias && !area &&
+      static_cast<int64_t>(taps.index.size()) == axis.output * most) {
     measure_even(most, taps);
   } else {
     measure(taps);
@@ -77,7 +83,7 @@ TapTable<Weight> make_tap_table(const Settings& settings, const Axis& axis) {
 // those of an output that reads an input more than once, at an edge, are merged: consecutive taps
 // are summed faster.
 template <class Weight>
-TapTable<Weight> transpose(const TapTable<Weight>& taps) {
+TapTable<Weight> transposed_map(const TapTable<Weight>& taps) {
   TapTable<Weight> transposed;
   transposed.input = taps.output;
   transposed.output = taps.input;

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "tables.h"
+#include "../../../core/kernel_switch.h"
+#include "table_budget.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -33,6 +34,14 @@ struct Plan {
     return outer * first.taps.output * first.out_volume * static_cast<int64_t>(element);
   }
 
+  // How the result is stored.
+  Stores stores(size_t element) const {
+    const Stores found = stores_for(bytes(element));
+    const bool off = found == Stores::Prefetch && !kernel_enabled("resize.prefetch");
+    if (found == Stores::NonTemporal && !kernel_enabled("resize.streaming")) return Stores::Plain;
+    return off ? Stores::Plain : found;
+  }
+
   // Whether the rows of a level are combined before the columns, the last level, are resampled.
   // This affects the last bits, so it depends on nothing that differs for channels_last.
   bool rows_first(size_t depth) const {
@@ -53,6 +62,13 @@ struct Plan {
   int64_t rows() const {
     const Level<Weight>&first = levels.front(), &last = levels.back();
     return outer * first.taps.output * first.out_volume / (last.taps.output * last.out_volume);
+  }
+
+  // Whether the last level has a single row, before the other levels and after them.
+  bool has_one_row() const {
+    const Level<Weight>&first = levels.front(), &last = levels.back();
+    return rows() == 1 &&
+           outer * first.taps.input * first.in_volume == last.taps.input * last.in_volume;
   }
 
   // Slabs of the first level for one parallel piece, such that it takes some hundred microseconds.
@@ -99,7 +115,7 @@ Plan<Weight> make_plan(TableBudget& table_budget, const Settings& settings, cons
     TapTable<Weight> taps = make_tap_table<Weight>(settings, axis);
     if (backward) {
       take_transposed(table_budget, taps);
-      taps = transpose(taps);
+      taps = transposed_map(taps);
     }
     const int64_t input = taps.input, output = taps.output;
     // In channels_last memory the channels are not between the first axis and the others.

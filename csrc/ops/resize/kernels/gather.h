@@ -51,7 +51,7 @@ struct PrefetchDistance {
 // made together, so that the tables of the columns are loaded once.
 template <class Wide, class T, class Sources = const Wide* const*>
 struct GatherRows {
-  Sources sources;            // [row]: element 0 of each source row, readable where reads() says
+  Sources sources;            // [row]: element 0 of each source row
   int64_t count;              // more than one only for plain or copied rows
   T* target;                  // element 0 of the first row, made or not
   int64_t step;               // from one row of the target to the next
@@ -90,9 +90,6 @@ class Gather {
   static bool supports(int64_t channels) { return GatherTable<Wide>::supports(channels); }
   int64_t elements() const { return table_.elements(); }
   bool is_fast() const { return table_.is_fast(); }
-  std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
-    return table_.reads(begin, end);
-  }
 
   // Makes the elements [begin, end) of each row.
   template <class T>

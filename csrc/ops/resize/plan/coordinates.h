@@ -15,7 +15,7 @@
 // one fused operation, as in torch's kernels on every processor that has it.
 #pragma once
 
-#include "geometry.h"
+#include "../spec/geometry.h"
 #include "myops/simd.h"
 
 namespace myops::resize::MYOPS_ISA {

@@ -2,9 +2,9 @@
 // next to the channels, by one of three kernels.
 #pragma once
 
+#include "../plan/plan.h"
 #include "gather.h"
-#include "kernels/lanes.h"
-#include "plan.h"
+#include "lanes.h"
 
 namespace myops::resize::MYOPS_ISA {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "geometry.h"
+#include "../spec/geometry.h"
 
 namespace myops::resize::MYOPS_ISA {
 

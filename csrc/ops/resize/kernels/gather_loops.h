@@ -31,13 +31,10 @@ class Places {
       for (int k = 0; k < kTaps; ++k) {
         if constexpr (kStrategy == GatherStrategy::LoadPerTap) {
           x[k] = permute(value(k * step_), at_[0]);
-        } else {
+        } else if constexpr (kStrategy == GatherStrategy::TwoLoadsPerTap) {
           x[k] = permute(value(k * step_), value(k * step_ + L), at_[0]);
-        }
-        if constexpr (kStrategy == GatherStrategy::ThreeLoadsPerTap) {  // permute() looks at the
-                                                                        // lower bits alone
-          const Vector<Wide> third = permute(value(k * step_ + 2 * L), at_[0]);
-          x[k] = at_[0] < static_cast<int32_t>(2 * L) ? x[k] : third;
+        } else {
+          x[k] = permute(value(k * step_), value(k * step_ + L), value(k * step_ + 2 * L), at_[0]);
         }
       }
     }

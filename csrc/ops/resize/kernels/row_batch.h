@@ -7,7 +7,7 @@
 // needs.
 #pragma once
 
-#include "plan.h"
+#include "../plan/plan.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -25,7 +25,7 @@ struct RowBatch {
 // registers; with AVX2 such rows are faster one by one.
 template <class Wide>
 bool makes_row_batches(int64_t row) {
-  return kPermutes<Wide> && row <= 16 * kLanes<Wide>;
+  return kPermutes<Wide> && kernel_enabled("resize.row_batch") && row <= 16 * kLanes<Wide>;
 }
 
 // How many of `rows` rows of the result form a batch; 0 if there are so few that separate rows are

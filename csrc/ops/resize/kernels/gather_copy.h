@@ -67,6 +67,8 @@ MYOPS_NOINLINE int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const
         __builtin_prefetch(to + kPrefetchDistance<Wide> * 2, 1);
       }
     };
+    if (doubled > 0 && !kernel_enabled("resize.copy_doubled"))
+      return rows_of(doubled, [](const Wide*) {});
     if (doubled == 4) return rows_of(std::integral_constant<int, 4>(), again);
     if (doubled == 8) return rows_of(std::integral_constant<int, 8>(), again);
     if (doubled > 0) return rows_of(doubled, [](const Wide*) {});

@@ -2,9 +2,9 @@
 // outputs that it contributed to, so no locks are needed and the order is always the same.
 #pragma once
 
-#include "call_tables.h"
-#include "kernels.h"
-#include "resample.h"
+#include "../kernels/resample.h"
+#include "../plan/call_tables.h"
+#include "entry.h"
 
 namespace myops::resize::MYOPS_ISA {
 

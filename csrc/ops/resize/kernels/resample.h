@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/planes.h"
 #include "last_axis.h"
+#include "planes.h"
 #include "row_pairs.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -94,6 +94,7 @@ class Resampler {
   bool uses_row_pairs() const {
     const size_t depth = plan_.levels.size() - 2;
     return std::is_same_v<T, Wide> && plan_.from_row_pairs(depth) &&
+           kernel_enabled("resize.row_pairs") &&
            (tables_.gather || !LastAxisTables<Wide>::within_rows(plan_.levels.back().in_volume)) &&
            !(plan_.rows_first(depth) && last_.reads_little());
   }
@@ -354,7 +355,7 @@ class Resampler {
 template <class T, class Wide>
 void resample(const KernelContext& context, const Plan<Wide>& plan,
               const LastAxisTables<Wide>& tables, const T* source, T* target) {
-  const bool planes = Planes<T, Wide>::supports(plan);
+  const bool planes = Planes<T, Wide>::supports(plan) && kernel_enabled("resize.planes");
   if (context.reports()) {
     const Stores plain = Stores::Plain;
     report(context, plan,
@@ -369,7 +370,7 @@ void resample(const KernelContext& context, const Plan<Wide>& plan,
                                 });
   }
   const Level<Wide>& first = plan.levels.front();
-  const Stores stores = stores_for(plan.bytes(sizeof(T)));
+  const Stores stores = plan.stores(sizeof(T));
   context.parallel_for(plan.outer * first.taps.output, plan.grain(),
                        [&](int64_t begin, int64_t end) {
                          Resampler<T, Wide>(context, plan, tables, stores)

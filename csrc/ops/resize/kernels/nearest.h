@@ -1,13 +1,12 @@
-// The forward kernel: copies for nearest, weighted sums for the other modes.
+// Kernels "nearest_slabs", "nearest_gather", "nearest_byte_shuffle" and "nearest_copy": elements are
+// copied without arithmetic, rows that come again are copied from the first.
 #pragma once
 
-#include "call_tables.h"
-#include "kernels.h"
-#include "resample.h"
+#include "../plan/call_tables.h"
 
 namespace myops::resize::MYOPS_ISA {
 
-// Nearest copies elements without arithmetic: NaN keeps its payload.
+// NaN keeps its payload.
 template <class T, class Wide>
 class Nearest {
  public:
@@ -17,7 +16,7 @@ class Nearest {
         gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
         outside_(outside),
-        stores_(stores_for(plan_.bytes(sizeof(T)))) {
+        stores_(plan_.stores(sizeof(T))) {
     const size_t levels = plan_.levels.size();
     if (levels > 1 && stores_ == Stores::NonTemporal) {
       row_size_ = plan_.levels[levels - 2].out_volume;
@@ -83,7 +82,8 @@ class Nearest {
     // next) makes a part of a row.
     const int64_t gap = level.taps.input / level.taps.output;
     [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
-      if (gap <= 1) return copy(0, size, PrefetchRange{});
+      if (gap <= 1 || !kernel_enabled("resize.prefetch_loads"))
+        return copy(0, size, PrefetchRange{});
       const PrefetchDistance distance = PrefetchDistance::of<T>(input, size, gap * input);
       const int64_t each = input * kBytes / size;
       if (distance.split > 0) copy(0, distance.split, PrefetchRange{row + distance.before, each});
@@ -113,7 +113,9 @@ class Nearest {
           continue;
         }
         shuffle(0, size, row, target,
-                gap > 1 ? PrefetchRange{row + gap * input, input / size} : PrefetchRange{});
+                gap > 1 && kernel_enabled("resize.prefetch_loads")
+                    ? PrefetchRange{row + gap * input, input / size}
+                    : PrefetchRange{});
       }
     }
   }
@@ -197,76 +199,5 @@ class Nearest {
   Stores stores_;
   int64_t row_size_ = 0, prefetch_distance_ = 0;
 };
-
-// Writes the extrapolation value wherever any axis is outside the input. This is a separate step,
-// because weighted sums of the value would not be exact.
-template <class T, class Wide>
-void paint_outside(const Plan<Wide>& plan, size_t depth, int64_t begin, int64_t end, T outside,
-                   T* target) {
-  const Level<Wide>& level = plan.levels[depth];
-  for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
-    if (level.taps.count(o) == 0) {
-      std::fill(target, target + level.out_volume, outside);
-    } else if (depth + 1 < plan.levels.size()) {
-      const Level<Wide>& next = plan.levels[depth + 1];
-      for (int64_t block = 0; block < level.blocks; ++block) {
-        paint_outside(plan, depth + 1, 0, next.taps.output, outside,
-                      target + block * next.taps.output * next.out_volume);
-      }
-    }
-  }
-}
-
-template <class T, class Wide>
-void forward_plan(const KernelContext& context, const Tables<Wide>& tables, const T* source,
-                  T* target) {
-  const Plan<Wide>& plan = tables.plan;
-  const Settings& settings = tables.settings;
-  if (plan.levels.empty()) {
-    copy_all(context, context.output(0).elements(), source, target);
-    return;
-  }
-  const Level<Wide>& first = plan.levels.front();
-  const T outside = to_element<T>(static_cast<Wide>(settings.extrapolation_value));
-  if (settings.mode == Mode::Nearest) {
-    const Nearest<T, Wide> nearest(tables, outside);
-    if (context.reports()) {
-      report(context, plan, [&](size_t depth) {
-        if (depth + 1 < plan.levels.size()) return "nearest_slabs";
-        return tables.byte_shuffle  ? "nearest_byte_shuffle"
-               : tables.last.gather ? "nearest_gather"
-                                    : "nearest_copy";
-      });
-    }
-    for_each_run(context, plan, nearest.stores(), [&] {
-      return [&, memory = context.scratch(sizeof(T) * static_cast<size_t>(nearest.row_size()))](
-                 int64_t tensor, int64_t begin, int64_t end) {
-        nearest.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
-                     target + (tensor * first.taps.output + begin) * first.out_volume,
-                     nearest.row_size() > 0 ? memory.template as<T>() : nullptr);
-      };
-    });
-    return;
-  }
-  resample(context, plan, tables.last, source, target);
-  if (settings.coordinates != Coordinates::TfCropAndResize) return;
-  for_each_run(context, plan, Stores::Plain, [&] {
-    return [&](int64_t tensor, int64_t begin, int64_t end) {
-      paint_outside(plan, 0, begin, end, outside,
-                    target + (tensor * first.taps.output + begin) * first.out_volume);
-    };
-  });
-}
-
-void forward(KernelContext& context) {
-  if (context.output(0).elements() == 0) return;
-  dispatch<Half, BFloat16, float, double, uint8_t>(context.output(0).dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto tables = tables_of<T, false>(context);
-    in_memory_order<T>(
-        context, tables->swapped, context.input(0), context.output(0),
-        [&](const T* source, T* target) { forward_plan(context, *tables, source, target); });
-  });
-}
 
 }  // namespace myops::resize::MYOPS_ISA

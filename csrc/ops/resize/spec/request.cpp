@@ -67,7 +67,7 @@ Dims known_dims(const Shape& shape) { return Dims(shape.begin(), shape.end()); }
 }  // namespace
 
 const std::vector<std::string>& mode_names() {
-  static const std::vector<std::string> names{"nearest", "linear", "cubic"};
+  static const std::vector<std::string> names{"nearest", "linear", "cubic", "area"};
   return names;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "geometry.h"
+#include "../spec/geometry.h"
 
 namespace myops::resize {
 

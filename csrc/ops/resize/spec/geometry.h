@@ -11,7 +11,7 @@
 namespace myops::resize {
 
 // The enumerators follow the order of the names below.
-enum class Mode : uint8_t { Nearest, Linear, Cubic };
+enum class Mode : uint8_t { Nearest, Linear, Cubic, Area };
 enum class Coordinates : uint8_t {
   HalfPixel,
   HalfPixelSymmetric,

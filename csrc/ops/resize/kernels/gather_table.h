@@ -20,7 +20,8 @@
 #include <new>
 #include <vector>
 
-#include "kernels/slab_sum.h"
+#include "../../../core/kernel_switch.h"
+#include "slab_sum.h"
 
 namespace myops::resize::MYOPS_ISA {
 
@@ -76,7 +77,7 @@ class GatherTable {
   // Whether a few channels, innermost, are resampled together with the axis next to them.
   static bool supports(int64_t channels) { return channels < 8; }
 
-  // `step`: elements from one index of the axis to the next; what is not taken has reads() alone.
+  // `step`: elements from one index of the axis to the next.
   GatherTable(const TapTable<Wide>& taps, int64_t step) : taps_(taps), step_(step) {
     if (!supports(step)) return;
     const int64_t blocks = (elements() + L - 1) / L;
@@ -110,25 +111,6 @@ class GatherTable {
             at - output * step_};
   }
 
-  // The elements of the source that those of [begin, end) read, from the first to behind the last.
-  std::pair<int64_t, int64_t> reads(int64_t begin, int64_t end) const {
-    std::pair<int64_t, int64_t> range{high(), low()};
-    if (begin == 0 && end == elements()) {
-      range = {low(), high()};
-    } else if (blocks_.empty()) {
-      for (int64_t k = taps_.first[begin / step_]; k < taps_.first[end / step_]; ++k) {
-        range.first = std::min(range.first, taps_.index[k] * step_);
-        range.second = std::max(range.second, (taps_.index[k] + 1) * step_);
-      }
-    } else {
-      for (int64_t block = begin / L; block * L < end; ++block) {
-        range.first = std::min(range.first, blocks_[block].low);
-        range.second = std::max(range.second, blocks_[block].high);
-      }
-    }
-    return {range.first, std::max(range.first, range.second)};
-  }
-
  private:
   static constexpr int64_t L = kLanes<Wide>;
   // The most elements between what a block reads, for its tables: none looks farther than a few
@@ -146,6 +128,13 @@ class GatherTable {
 
   void add_block(int64_t begin);
   void find_runs();
+  void find_plain_runs() {
+    for (size_t i = blocks_.size(); i-- > 0;) {
+      Block& block = blocks_[i];
+      const bool follows = i + 1 < blocks_.size() && blocks_[i + 1].strategy == block.strategy;
+      block.run = follows ? blocks_[i + 1].run + 1 : 1;
+    }
+  }
   template <int kTaps>
   Few gather_few(int64_t begin) const;
   void fill_tables(Block& block, const Few& few_taps);

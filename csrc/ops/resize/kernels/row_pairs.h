@@ -53,6 +53,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   }
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
+  const bool asks = kernel_enabled("resize.prefetch_loads");
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
     if (non_temporal) return stream(target + at, total);
     if (prefetch_distance > 0) __builtin_prefetch(target + at + prefetch_distance, 1);
@@ -83,7 +84,7 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
         if constexpr (kRowsFirst) {
-          for (int k = 0; k < kVectors; ++k) {
+          for (int k = 0; k < (asks ? kVectors : 0); ++k) {
             __builtin_prefetch(from_a + beyond + k * L);
             __builtin_prefetch(from_b + beyond + k * L);
           }

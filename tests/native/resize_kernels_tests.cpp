@@ -1,0 +1,202 @@
+// Each kernel of resize by its name, under each instruction set of this CPU: calls for which the
+// plan must choose it, compared with loops over the taps in double.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "../../csrc/core/report.h"
+#include "checking.h"
+#include "guarded_runtime.h"
+#include "myops/isa.h"
+#include "resize_reference.h"
+
+namespace {
+
+constexpr Layout kLast = Layout::ChannelsLast;
+constexpr DType F16 = DType::Float16, F32 = DType::Float32, F64 = DType::Float64, U8 = DType::UInt8;
+
+struct Call {
+  const char* kernel;
+  bool permutes;  // chosen where the set permutes lanes; elsewhere another kernel computes it
+  const char* mode;
+  Shape input, output;
+  DType dtype = F32;
+  Layout layout = Layout::Contiguous;
+  bool backward = false;  // from output to input
+};
+
+const std::vector<Call> kCalls = {
+    {"slab_sum", false, "linear", {1, 2, 9, 37}, {1, 2, 5, 37}},
+    {"slab_sum", false, "area", {3, 2, 30, 11}, {3, 2, 4, 11}, F64},
+    {"slab_sum", false, "cubic", {1, 9, 5, 6}, {1, 9, 8, 11}, F16, kLast},
+    {"slab_sum", false, "linear", {1, 2, 7, 41}, {1, 2, 16, 41}, F32, Layout::Contiguous, true},
+    {"lanes", false, "linear", {1, 3, 19, 70}, {1, 3, 25, 41}, F16},
+    {"lanes", false, "area", {1, 3, 23, 90}, {1, 3, 7, 31}},
+    {"lanes", false, "area", {1, 3, 23, 90}, {1, 3, 7, 31}, F64},
+    {"lanes", false, "linear", {1, 3, 9, 70}, {1, 3, 12, 141}, F32, Layout::Contiguous, true},
+    {"lanes", false, "cubic", {1, 3, 9, 70}, {1, 3, 5, 30}, F64, kLast, true},
+    {"planes", false, "linear", {19, 2, 5, 7}, {19, 2, 3, 11}},
+    {"planes", false, "cubic", {19, 2, 5, 7}, {19, 2, 8, 4}, F16},
+    {"planes", false, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, Layout::Contiguous, true},
+    {"planes", false, "linear", {17, 1, 3, 4, 5}, {17, 1, 5, 3, 4}},
+    {"row_pairs", true, "linear", {1, 2, 9, 150}, {1, 2, 20, 301}},
+    {"row_pairs", true, "linear", {1, 2, 40, 150}, {1, 2, 20, 75}},
+    {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F32, kLast},
+    {"row_pairs", true, "linear", {1, 2, 9, 150}, {1, 2, 20, 301}, F64},
+    {"row_pairs", true, "linear", {1, 2, 41, 150}, {1, 2, 20, 71}, F64},
+    {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F64, kLast},
+    {"row_pairs", false, "linear", {1, 19, 9, 14}, {1, 19, 20, 9}, F32, kLast},
+    {"row_pairs", false, "linear", {1, 19, 19, 14}, {1, 19, 8, 9}, F64, kLast},
+    {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}},
+    {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}, F64},
+    {"gather", true, "cubic", {1, 3, 9, 90}, {1, 3, 15, 61}, F64, kLast},
+    {"gather", true, "linear", {1, 1, 1, 150}, {1, 1, 1, 301}, F64},
+    {"one_by_one", false, "area", {1, 1, 1, 150}, {1, 1, 1, 31}},
+    {"nearest_gather", true, "nearest", {1, 2, 9, 150}, {1, 2, 15, 301}},
+    {"nearest_gather", true, "nearest", {1, 2, 9, 150}, {1, 2, 5, 91}, F64},
+    {"nearest_gather", true, "nearest", {1, 3, 9, 90}, {1, 3, 18, 180}, F64, kLast},
+    {"nearest_byte_shuffle", true, "nearest", {1, 2, 19, 150}, {1, 2, 15, 301}, F16},
+    {"nearest_byte_shuffle", true, "nearest", {1, 3, 19, 150}, {1, 3, 25, 91}, U8, kLast},
+    {"nearest_copy", false, "nearest", {1, 40, 9, 15}, {1, 40, 5, 31}, F16, kLast},
+    {"nearest_slabs", false, "nearest", {1, 2, 9, 150}, {1, 2, 15, 91}, F64},
+};
+
+// A tensor of these numbers, rounded to its dtype, in the order of its layout.
+struct Data {
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::vector<Half> halves;
+  std::vector<uint8_t> bytes;
+
+  Tensor tensor(const std::vector<double>& all, DType dtype, const Shape& shape, Layout layout) {
+    if (dtype == F64) {
+      doubles = all;
+      return {doubles.data(), dtype, shape, layout};
+    }
+    floats.assign(all.begin(), all.end());
+    if (dtype == F32) return {floats.data(), dtype, shape, layout};
+    if (dtype == F16) {
+      for (const float number : floats) halves.push_back(Half(number));
+      return {halves.data(), dtype, shape, layout};
+    }
+    bytes.assign(all.begin(), all.end());
+    return {bytes.data(), dtype, shape, layout};
+  }
+};
+
+double element(const void* from, DType dtype, int64_t place) {
+  if (dtype == F64) return static_cast<const double*>(from)[place];
+  if (dtype == F32) return static_cast<double>(static_cast<const float*>(from)[place]);
+  if (dtype == F16)
+    return static_cast<double>(static_cast<float>(static_cast<const Half*>(from)[place]));
+  return static_cast<const uint8_t*>(from)[place];
+}
+
+// The elements in the order of the axes, whatever the layout.
+std::vector<double> in_order(const Shape& shape, Layout layout, DType dtype, const void* from) {
+  const Shape strides = strides_for(shape, layout);
+  std::vector<double> all;
+  Shape at(shape.size(), 0);
+  for (int64_t left = element_count(shape); left > 0; --left) {
+    int64_t place = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) place += at[axis] * strides[axis];
+    all.push_back(element(from, dtype, place));
+    for (size_t axis = shape.size(); axis-- > 0 && ++at[axis] == shape[axis];) at[axis] = 0;
+  }
+  return all;
+}
+
+// One axis of x, whose lengths are `shape`, by the taps of an axis; or by their transpose.
+std::vector<double> along(const Call& call, size_t axis, Shape& shape,
+                          const std::vector<double>& x) {
+  const int64_t input = call.input[axis], output = call.output[axis];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < axis; ++i) outer *= shape[i];
+  for (size_t i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
+  const int64_t before = shape[axis], after = call.backward ? input : output;
+  std::vector<double> y(static_cast<size_t>(outer * after * inner));
+  for (int64_t o = 0; o < output; ++o) {
+    const Taps taps = call.dtype == F64 ? taps_of<double>(call.mode, input, output, o)
+                                        : taps_of<float>(call.mode, input, output, o);
+    for (const auto& [index, weight] : taps) {
+      const int64_t from = call.backward ? o : index, to = call.backward ? index : o;
+      for (int64_t block = 0; block < outer; ++block) {
+        for (int64_t i = 0; i < inner; ++i) {
+          y[static_cast<size_t>((block * after + to) * inner + i)] +=
+              weight * x[static_cast<size_t>((block * before + from) * inner + i)];
+        }
+      }
+    }
+  }
+  shape[axis] = after;
+  return y;
+}
+
+void check(const Call& call, bool permutes) {
+  const Op& op = *find_op(call.backward ? "resize_backward" : "resize");
+  const Shape &given = call.backward ? call.output : call.input,
+              &made = call.backward ? call.input : call.output;
+  const std::vector<float> drawn = numbers(static_cast<size_t>(element_count(given)), 11);
+  std::vector<double> x(drawn.begin(), drawn.end());
+  for (double& number : x) number = call.dtype == U8 ? std::floor(127 * number + 128) : number;
+  Data data;
+  const Tensor tensor = data.tensor(x, call.dtype, given, call.layout);
+  std::vector<double> wanted = in_order(given, call.layout, call.dtype, tensor.data);
+  Shape shape = given;
+  for (size_t axis = 0; axis < shape.size(); ++axis) wanted = along(call, axis, shape, wanted);
+
+  Tensors inputs{tensor};
+  if (call.backward) {
+    inputs.push_back(Tensor(nullptr, call.dtype, call.input, call.layout));
+  }
+  Shape lengths = call.output;
+  inputs.push_back(Tensor());
+  inputs.push_back(Tensor());
+  inputs.push_back(Tensor(lengths.data(), DType::Int64, {tensor.rank()}));
+  const std::string text =
+      str(call.kernel, ": ", call.mode, call.backward ? " backward " : " ", call.input, " to ",
+          call.output, " ", dtype_name(call.dtype), call.layout == kLast ? " channels_last" : "");
+  TestRuntime runtime;
+  record_calls();
+  invoke(op, inputs, attributes(op, {{"mode", std::string(call.mode)}}), runtime);
+  const std::string line = recorded_calls();
+  const bool named = line.find(str("\"kernel\": \"", call.kernel, "\"")) != std::string::npos;
+  expect(named || (call.permutes && !permutes), text + ": the plan has another kernel: " + line);
+  expect(runtime.guards_intact(), text + ": wrote outside");
+  const std::vector<uint8_t> bytes = runtime.result();
+  const std::vector<double> got = in_order(made, call.layout, call.dtype, bytes.data());
+  const double limit = call.dtype == F64 ? 1e-12 : call.dtype == F32 ? 2e-5 : 1e-2;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (std::abs(got[i] - wanted[i]) <= limit) continue;
+    return expect(false, str(text, " at ", i, ": got ", got[i], ", expected ", wanted[i]));
+  }
+}
+
+int run(Isa isa) {
+  setenv("MYOPS_ISA", isa_name(isa), 1);
+  for (const Call& call : kCalls) check(call, isa == Isa::Avx2 || isa == Isa::Avx512);
+  return finish((std::string("kernels of resize, ") + isa_name(isa)).c_str());
+}
+
+}  // namespace
+
+// The set is decided once in a process, so each has a process of its own.
+int main() {
+  int worst = 0;
+  for (const Isa isa : available_isas()) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int status = run(isa);
+      std::fflush(stdout);
+      _exit(status);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return 1;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = 1;
+  }
+  return worst;
+}
