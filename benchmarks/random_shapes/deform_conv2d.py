@@ -33,10 +33,11 @@ def problem(shape: Deform, seed: int) -> Problem:
              mask: torch.Tensor | None = None) -> torch.Tensor:  # fmt: skip
         return myops.deform_conv2d(X, offset, W, B, mask=mask, **arguments)
 
-    calls: dict[str, Callable[..., torch.Tensor]] = {
-        "myops": ours,
-        "grid_sample": partial(by_grid_sample, shape),
-    }
+    calls: dict[str, Callable[..., torch.Tensor]] = {"myops": ours}
+    # torch 2.13 frees an invalid pointer in some gradients of float16 convolutions with groups on a
+    # CPU with AVX-512; number 66 of seed 101 ends the process.
+    if not (shape.backward and shape.dtype == "float16" and shape.groups > 1):
+        calls["grid_sample"] = partial(by_grid_sample, shape)
     if shape.dtype in ("bfloat16", "float16"):
         calls["grid_sample in float32"] = partial(_in_float32, shape)
     sides = ["torch", *["peer"] * (len(calls) - 1)]

@@ -35,6 +35,7 @@ inline constexpr int64_t kTransposed =
     331776 / sizeof(A);  // offsets and masks of some offset groups
 inline constexpr int64_t kFewChannels =
     8;  // of an offset group: windows of half the size, kTransposed applies
+inline constexpr int64_t kManyGroups = 8;           // offset groups that share what they read
 inline constexpr int64_t kPrefetchPixels = 48;      // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
@@ -51,18 +52,21 @@ inline int64_t pixel_of(int64_t channels) {
   return round_up(channels, kQuad<A>);
 }
 
-// Elements from one pixel to the next where each pixel has values for every tap: rounded up to
-// whole vectors, so that products need no special case for the last columns.
+// Elements from one pixel to the next where each pixel has values for every tap, [tap][channel]
+// without gaps, as products would multiply the gaps too: with one channel, three of four columns. A
+// tap is written in whole vectors of 16 bytes, of which the next tap overwrites what is too much,
+// and the row has room for that of the last tap. Rounded up to whole vectors, so that products need
+// no special case for the last columns.
 template <class A>
 inline int64_t row_of(int64_t taps, int64_t channels) {
-  return round_up(taps * pixel_of<A>(channels), kLanes<A>);
+  return round_up((taps - 1) * channels + pixel_of<A>(channels), kLanes<A>);
 }
 
 struct Blocking {
   int64_t taps, channels;  // of a full block; channels share their offsets
 
   explicit Blocking(const ConvShape& conv)
-      : taps(std::min(conv.taps, kTaps)),
+      : taps(panels(conv.taps, panels(conv.taps, kTaps))),  // of blocks of about equal size
         channels(std::min<int64_t>(conv.channels_per_offset(), conv.depthwise() ? 2 * kChannels
                                                                : taps <= 9      ? kChannels
                                                                                 : kChannels / 2)) {}
@@ -77,6 +81,16 @@ struct Blocking {
     return blocking;
   }
 
+  // Pixels of a tile of gradients. Many offset groups share the gradient of Y of a tile, which then
+  // has to fit the cache for all outputs.
+  template <class A>
+  int64_t gradient_pixels(const ConvShape& conv) const {
+    const int64_t most = std::min(kPixels<A>, kEntries<A> / taps);
+    if (conv.offset_groups < kManyGroups) return most;
+    constexpr int64_t least = 1024 / sizeof(A);
+    return std::clamp(kSums<A> / conv.outputs - 2 * kLanes<A>, std::min(least, most), most);
+  }
+
   // Pixels of a tile with `outputs` sums each: at least `least` if memory allows, and few enough
   // that several threads have tiles.
   template <class A>
@@ -89,7 +103,7 @@ struct Blocking {
   // Pixels that are sampled at a time into `size` elements, a multiple of the product's rows.
   template <class A>
   int64_t strip_pixels(int64_t size) const {
-    const int64_t most = size / (taps * pixel_of<A>(channels));
+    const int64_t most = size / row_of<A>(taps, channels);
     return std::max(most / kBlockRows * kBlockRows, kBlockRows);
   }
 };

@@ -53,39 +53,46 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
 }
 
 // Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out`, rows
-// `row` apart, has those of pixel p, tap by tap.
+// `row` apart, has those of pixel p, tap by tap; see row_of().
 template <bool kAdd, int64_t kCount, class T, class A>
-void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window, int64_t any,
-                  const Entries& part, int64_t first, int64_t row, A* out) {
-  const int64_t count = kCount ? kCount : any, plane = taps.plane();
+void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window,
+                  int64_t channels, const Entries& part, int64_t first, int64_t row, A* out) {
+  const int64_t count = kCount ? kCount : pixel_of<A>(channels), plane = taps.plane();
   for (int64_t k = part.first_tap; k < part.last_tap; ++k) {
     const int32_t* index = taps.index() + k * taps.stride();
     const A* w = weights + k * taps.stride();
-    A* to = out + (part.first - first) * row + k * count;
+    A* to = out + (part.first - first) * row + k * channels;
     for (int64_t p = part.first; p < part.last; ++p, to += row) {
       const Weights<A> at = weights_at(w + p, plane);
       if (index[p] < 0) {  // samples 0, which a mask that is not finite turns into NaN
-        for (int64_t c = 0; c < count; ++c) to[c] = kAdd ? to[c] + at.at[0] * 0 : at.at[0] * 0;
+        for (int64_t c = 0; c < channels; ++c) to[c] = kAdd ? to[c] + at.at[0] * 0 : at.at[0] * 0;
         continue;
       }
-      blend_channels<kAdd, kCount>(Corners<const A>(window, index[p]).at, at, count, to);
+      const Corners<const A> corners(window, index[p]);
+      if (kAdd && channels != count) {  // what is too much would be added to the next tap
+        A own[2 * kChannels + kQuad<A>];
+        blend_channels<false, kCount>(corners.at, at, count, own);
+        for (int64_t c = 0; c < channels; ++c) to[c] += own[c];
+        continue;
+      }
+      blend_channels<kAdd, kCount>(corners.at, at, count, to);
     }
   }
 }
 template <bool kAdd, class T, class A, class... More>
 void sample_entries(const Taps<T>& taps, const A* weights, const WindowView<const A>& window,
-                    int64_t count, const More&... more) {
-  if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, count, more...);
-  if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, count, more...);
-  if (count == 8) return sample_count<kAdd, 8>(taps, weights, window, count, more...);
-  if (count == 4) return sample_count<kAdd, 4>(taps, weights, window, count, more...);
-  sample_count<kAdd, 0>(taps, weights, window, count, more...);
+                    int64_t channels, const More&... more) {
+  const int64_t count = pixel_of<A>(channels);
+  if (count == 32) return sample_count<kAdd, 32>(taps, weights, window, channels, more...);
+  if (count == 16) return sample_count<kAdd, 16>(taps, weights, window, channels, more...);
+  if (count == 8) return sample_count<kAdd, 8>(taps, weights, window, channels, more...);
+  if (count == 4) return sample_count<kAdd, 4>(taps, weights, window, channels, more...);
+  sample_count<kAdd, 0>(taps, weights, window, channels, more...);
 }
 
 // Clears the elements behind the samples of `pixels` that products read and nothing else writes.
 template <class A>
-inline void clear_padding(A* rows, int64_t used, int64_t pixels) {
-  const int64_t row = round_up(used, kLanes<A>);
+inline void clear_padding(A* rows, int64_t row, int64_t used, int64_t pixels) {
   std::fill_n(rows + (row == used ? row * pixels : 0), (row == used ? 0 : row * pixels) + kPanel<A>,
               A{});
 }
@@ -106,7 +113,8 @@ class Columns {
         strip_(std::min(blocking_.strip_pixels<A>(size), pixels)),
         size_(row_of<A>(blocking_.taps, blocking_.channels) * strip_ + kPanel<A>),
         buffer_(context, size_) {
-    clear_padding(buffer_.get(), blocking_.taps * pixel_of<A>(blocking_.channels), strip_);
+    clear_padding(buffer_.get(), row_of<A>(blocking_.taps, blocking_.channels),
+                  blocking_.taps * blocking_.channels, strip_);
   }
 
   int64_t strip() const { return strip_; }  // pixels that are sampled at a time
@@ -133,8 +141,8 @@ class Columns {
     body(Range{0, all_.last});
   }
 
-  // Row p - pixels.first holds the samples of pixel p for each tap, pixel_of(channels) elements
-  // each; rows are row_of() apart. The last row is readable up to kPanel elements past its end.
+  // Row p - pixels.first holds the samples of pixel p for each tap, as many as channels; rows are
+  // row_of() apart. The last row is readable up to kPanel elements past its end.
   const A* sample(Column column, const Range& block, const Range& pixels) {
     const Entries strip{0, all_.last_tap, pixels.first, pixels.last};
     if (held()) {
@@ -208,7 +216,7 @@ class Columns {
   void interpolate(const WindowView<const A>& view, const A* weights, const Range& block,
                    const Entries& strip, const Entries& part) {
     const WindowView<const A> own{behind(view, block.first), view.row, view.pixel};
-    sample_entries<kAdd>(taps_, weights, own, pixel_of<A>(block.count()), part, strip.first,
+    sample_entries<kAdd>(taps_, weights, own, block.count(), part, strip.first,
                          row_of<A>(strip.taps(), block.count()), buffer_.get());
   }
 

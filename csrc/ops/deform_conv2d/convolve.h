@@ -81,7 +81,8 @@ class PackedWeights {
       });
     }
   }
-  int64_t size() const { return size_; }
+  // Filters of a depthwise convolution are read in whole vectors of 16 bytes.
+  int64_t size() const { return size_ + (conv_.depthwise() ? kQuad<A> : 0); }
   const OutputChunks& chunks() const { return chunks_; }
   int64_t begin(int64_t chunk) const { return begins_[static_cast<size_t>(chunk)]; }
 
@@ -276,18 +277,18 @@ template <class T>
 void Convolution<T>::multiply_block(const Range& taps, const Range& block, const Range& outputs,
                                     int64_t pixels, const A* sampled, const A* weights,
                                     A* sums) const {
-  const int64_t pixel = pixel_of<A>(block.count()), row = row_of<A>(taps.count(), pixel);
+  const int64_t width = block.count(), row = row_of<A>(taps.count(), width);
   const int64_t sums_row = this->sums_row(outputs);
   for_each_share(conv_, block, outputs, [&](const Share& share) {
     const A* from = sampled + share.channels.first - block.first;
     A* to = sums + share.outputs.first - outputs.first;
     if (conv_.depthwise()) {
-      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, pixel, row, weights,
+      multiply_depthwise(pixels, taps.count(), share.channels.count(), from, width, row, weights,
                          to, sums_row);
     } else {
       const int64_t depth = taps.count() * share.channels.count();
       const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
-      multiply(pixels, columns, columns_of(share, taps.count(), pixel), MatrixView<A>{from, row},
+      multiply(pixels, columns, columns_of(share, taps.count(), width), MatrixView<A>{from, row},
                weights, kPanel<A>, depth * kPanel<A>, to, sums_row);
     }
     weights += packed_forward<A>(conv_, share, taps.count());

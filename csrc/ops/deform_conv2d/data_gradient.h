@@ -49,14 +49,18 @@ class DataGradient {
     if (conv_.batch == 0) return;
     if (X_) clear();
     const bool positions = offset_ || mask_;
-    const char* what = !positions                     ? "X"
-                       : !X_ || !std::is_same_v<T, A> ? "offset and mask"
-                                                      : "X, offset and mask";
-    if (X_ && !std::is_same_v<T, A>) {
-      context_.report("image_in_bands", "X", "sums of 16-bit types are held in float32");
-      run_image_in_bands();
+    const bool narrow = X_ && !std::is_same_v<T, A>;
+    const bool together = narrow && positions && blocks_ == 1;
+    const char* what = !positions            ? "X"
+                       : !X_                 ? "offset and mask"
+                       : narrow && !together ? "offset and mask"
+                                             : "X, offset and mask";
+    if (narrow) {
+      context_.report("image_in_bands", together ? what : "X",
+                      "sums of 16-bit types are held in float32");
+      run_image_in_bands(together);
     }
-    if (!positions && (!X_ || !std::is_same_v<T, A>)) return;
+    if (together || (!positions && (!X_ || narrow))) return;
     if (side_by_side()) {
       context_.report("side_by_side", what, "many offset groups, each with one block of channels");
       if (weights) context_.report("with_data_gradient", "W", "the samples are made already");
@@ -91,14 +95,15 @@ class DataGradient {
   }
   bool side_by_side() const {
     return kernel_enabled("deform_conv2d.side_by_side") && blocks_ == 1 && !conv_.depthwise() &&
-           conv_.offset_groups >= kParts && GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
+           conv_.offset_groups >= kManyGroups &&
+           GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
   }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
 
   int64_t tile_pixels() const {
     // The double backward stores more for each entry.
-    const int64_t entries = inputs_.changes() ? kEntries<A> / 2 : kEntries<A>;
-    const int64_t most = std::min(kPixels<A>, entries / blocking_.taps);
+    int64_t most = blocking_.gradient_pixels<A>(conv_);
+    if (inputs_.changes()) most = std::min(most, kEntries<A> / 2 / blocking_.taps);
     if (parts_ == 1 || !(offset_ || mask_)) return most;
     return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
   }
@@ -144,7 +149,8 @@ class DataGradient {
   void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
   void run_whole(bool positions) const;
   void run_in_bands() const;
-  void run_image_in_bands() const;
+  void run_image_in_bands(bool positions) const;
+  void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                        const A* sums) const;
 
@@ -268,15 +274,30 @@ void DataGradient<T>::run_in_bands() const {
   });
 }
 
-// For 16-bit types: sums of a band of pixels in float, rounded once at the end.
+// For 16-bit types: sums of a band of pixels in float, rounded once at the end. With `positions`,
+// whose sums need all channels of an offset group in one block, those of a tile are computed with
+// the first band that it touches.
 template <class T>
-void DataGradient<T>::run_image_in_bands() const {
+void DataGradient<T>::run_image_in_bands(bool positions) const {
   const int64_t channels = blocking_.channels, size = conv_.height * conv_.width;
   const int64_t band = std::min<int64_t>(kImageBandBytes / sizeof(A) / channels, size);
+  const int64_t moves = 3 * blocking_.taps * tiling_.pixels();
   context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, blocks_);
-    TileGradient<T> work = worker(false);
-    const Buffer<A> sums(context_, band * channels);
+    TileGradient<T> work = worker(positions);
+    const Buffer<A> sums(context_, band * channels), moved(context_, positions ? moves : 0);
+    // For each block of taps and tile, whether its gradients of positions are written.
+    const int64_t visits = panels(conv_.taps, blocking_.taps) * tiling_.count();
+    const Buffer<uint8_t> written(context_, positions ? visits : 0);
+    if (positions) written.zero(visits);
+    const auto visit = [&](const Range& taps, int64_t tile, const Target<A>& target) {
+      const int64_t number = taps.first / blocking_.taps * tiling_.count() + tile;
+      if (!positions || written.get()[number] != 0) return work.run(own.channels, target, nullptr);
+      moved.zero(moves);
+      work.run(own.channels, target, moved.get());
+      write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
+      written.get()[number] = 1;
+    };
     for (int64_t first = 0; first < size; first += band) {
       const int64_t last = std::min(first + band, size), count = own.channels.count();
       const Target<A> target{sums.get(), 1, count, first, last};
@@ -284,17 +305,42 @@ void DataGradient<T>::run_image_in_bands() const {
       for_each_taps([&](const Range& taps) {
         for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
           work.place(tiling_.at(own.image, tile), own.offset_group, taps);
-          if (work.touches(target)) work.run(own.channels, target, nullptr);
+          if (work.touches(target)) visit(taps, tile, target);
         }
       });
-      for (int64_t c = 0; c < count; ++c) {
-        T* out = X_.at(own.image, own.channels.first + c, 0, 0);
-        for (int64_t i = first; i < last; ++i) {
-          out[i * X_.step[3]] = static_cast<T>(sums.get()[(i - first) * count + c]);
-        }
-      }
+      write_band(own, first, last, sums.get());
     }
+    if (!positions) return;
+    moved.zero(moves);  // of tiles all of whose samples are outside of the image
+    for_each_taps([&](const Range& taps) {
+      for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
+        if (written.get()[taps.first / blocking_.taps * tiling_.count() + tile] != 0) continue;
+        write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
+      }
+    });
   });
+}
+
+// Rounds the sums of pixels [first, last) of an image, [pixel][channel].
+template <class T>
+void DataGradient<T>::write_band(const Task& own, int64_t first, int64_t last,
+                                 const A* sums) const {
+  constexpr int64_t kEach = 64;  // pixels
+  const int64_t count = own.channels.count();
+  if (X_.step[1] == 1 && X_.step[3] != 1) {
+    for (int64_t i = first; i < last; ++i, sums += count) {
+      narrow(sums, count, X_.at(own.image, own.channels.first, 0, 0) + i * X_.step[3]);
+    }
+    return;
+  }
+  A planes[kChannels * kEach];
+  for (int64_t i = first; i < last; i += kEach) {
+    const int64_t pixels = std::min(kEach, last - i);
+    transpose_copy(sums + (i - first) * count, count, planes, kEach, pixels, count);
+    for (int64_t c = 0; c < count; ++c) {
+      narrow(planes + c * kEach, pixels, X_.at(own.image, own.channels.first + c, 0, 0) + i);
+    }
+  }
 }
 
 template <class T>

@@ -16,12 +16,12 @@ struct Strip {
   const A* filters;
 };
 
-// sums[c] += sum over taps of W(c, k) S(c, k) for kVectors vectors of channels of pixel p.
+// sums[i] += sum over taps of W(c + i, k) S(c + i, k) for kVectors vectors of channels of pixel p.
 template <class V, int kVectors, class A>
 inline void add_channels(const Strip<A>& strip, int64_t p, int64_t c, A* sums) {
   constexpr int64_t L = sizeof(V) / sizeof(A);
   V total[kVectors];
-  for (int v = 0; v < kVectors; ++v) total[v] = load_as<V>(sums + c + v * L);
+  for (int v = 0; v < kVectors; ++v) total[v] = load_as<V>(sums + v * L);
   for (int64_t k = 0; k < strip.taps; ++k) {
     const int64_t entry = k * strip.stride + p;
     const A* filter = strip.filters + k * strip.count + c;
@@ -38,17 +38,32 @@ inline void add_channels(const Strip<A>& strip, int64_t p, int64_t c, A* sums) {
       total[v] = fma(load_as<V>(filter + v * L), sample, total[v]);
     }
   }
-  for (int v = 0; v < kVectors; ++v) store(sums + c + v * L, total[v]);
+  for (int v = 0; v < kVectors; ++v) store(sums + v * L, total[v]);
 }
 
+// The last channels in short vectors. The window has zeros behind them, filters and sums those of
+// the next tap and pixel, which are computed too and not stored.
 template <class A>
 void add_depthwise(const Strip<A>& strip, const Range& pixels, A* sums, int64_t sums_row) {
-  constexpr int64_t L = kLanes<A>;
+  constexpr int64_t L = kLanes<A>, Q = kQuad<A>;
+  using Quad = Lanes<A, Q>;
   for (int64_t p = pixels.first; p < pixels.last; ++p, sums += sums_row) {
     int64_t c = 0;
-    for (; c + 4 * L <= strip.count; c += 4 * L) add_channels<Vector<A>, 4>(strip, p, c, sums);
-    for (; c + L <= strip.count; c += L) add_channels<Vector<A>, 1>(strip, p, c, sums);
-    for (; c < strip.count; ++c) add_channels<Lanes<A, 1>, 1>(strip, p, c, sums);
+    for (; c + 4 * L <= strip.count; c += 4 * L) add_channels<Vector<A>, 4>(strip, p, c, sums + c);
+    for (; c + L <= strip.count; c += L) add_channels<Vector<A>, 1>(strip, p, c, sums + c);
+    if constexpr (L > 2 * Q) {
+      if (c + L / 2 <= strip.count) {
+        add_channels<Lanes<A, L / 2>, 1>(strip, p, c, sums + c);
+        c += L / 2;
+      }
+    }
+    for (; c + Q <= strip.count; c += Q) add_channels<Quad, 1>(strip, p, c, sums + c);
+    if (c == strip.count) continue;
+    A last[Q] = {};
+    const size_t bytes = static_cast<size_t>(strip.count - c) * sizeof(A);
+    std::memcpy(last, sums + c, bytes);
+    add_channels<Quad, 1>(strip, p, c, last);
+    std::memcpy(sums + c, last, bytes);
   }
 }
 

@@ -9,8 +9,7 @@ namespace myops::deform::MYOPS_ISA {
 template <class T, class A>
 void read_by_output(const StridedView<const T>& gradient, const Tile& tile, const Range& pixels,
                     const Range& outputs, A* to, int64_t to_row) {
-  for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
-    const T* from = gradient.at(tile.image, outputs.first, row, column);
+  const auto read_line = [&](const T* from, int64_t count, int64_t done) {
     if (gradient.step[1] == 1) {
       transpose_copy(from, gradient.step[3], to + done, to_row, count, outputs.count());
       return;
@@ -18,6 +17,13 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
     for (int64_t o = 0; o < outputs.count(); ++o, from += gradient.step[1]) {
       widen(from, gradient.step[3], count, to + o * to_row + done);
     }
+  };
+  if (gradient.step[2] == tile.columns * gradient.step[3]) {  // rows follow without a gap
+    const T* first = gradient.at(tile.image, outputs.first, tile.top, tile.left);
+    return read_line(first + pixels.first * gradient.step[3], pixels.count(), 0);
+  }
+  for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
+    read_line(gradient.at(tile.image, outputs.first, row, column), count, done);
   });
 }
 
@@ -48,7 +54,8 @@ class GradientTile {
   Buffer<A> buffer_;
 };
 
-// The gradient of Y for a strip of pixels, read from memory or from a GradientTile if there is one.
+// The gradient of Y for a strip of pixels: from a GradientTile if there is one, from memory itself,
+// or from a copy.
 template <class T>
 class GradientStrip {
  public:
@@ -62,13 +69,31 @@ class GradientStrip {
         buffer_(context, tile ? 0 : strip * outputs),
         tile_(tile) {}
 
-  // Row o holds the pixels of an output, row() elements apart.
-  const A* by_output(const Tile& tile, const Range& pixels, const Range& outputs) const {
-    if (tile_) return tile_->at(outputs.first, pixels.first);
+  // Calls body(data, row, part) for parts of the strip, counted from its first pixel: row o, `row`
+  // elements apart, holds the pixels of an output. `columns`: of the product that reads it. A
+  // product with several panels of columns reads the strip as often, which is worth a copy: in
+  // memory, outputs are far apart.
+  template <class Body>
+  void by_output(const Tile& tile, const Range& pixels, const Range& outputs, int64_t columns,
+                 const Body& body) const {
+    const Range all{0, pixels.count()};
+    if (tile_) return body(tile_->at(outputs.first, pixels.first), tile_->row(), all);
+    if constexpr (std::is_same_v<T, A>) {
+      const bool whole = gradient_.step[2] == tile.columns;
+      if (gradient_.step[3] == 1 && columns <= kPanel<A> &&
+          (whole || tile.columns >= 2 * kBlockRows)) {
+        const A* first = gradient_.at(tile.image, outputs.first, tile.top, tile.left);
+        if (whole) return body(first + pixels.first, gradient_.step[1], all);
+        for_each_line(tile, pixels, [&](int64_t y, int64_t x, int64_t count, int64_t done) {
+          body(gradient_.at(tile.image, outputs.first, y, x), gradient_.step[1],
+               Range{done, done + count});
+        });
+        return;
+      }
+    }
     read_by_output(gradient_, tile, pixels, outputs, buffer_.get(), strip_);
-    return buffer_.get();
+    body(buffer_.get(), strip_, all);
   }
-  int64_t row() const { return tile_ ? tile_->row() : strip_; }
 
   // Row p holds the outputs of a pixel; without a copy if memory has this order.
   MatrixView<A> by_pixel(const Tile& tile, const Range& pixels, const Range& outputs) const {

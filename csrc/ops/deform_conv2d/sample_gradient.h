@@ -18,9 +18,8 @@ class SampleGradient {
     // Memory for all shares of a block if it is little, otherwise for one share and kOutputs at a
     // time.
     const int64_t O = conv.group_outputs(), C = conv.group_channels();
-    const int64_t lanes = round_up(std::min(C, blocking.channels), kPanel<A>);
     const int64_t columns =
-        std::max(round_up(blocking.taps * blocking.channels, kPanel<A>), blocking.taps * lanes);
+        round_up(blocking.taps * std::min(C, blocking.channels), kPanel<A>);  // of a share
     // Whether every block lies in one weight group. Blocks begin anew in each offset group.
     const int64_t field = conv.channels_per_offset();
     const bool whole =
@@ -47,10 +46,9 @@ class SampleGradient {
   }
 
   // Row p, row() elements behind the previous one, holds T of the channels of the block for each
-  // tap, pixel_of() elements each. Valid until the next call.
+  // tap. Valid until the next call.
   const A* run(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
     if (conv_.depthwise()) return run_depthwise(gradient, tile, pixels);
-    if (!whole_rows()) std::fill_n(result_->get(), pixels.count() * row(), A{});
     const A* weights = packed_->get();
     for_each_share(conv_, block_, {0, conv_.outputs}, [&](const Share& whole) {
       const int64_t most = once_ ? whole.outputs.count() : kOutputs<A>;
@@ -58,7 +56,7 @@ class SampleGradient {
         const Share share{whole.channels, {o, std::min(o + most, whole.outputs.last)}};
         if (!once_) filters_.pack_backward(share, taps_, columns_of(share), packed_->get());
         const bool first = o == whole.outputs.first;
-        run_share(gradient, tile, pixels, share, weights, first && whole_rows());
+        run_share(gradient, tile, pixels, share, weights, first);
         if (once_) weights += packed(share);
       }
     });
@@ -68,15 +66,14 @@ class SampleGradient {
   int64_t row() const { return row_of<A>(taps_.count(), block_.count()); }
 
  private:
-  // Whether one product writes all of a row: the block is one share without padding.
+  // Whether one product writes all of a row: the block is one share.
   bool whole_rows() const {
     const int64_t C = conv_.group_channels();
-    return block_.count() == pixel_of<A>(block_.count()) &&
-           block_.first / C == (block_.last - 1) / C;
+    return block_.first / C == (block_.last - 1) / C;
   }
   Runs columns_of(const Share& share) const {
     if (conv_.depthwise()) return Runs{};
-    return deform::MYOPS_ISA::columns_of(share, taps_.count(), pixel_of<A>(block_.count()));
+    return Runs{1, taps_.count() * share.channels.count(), 0};
   }
   int64_t packed(const Share& share) const {  // elements that pack_backward writes
     if (conv_.depthwise()) return taps_.count() * share.channels.count();
@@ -86,30 +83,45 @@ class SampleGradient {
 
   void run_share(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels,
                  const Share& share, const A* weights, bool overwrite) {
-    const Runs columns = columns_of(share);
-    const int64_t depth = share.outputs.count();
-    const int64_t length = whole_rows() ? row() : columns.length;
-    const MatrixView<A> left{gradient.by_output(tile, pixels, share.outputs), 1, gradient.row()};
-    A* out = result_->get() + share.channels.first - block_.first;
-    for (int64_t run = 0; run < columns.count; ++run, out += columns.step) {
-      const auto product = overwrite ? multiply<Result::Overwrite, A> : multiply<Result::Add, A>;
-      product(pixels.count(), length, Runs{1, depth, 0}, left, weights, kPanel<A>,
-              depth * kPanel<A>, out, row());
-      weights += round_up(columns.length, kPanel<A>) * depth;
-    }
+    const int64_t depth = share.outputs.count(), taps = taps_.count();
+    const int64_t count = share.channels.count(), width = block_.count();
+    const int64_t length = apart_row<A>(taps, count);
+    const auto product = overwrite ? multiply<Result::Overwrite, A> : multiply<Result::Add, A>;
+    gradient.by_output(tile, pixels, share.outputs, length,
+                       [&](const A* data, int64_t data_row, const Range& part) {
+                         A* out = result_->get() + part.first * row();
+                         if (whole_rows()) {
+                           return product(part.count(), length, Runs{1, depth, 0},
+                                          MatrixView<A>{data, 1, data_row}, weights, kPanel<A>,
+                                          depth * kPanel<A>, out, row());
+                         }
+                         A apart[kApart<A>] = {};
+                         out += share.channels.first - block_.first;
+                         const int64_t most = kApart<A> / length;
+                         for (int64_t p = 0; p < part.count(); p += most) {
+                           const int64_t some = std::min(most, part.count() - p);
+                           A* const to = out + p * row();
+                           if (!overwrite) {
+                             copy_share(to, row(), width, apart, length, count, some, taps, count);
+                           }
+                           product(some, length, Runs{1, depth, 0},
+                                   MatrixView<A>{data + p, 1, data_row}, weights, kPanel<A>,
+                                   depth * kPanel<A>, apart, length);
+                           copy_share(apart, length, count, to, row(), width, some, taps, count);
+                         }
+                       });
   }
 
   const A* run_depthwise(const GradientStrip<T>& gradient, const Tile& tile, const Range& pixels) {
     const MatrixView<A> rows = gradient.by_pixel(tile, pixels, block_);
     if (!once_) filters_.pack_backward({block_, block_}, taps_, Runs{}, packed_->get());
-    const int64_t count = block_.count(), pixel = pixel_of<A>(count);
+    const int64_t count = block_.count();
     for (int64_t p = 0; p < pixels.count(); ++p) {
       const A* const from = rows.data + p * rows.row;
       A* out = result_->get() + p * row();
-      for (int64_t k = 0; k < taps_.count(); ++k, out += pixel) {
+      for (int64_t k = 0; k < taps_.count(); ++k, out += count) {
         const A* weights = packed_->get() + k * count;
         for (int64_t c = 0; c < count; ++c) out[c] = weights[c] * from[c];
-        for (int64_t c = count; c < pixel; ++c) out[c] = A{};
       }
     }
     return result_->get();

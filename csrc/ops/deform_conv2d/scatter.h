@@ -41,8 +41,7 @@ class TileGradient {
         window_(context, capacity_),
         sums_(context, 8 * (strip_ + kLanes<A>)),
         sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
-    if (samples)
-      clear_padding(sampled_.get(), blocking_.taps * pixel_of<A>(blocking_.channels), strip_);
+    if (samples) clear_padding(sampled_.get(), row(), blocking_.taps * blocking_.channels, strip_);
   }
 
   void place(const Tile& tile, int64_t offset_group, const Range& range) {
@@ -176,7 +175,7 @@ template <class T>
 void TileGradient<T>::add(const Part& part) {
   for (int64_t k = part.entries.first_tap; k < part.entries.last_tap; ++k) {
     const Entries& entries = part.entries;
-    const int64_t entry = k * taps_.stride() + entries.first, count = pixel_of<A>(block_.count());
+    const int64_t entry = k * taps_.stride() + entries.first, count = block_.count();
     TapStrip<A> strip{taps_.index() + entry,
                       entries.pixels(),
                       taps_.values() + entry,
@@ -211,7 +210,7 @@ void TileGradient<T>::add(const Part& part) {
     if (positions_) add_positions(part.entries, k);
   }
   if (*take_) {
-    const int64_t count = pixel_of<A>(block_.count());
+    const int64_t count = block_.count();
     sample_entries<false>(taps_, taps_.values(), part.X, count, part.entries, part.strip,
                           row_of<A>(range_.count(), count), sampled_.get());
   }

@@ -5,18 +5,30 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// The sums over channels of values * corner j.
+// The first `count` lanes of a vector, the others 0.
 template <class V, class A>
+MYOPS_INLINE V first_lanes(const V& vector, int64_t count) {
+  using I = Lanes<std::conditional_t<sizeof(A) == 4, int32_t, int64_t>, sizeof(V) / sizeof(A)>;
+  I lane{};
+  for (size_t i = 0; i < sizeof(V) / sizeof(A); ++i) lane[i] = static_cast<int32_t>(i);
+  return (V)((I)vector & (lane < static_cast<int32_t>(count)));
+}
+
+// The sums over `channels` of values * corner j. kPartial: the last vector has lanes of the next
+// tap, which can be infinite, and count as 0.
+template <class V, bool kPartial, class A>
 MYOPS_INLINE Lanes<A, 4> products(const A* const (&corners)[4], const A* values, int64_t channels) {
   V totals[4] = {};
-  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(sizeof(V) / sizeof(A))) {
-    const V value = load_as<V>(values + c);
+  constexpr auto L = static_cast<int64_t>(sizeof(V) / sizeof(A));
+  for (int64_t c = 0; c < channels; c += L) {
+    V value = load_as<V>(values + c);
+    if (kPartial && channels - c < L) value = first_lanes<V, A>(value, channels - c);
     for (int j = 0; j < 4; ++j) totals[j] = fma(value, load_as<V>(corners[j] + c), totals[j]);
   }
   return sums<A>(totals);
 }
 
-// corner j += weight_j * values.
+// corner j += weight_j * values. Elements behind the channels of a corner may be written.
 template <class V, class A>
 MYOPS_INLINE void scatter(A* const (&corners)[4], const Weights<A>& weights, const A* values,
                           int64_t channels) {
@@ -44,15 +56,16 @@ struct TapStrip {
 };
 
 // Passed by value, so that all members are in registers. kOne: a pixel is one vector V, whose
-// length is a compile-time constant.
-template <class V, bool kOne, class A>
+// length is a compile-time constant. kPartial: the last vector of a pixel has fewer channels.
+template <class V, bool kOne, bool kPartial, class A>
 void add_tap_of(TapStrip<A> at, int64_t count) {
-  if (kOne) count = at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
+  if (kOne) at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
+  if (kOne && !kPartial) count = sizeof(V) / sizeof(A);
   for (int64_t p = 0; p < at.pixels; ++p, at.values += at.row) {
     const int32_t place = at.index[p];
     if (place < 0) continue;
     if (at.sums) {
-      Lanes<A, 4> F = products<V>(Corners<const A>(at.X, place).at, at.values, count);
+      Lanes<A, 4> F = products<V, kPartial>(Corners<const A>(at.X, place).at, at.values, count);
       if (at.more) F += load_as<Lanes<A, 4>>(at.sums + 8 * p);
       store(at.sums + 8 * p, F);
     }
@@ -64,18 +77,19 @@ void add_tap_of(TapStrip<A> at, int64_t count) {
 }
 template <class V, class A>
 void add_tap_by(const TapStrip<A>& strip, int64_t count) {
-  if (count == static_cast<int64_t>(sizeof(V) / sizeof(A))) {
-    add_tap_of<V, true>(strip, count);
-  } else {
-    add_tap_of<V, false>(strip, count);
-  }
+  constexpr auto L = static_cast<int64_t>(sizeof(V) / sizeof(A));
+  const bool one = count <= L, partial = count % L != 0;
+  const auto run = partial ? (one ? add_tap_of<V, true, true, A> : add_tap_of<V, false, true, A>)
+                           : (one ? add_tap_of<V, true, false, A> : add_tap_of<V, false, false, A>);
+  run(strip, count);
 }
-// Chooses the longest vectors whose multiple a pixel is.
+// Chooses the longest vectors whose multiple a pixel of `count` channels is.
 template <class A>
 void add_tap(const TapStrip<A>& strip, int64_t count) {
-  if (count % kLanes<A> == 0) return add_tap_by<Vector<A>>(strip, count);
+  const int64_t pixel = pixel_of<A>(count);
+  if (pixel % kLanes<A> == 0) return add_tap_by<Vector<A>>(strip, count);
   if constexpr (kLanes<A> > 2 * kQuad<A>) {
-    if (count % (kLanes<A> / 2) == 0) return add_tap_by<Lanes<A, kLanes<A> / 2>>(strip, count);
+    if (pixel % (kLanes<A> / 2) == 0) return add_tap_by<Lanes<A, kLanes<A> / 2>>(strip, count);
   }
   add_tap_by<Lanes<A, kQuad<A>>>(strip, count);
 }

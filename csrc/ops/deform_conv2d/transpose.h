@@ -9,7 +9,16 @@ template <class To, class A>
 inline void narrow(const A* from, int64_t count, To* to) {
   int64_t i = 0;
   for (; i + kLanes<A> <= count; i += kLanes<A>) store_narrow<A>(to + i, load(from + i));
-  for (; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  if constexpr (!std::is_same_v<To, A>) {
+    if (i == count) return;
+    A rest[kLanes<A>] = {};
+    To rounded[kLanes<A>];
+    std::memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof(A));
+    store_narrow<A>(rounded, load(rest));
+    std::copy_n(rounded, count - i, to + i);
+  } else {
+    for (; i < count; ++i) to[i] = from[i];
+  }
 }
 
 template <class T, class A>
@@ -20,6 +29,13 @@ inline void widen(const T* from, int64_t step, int64_t count, A* to) {
     if constexpr (std::is_same_v<T, A>) {
       using Quad = Lanes<A, kQuad<A>>;
       for (; i + kQuad<A> <= count; i += kQuad<A>) store(to + i, load_as<Quad>(from + i));
+    } else if (i < count) {
+      T rest[kLanes<A>] = {};
+      A wide[kLanes<A>];
+      std::copy_n(from + i, count - i, rest);
+      store(wide, load_wide<A>(rest));
+      std::copy_n(wide, count - i, to + i);
+      return;
     }
   }
   for (; i < count; ++i) to[i] = static_cast<A>(from[i * step]);
@@ -100,10 +116,65 @@ void transpose_by(const From* from, int64_t from_step, To* to, int64_t to_step, 
   }
 }
 
+// Between a 16-bit type and float, where squares of vectors do not fit: by way of float, whose
+// squares can be smaller.
+template <class To, class From>
+void transpose_by_float(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
+                        int64_t columns) {
+  constexpr int64_t kLong = 64, kShort = kLanes<float>;
+  constexpr bool kWidens = std::is_same_v<To, float>;
+  constexpr int64_t kRows = kWidens ? kShort : kLong, kColumns = kWidens ? kLong : kShort;
+  float staged[kLong * kShort];
+  if constexpr (kWidens) {
+    if (from_step == columns && columns <= kShort) {  // short rows without gaps
+      const int64_t some = kLong * kShort / columns;
+      for (int64_t r = 0; r < rows; r += some) {
+        const int64_t height = std::min(some, rows - r);
+        widen(from + r * columns, 1, height * columns, staged);
+        transpose_by<kShort, false>(staged, columns, to + r, to_step, height, columns);
+      }
+      return;
+    }
+  }
+  for (int64_t r = 0; r < rows; r += kRows) {
+    for (int64_t c = 0; c < columns; c += kColumns) {
+      const int64_t height = std::min(kRows, rows - r), width = std::min(kColumns, columns - c);
+      const From* part = from + r * from_step + c;
+      To* out = to + c * to_step + r;
+      if constexpr (kWidens) {
+        for (int64_t i = 0; i < height; ++i) {
+          widen(part + i * from_step, 1, width, staged + i * kLong);
+        }
+        transpose_by<kShort, false>(staged, kLong, out, to_step, height, width);
+      } else {
+        transpose_by<kShort, false>(part, from_step, staged, kLong, height, width);
+        for (int64_t i = 0; i < width; ++i) narrow(staged + i * kLong, height, out + i * to_step);
+      }
+    }
+  }
+}
+
 template <bool kAdd = false, class To, class From>
 inline void transpose_copy(const From* from, int64_t from_step, To* to, int64_t to_step,
                            int64_t rows, int64_t columns) {
-  transpose_by<kLanes<Accumulate<To>>, kAdd>(from, from_step, to, to_step, rows, columns);
+  using A = Accumulate<To>;
+  if constexpr (!kAdd) {
+    const bool row = rows == 1 && to_step == 1, column = columns == 1 && from_step == 1;
+    if (row || column) {
+      if constexpr (std::is_same_v<To, A>) {
+        widen(from, 1, row ? columns : rows, to);
+      } else {
+        narrow(from, row ? columns : rows, to);
+      }
+      return;
+    }
+  }
+  if constexpr (!kAdd && !std::is_same_v<To, From>) {
+    if (rows % kLanes<A> != 0 || columns % kLanes<A> != 0) {
+      return transpose_by_float(from, from_step, to, to_step, rows, columns);
+    }
+  }
+  transpose_by<kLanes<A>, kAdd>(from, from_step, to, to_step, rows, columns);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -18,6 +18,10 @@ inline void add_channels(const A* a, const A* b, int64_t count, A* sums) {
   for (; c + kLanes<A> <= count; c += kLanes<A>) {
     store(sums + c, fma(load(a + c), load(b + c), load(sums + c)));
   }
+  using Quad = Lanes<A, kQuad<A>>;
+  for (; c + kQuad<A> <= count; c += kQuad<A>) {
+    store(sums + c, fma(load_as<Quad>(a + c), load_as<Quad>(b + c), load_as<Quad>(sums + c)));
+  }
   for (; c < count; ++c) sums[c] = fma(a[c], b[c], sums[c]);
 }
 
@@ -36,14 +40,14 @@ class WeightGradient {
         out_(out),
         size_(out.elements()),
         blocking_(Blocking::of_gradients<A>(conv)),
-        tiling_(conv, std::min(kPixels<A>, kEntries<A> / blocking_.taps)),
+        tiling_(conv, blocking_.gradient_pixels<A>(conv)),
         items_(conv.batch * tiling_.count()),
         blocks_(panels(conv.channels_per_offset(), blocking_.channels)),
         tap_blocks_(panels(conv.taps, blocking_.taps)) {
     const int64_t most_copies =
         kCopyBytes / static_cast<int64_t>(sizeof(A)) / std::max<int64_t>(size_, 1);
     shared_ = kernel_enabled("deform_conv2d.groups_together") && !conv.depthwise() &&
-              conv.offset_groups >= kSharing && blocks_ * tap_blocks_ == 1 && most_copies > 1 &&
+              conv.offset_groups >= kManyGroups && blocks_ * tap_blocks_ == 1 && most_copies > 1 &&
               items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
@@ -120,7 +124,12 @@ class WeightGradient {
   int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
   // The number of outputs that one pass of a job computes.
   int64_t outputs() const { return std::min(conv_.group_outputs(), kOutputs<A>); }
-  int64_t sums_size() const { return outputs() * row_of<A>(blocking_.taps, blocking_.channels); }
+  int64_t sums_size() const {
+    const int64_t each = std::min(conv_.group_channels(), blocking_.channels);
+    const int64_t shares = conv_.groups == 1 ? 1 : panels(blocking_.channels, each) + 1;
+    return outputs() * std::max(row_of<A>(blocking_.taps, blocking_.channels),
+                                shares * apart_row<A>(blocking_.taps, each));
+  }
   // Calls body(job, share, sums) for each share of a job, outputs from `first` of a weight group
   // on.
   template <class Body>
@@ -135,12 +144,11 @@ class WeightGradient {
       sums += outputs() * sums_row(own, share);
     });
   }
-  // Elements from one output of a share to the next in the sums. A share without gaps is padded to
-  // whole vectors, whose last elements are unused.
+  // Elements from one output of a share to the next in the sums, padded to whole vectors, whose
+  // last elements are unused.
   int64_t sums_row(const Job& job, const Share& share) const {
     const int64_t taps = job.taps.count(), count = share.channels.count();
-    if (conv_.depthwise() || count != pixel_of<A>(job.channels.count())) return taps * count;
-    return row_of<A>(taps, count);
+    return conv_.depthwise() ? taps * count : apart_row<A>(taps, count);
   }
 
   // W in row-major order.
@@ -242,26 +250,35 @@ void WeightGradient<T>::add_strip(const Job& job, const Share& share, const Tile
                                   const Range& pixels, const A* sampled,
                                   const GradientStrip<T>& gradient, A* sums) const {
   const int64_t taps = job.taps.count(), count = share.channels.count();
-  const int64_t pixel = pixel_of<A>(job.channels.count()), row = row_of<A>(taps, pixel);
+  const int64_t width = job.channels.count(), row = row_of<A>(taps, width);
   if (conv_.depthwise()) {
     const MatrixView<A> rows = gradient.by_pixel(tile, pixels, share.outputs);
     for (int64_t p = 0; p < pixels.count(); ++p, sampled += row) {
       const A* const from = rows.data + p * rows.row;
       for (int64_t k = 0; k < taps; ++k) {
-        add_channels(from, sampled + k * pixel, count, sums + k * count);
+        add_channels(from, sampled + k * width, count, sums + k * count);
       }
     }
     return;
   }
-  const Runs runs = columns_of(share, taps, pixel);
-  const int64_t to_row = sums_row(job, share);
-  const int64_t length = runs.count == 1 ? to_row : runs.length;
-  const MatrixView<A> left{gradient.by_output(tile, pixels, share.outputs), gradient.row()};
+  const int64_t length = sums_row(job, share), outputs = share.outputs.count();
   sampled += share.channels.first - job.channels.first;
-  for (int64_t run = 0; run < runs.count; ++run, sampled += runs.step, sums += runs.length) {
-    multiply(share.outputs.count(), length, Runs{1, pixels.count(), 0}, left, sampled, row,
-             kPanel<A>, sums, to_row);
-  }
+  gradient.by_output(
+      tile, pixels, share.outputs, length, [&](const A* data, int64_t data_row, const Range& part) {
+        const A* right = sampled + part.first * row;
+        if (count == width) {
+          return multiply(outputs, length, Runs{1, part.count(), 0}, MatrixView<A>{data, data_row},
+                          right, row, kPanel<A>, sums, length);
+        }
+        A apart[kApart<A> + kPanel<A>] = {};
+        const int64_t most = kApart<A> / length;
+        for (int64_t p = 0; p < part.count(); p += most) {
+          const int64_t some = std::min(most, part.count() - p);
+          copy_share(right + p * row, row, width, apart, length, count, some, taps, count);
+          multiply(outputs, length, Runs{1, some, 0}, MatrixView<A>{data + p, data_row}, apart,
+                   length, kPanel<A>, sums, length);
+        }
+      });
 }
 
 template <class T>

@@ -38,6 +38,26 @@ inline Runs columns_of(const Share& share, int64_t taps, int64_t width) {
   return count == width ? Runs{1, taps * count, 0} : Runs{taps, count, width};
 }
 
+// A share with fewer channels than its block has gaps between its taps, [tap][width]. Products
+// would need one call for each tap, of few columns, so some rows at a time are copied:
+// [tap][count].
+template <class A>
+inline constexpr int64_t kApart = 16384 / sizeof(A);  // elements of these rows
+
+template <class A>
+inline int64_t apart_row(int64_t taps, int64_t count) {
+  return round_up(taps * count, kLanes<A>);
+}
+template <class A>
+void copy_share(const A* from, int64_t from_row, int64_t from_width, A* to, int64_t to_row,
+                int64_t to_width, int64_t rows, int64_t taps, int64_t count) {
+  for (int64_t i = 0; i < rows; ++i, from += from_row, to += to_row) {
+    for (int64_t k = 0; k < taps; ++k) {
+      for (int64_t c = 0; c < count; ++c) to[k * to_width + c] = from[k * from_width + c];
+    }
+  }
+}
+
 // Strided access to W: output, channel within the group, tap.
 template <class T>
 class Filters {

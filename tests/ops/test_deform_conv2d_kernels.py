@@ -1,0 +1,145 @@
+"""Kernels of deform_conv2d, each named: that it runs, and what it computes, against the reference
+in float64 and against a call that wants one gradient alone. See the tables in
+csrc/ops/deform_conv2d/README.md. `MYOPS_ISA` chooses the instruction set."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from deform_cases import DTYPES, build, call, expected
+
+import myops
+
+NAMES = ("X", "W", "offset", "mask")
+TOLERANCES = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+# Kernels for X, offset and mask, and for W. batch, channels, outputs, kernel, stride, padding,
+# dilation, groups, offset groups, mask, bias; size of the image.
+KERNELS = [
+    ("side_by_side", "with_data_gradient",
+     (2, 8, 5, (3, 2), (1, 1), (1, 0), (1, 1), 1, 8, True, False), (9, 11)),
+    # 164 outputs of 1,000 pixels would not fit a tile, which is made smaller.
+    ("side_by_side", "with_data_gradient",
+     (1, 8, 164, (2, 1), (1, 1), (0, 0), (1, 1), 2, 8, True, False), (33, 40)),
+    ("side_by_side", "groups_together",
+     (2, 8, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
+    ("whole_images", "jobs", (1, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
+    ("bands_of_tiles", "jobs",
+     (1, 40, 7, (3, 3), (2, 2), (1, 1), (1, 1), 1, 1, True, False), (17, 13)),
+]  # fmt: skip
+
+
+def graph(case: tuple, size: tuple[int, int], dtype: str) -> tuple:
+    """Tensors without bias, attributes, result and what arrives at it."""
+    torch.manual_seed(3)
+    tensors, attributes = build(case, size, dtype)
+    near = (tensors[2] - tensors[2].round()).abs() < 0.02  # rounded onto an integer
+    tensors[2] = torch.where(near, tensors[2].round() + 0.25, tensors[2])
+    leaves = [None if t is None else t.detach().requires_grad_() for t in tensors]
+    result = call(leaves, attributes)
+    return tensors, attributes, leaves, result, torch.randn(result.shape).to(result.dtype)
+
+
+def gradients(leaves: list, result: torch.Tensor, grad: torch.Tensor) -> tuple:
+    return torch.autograd.grad(
+        result, [t for t in leaves if t is not None], grad, retain_graph=True
+    )
+
+
+def check(tensors: list, attributes: dict, grad: torch.Tensor, got: tuple, dtype: str) -> None:
+    wide = [None if t is None else t.double().requires_grad_() for t in tensors]
+    wanted = gradients(wide, expected(wide, attributes), grad.double())
+    for name, one, exact in zip(NAMES, got, wanted, strict=False):
+        limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+        assert (one.double() - exact).abs().max() <= limit, (name, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("data", "weights", "case", "size"), KERNELS)
+def test_kernel(data: str, weights: str, case: tuple, size: tuple[int, int], dtype: str) -> None:
+    tensors, attributes, leaves, result, grad = graph(case, size, dtype)
+    ran = myops.explain(gradients, leaves, result, grad)
+    chosen = {step.axis: step.kernel for step in ran.calls[0].plan}
+    assert chosen == {"X, offset and mask": data, "W": weights}
+    check(tensors, attributes, grad, ran.result, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_image_in_bands(dtype: str) -> None:
+    """More pixels than a band of 16 channels has, tiles that touch two bands, and tiles that touch
+    none: the same bits as where X or the positions are wanted alone."""
+    case = (1, 16, 3, (1, 2), (1, 1), (0, 0), (1, 1), 1, 1, True, False)
+    tensors, attributes, leaves, result, grad = graph(case, (90, 90), dtype)
+    offset = tensors[2].clone()
+    offset[:, :, 60:] = -300  # outside of the image
+    leaves[2] = offset.requires_grad_()
+    result = call(leaves, attributes)
+    ran = myops.explain(gradients, leaves, result, grad)
+    assert {step.axis: step.kernel for step in ran.calls[0].plan} == {
+        "X, offset and mask": "image_in_bands", "W": "jobs",
+    }  # fmt: skip
+    check([*tensors[:2], offset.detach(), *tensors[3:]], attributes, grad, ran.result, dtype)
+    present = [t for t in leaves if t is not None]
+    for together, leaf in zip(ran.result, present, strict=True):
+        (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+        assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+def test_taps_without_gaps(channels: int, dtype: str) -> None:
+    """Few channels: a tap is written in whole vectors, over what the next tap overwrites. Infinity
+    in the weights of one tap stays with its own positions."""
+    case = (1, channels, 2, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, False)
+    tensors, attributes, leaves, result, grad = graph(case, (7, 9), dtype)
+    check(tensors, attributes, grad, gradients(leaves, result, grad), dtype)
+    weight = tensors[1].clone()
+    weight[0, 0, 1, 2] = torch.inf  # tap 5
+    spoilt = [leaves[0], weight.requires_grad_(), *leaves[2:]]
+    offsets = gradients(spoilt, call(spoilt, attributes), grad)[2]
+    finite = offsets.isfinite().flatten(2).all(-1)[0]
+    assert finite.tolist() == [tap not in (10, 11) for tap in range(18)]
+    before = gradients(leaves, result, grad)[2]
+    others = [tap for tap in range(18) if tap not in (10, 11)]
+    assert torch.equal(offsets[:, others], before[:, others])
+
+
+@pytest.mark.parametrize("groups", [2, 4, 8])
+def test_shares_of_a_block(groups: int) -> None:
+    """A block with channels of several weight groups."""
+    case = (2, 8, 16, (3, 3), (1, 2), (0, 0), (2, 2), groups, 1, True, False)
+    for dtype in DTYPES:
+        tensors, attributes, leaves, result, grad = graph(case, (13, 12), dtype)
+        check(tensors, attributes, grad, gradients(leaves, result, grad), dtype)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 7, 15, 19, 33, 70])
+def test_depthwise(channels: int) -> None:
+    """Vectors of 16 channels, shorter ones, and those that are left; gradients too."""
+    case = (1, channels, channels, (3, 2), (1, 1), (1, 0), (1, 1), channels, 1, True, True)
+    for dtype in DTYPES:
+        torch.manual_seed(channels)
+        tensors, attributes = build(case, (6, 5), dtype)
+        ran = myops.explain(call, tensors, attributes)
+        assert next(step.kernel for step in ran.call.plan if step.axis == "Y") == "depthwise"
+        exact = expected([t.double() for t in tensors], attributes)
+        limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+        assert (ran.result.double() - exact).abs().max() <= limit, dtype
+        tensors, attributes, leaves, result, grad = graph((*case[:-1], False), (6, 5), dtype)
+        check(tensors, attributes, grad, gradients(leaves, result, grad), dtype)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "outputs"), [("packed_once", 9), ("packed_by_task", 640)]
+)  # 640: 921,600 bytes of weights
+def test_columns_product(kernel: str, outputs: int) -> None:
+    case = (1, 40, outputs, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, False, True)
+    for dtype in ("float32", "bfloat16"):
+        torch.manual_seed(outputs)
+        tensors, attributes = build(case, (5, 6), dtype)
+        ran = myops.explain(call, tensors, attributes)
+        assert {step.axis: step.kernel for step in ran.call.plan} == {
+            "Y": "columns_product", "W": kernel,
+        }  # fmt: skip
+        exact = expected([None if t is None else t.double() for t in tensors], attributes)
+        limit = TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+        assert (ran.result.double() - exact).abs().max() <= limit, dtype
