@@ -17,8 +17,8 @@ import pytest
 from slowest import SECONDS, slow
 
 FILE = Path(__file__).with_suffix(".txt")
-MOST = 2.0
-FEW = 4  # values of an argument
+MOST = 1.2
+FEW = 3  # values of an argument
 
 
 def mark(items: Iterable[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ def test_the_portable_set_is_always_there() -> None:
     assert SETS[-1] == "portable"
 
 
+@pytest.mark.quick
 @pytest.mark.skipif(len(SETS) < 2, reason="this CPU has the portable set alone")
 def test_every_set_has_parity_and_agrees_with_the_portable_one() -> None:
     found = {}

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PRELUDE = """
 import resource, sys
 import numpy as np, torch
@@ -54,6 +56,7 @@ def passes(script: str, limit: str | None, **more: str) -> None:
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.quick
 def test_outputs_copies_and_scratch_are_refused_alike() -> None:
     passes(
         """

@@ -62,6 +62,7 @@ def lines() -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix(PREFIX)) for line in printed]
 
 
+@pytest.mark.quick
 def test_every_runtime_prints_a_line(lines: list[dict[str, Any]]) -> None:
     assert [(line["op"], line["runtime"]) for line in lines] == [
         ("my_add", "torch fast call"),

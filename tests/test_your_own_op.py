@@ -103,6 +103,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "my_kernels"
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(python: Path, package: Path) -> None:
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"^22 passed\b", text, re.MULTILINE), text
@@ -127,14 +128,17 @@ def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> Non
     assert "my_kernels" in run(program, "inspect", "both.onnx", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path) -> None:
     run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
 
 
+@pytest.mark.slow
 def test_the_example_of_op_library(python: Path, package: Path) -> None:
     run(python, "-c", EXAMPLE, cwd=package)
 
 
+@pytest.mark.slow
 def test_the_prototype_again_when_the_package_is_installed(
     python: Path, package: Path, tmp_path: Path
 ) -> None:
@@ -155,6 +159,7 @@ def test_the_prototype_again_when_the_package_is_installed(
     run(python, "beside.py", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:
     """The same calls, and the same files, byte for byte."""
     (tmp_path / "calls.py").write_text(CALLS)
@@ -180,6 +185,7 @@ def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_
         assert before.read_bytes() == after.read_bytes()
 
 
+@pytest.mark.slow
 def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_path: Path) -> None:
     """Its kernel reports nothing, so that its calls are shown without a plan."""
     (tmp_path / "calls.py").write_text(
@@ -203,6 +209,7 @@ def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_p
     assert '"domain": "my_kernels", "op": "soft_clip", "runtime": "onnxruntime"' in done.stderr
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
     """All but the one that wants native kernels in ONNX Runtime."""
     folder = myops.new_package("my_kernels", tmp_path)

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import onnx
 import onnxruntime_extensions
+import pytest
 from onnx import helper
 from runtimes import node_model
 
@@ -46,6 +47,7 @@ def in_a_process(script: str, *models: onnx.ModelProto) -> None:
     )
 
 
+@pytest.mark.quick
 def test_enable_pyops_gives_the_names_of_the_domain() -> None:
     expected = [f"myops::{info.onnx_type}" for info in _description.onnx_ops()]
     in_a_process(f"assert names == {expected}")

@@ -28,6 +28,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.quick
 def test_8_sessions_in_8_threads() -> None:
     """Each session runs in all threads at once; each result has the bits of the first."""
     sessions, given, expected = [], [], []

@@ -90,6 +90,7 @@ def named(found: list[Check]) -> list[Any]:
     return [pytest.param(check, id=str(check)) for check in found]
 
 
+@pytest.mark.quick  # every family, in every runtime
 @pytest.mark.parametrize("check", named(checks(myops.my_add, MY_ADD, reference=my_add)))
 def test_my_add(check: Check) -> None:
     check()
@@ -99,6 +100,7 @@ def test_my_add(check: Check) -> None:
 TIES = {"uint8": 1}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "check",
     named(checks(myops.resize, RESIZE, reference=resize, tolerance=TIES, body_tolerance=TIES)),
