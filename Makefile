@@ -2,6 +2,7 @@
 # a C++17 compiler and a package index are enough.
 #
 #   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
+#   make playground    the same and the deformable digits as a web page, in build/playground (node, npm)
 #   make test          the tests that find most, in minutes: Python, and C++ on the libraries as built
 #   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM;
 #                      it is made of test-compiled, the C++, and test-python
@@ -41,9 +42,10 @@ PYTEST_FLAGS ?=
 PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
 NODE := examples/hosts/node
+PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages bench fuzz load compat zoo precision docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -74,6 +76,12 @@ demo: build
 	@echo "myops: export the model, enlarge a photograph by four factors (half a minute)"
 	$(BIN)/python examples/super_resolution/demo.py
 
+# The page runs the file of `make demo`, and exports it only where it is not there.
+playground: build $(PLAYGROUND)/node_modules/.package-lock.json
+	@test -e build/super_resolution/super_resolution.onnx || $(MAKE) --no-print-directory demo
+	$(BIN)/python $(PLAYGROUND)/models.py
+	node $(PLAYGROUND)/build.mjs build/playground_models build/playground
+
 # ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
 # and the tutorial's last program is built with it; without it these two tests are skipped.
 # One thread in each process, as each has a core: two would wait for each other half of the time.
@@ -94,6 +102,7 @@ test-compiled: test-native test-sanitizers test-arm
 HOSTS ?= --ignore=tests/hosts
 test-python: build
 	-sh scripts/fetch_onnxruntime.sh
+	-$(MAKE) --silent $(PLAYGROUND)/node_modules/.package-lock.json
 	$(MEASURED) $(PYTEST) $(HOSTS)
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
@@ -201,9 +210,9 @@ host-packages:
 	-sh scripts/fetch_onnxruntime.sh
 	-$(MAKE) --silent $(NODE)/node_modules/.package-lock.json
 
-# --ignore-scripts: the package is complete; its script would download the CUDA variant.
-$(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json
-	npm ci --ignore-scripts --prefix $(NODE)
+# --ignore-scripts: the packages are complete; onnxruntime-node's script would download the CUDA variant.
+%/node_modules/.package-lock.json: %/package-lock.json
+	npm ci --ignore-scripts --prefix $*
 	touch $@
 
 lint: $(READY)

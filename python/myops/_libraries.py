@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import sys
 from pathlib import Path
@@ -94,7 +93,9 @@ def nodes() -> list[OpInfo]:
 @functools.cache
 def installed() -> dict[str, str]:
     """Domain -> package, of the installed packages that state it."""
-    return {item.name: item.value for item in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    from importlib.metadata import entry_points  # not for each `import myops`
+
+    return {item.name: item.value for item in entry_points(group=ENTRY_POINTS)}
 
 
 def of_prototypes(domain: str, namespace: str) -> Library:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-# Nothing of it asks the network for anything.
-OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage",
-)  # fmt: skip
+from chromium_process import OPTIONS, started
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,20 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The driver of one browser for all tests."""
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("no chromium and chromedriver; on Debian: apt-get install chromium-driver")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is of the extra test")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for option in OPTIONS:
-        options.add_argument(option)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    found.set_page_load_timeout(60)
-    yield found
-    found.quit()
+    yield from started(OPTIONS, tmp_path_factory.mktemp("chromium"))
 
 
 @pytest.fixture
