@@ -250,7 +250,9 @@ _BY_COMMAND: dict[tuple[str, str], Completer] = {
     ("run", "column"): _followed_by("=", _inputs),
     ("run", "outputs"): lambda ctx, incomplete: [item.name for item in _model(ctx).graph.output],
     ("run", "whole"): lambda ctx, incomplete: [item.name for item in _model(ctx).graph.output],
-    ("run", "format"): _one_of("png", "jpg", "webp", "bmp", "tif", "bytes", "npy", "npz", "parquet"),
+    ("run", "format"): _one_of(
+        "png", "jpg", "webp", "bmp", "tif", "bytes", "npy", "npz", "parquet"
+    ),
     ("run", "layout"): _one_of("nchw", "nhwc", "chw", "hwc", "hw"),
     ("run", "rows"): _one_of("axis0", "file"),
     ("run", "resize"): _one_of("nearest", "bilinear", "bicubic", "lanczos"),
