@@ -7,6 +7,7 @@
 #   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM;
 #                      it is made of test-compiled, the C++, and test-python
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
+#   make test-ray      batch runs and serving on a Ray cluster of this machine (downloads Ray)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make tidy          clang-tidy on the portable C++ sources (.clang-tidy)
 #   make format        rewrite the code the way `make lint` wants it
@@ -45,7 +46,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -205,6 +206,11 @@ test-cmake: build
 # What cannot be downloaded is skipped; with MYOPS_CI=1 that is a failure.
 test-hosts: build host-packages
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
+
+# Ray is large (half a gigabyte with what it needs) and starts slowly, so it is no part of the extra "test".
+test-ray: build
+	$(BIN)/pip install --quiet $(PINS) "ray[data,serve]"
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/batch/test_batch_ray.py
 
 host-packages:
 	-sh scripts/fetch_onnxruntime.sh

@@ -95,12 +95,15 @@ def _distribution(requirement: str) -> str:
 OPTIONAL = {
     "torchvision": "its deform_conv2d is replaced or exported where it is installed",
     "IPython": "results show themselves in notebooks, which bring it",
+    "load": "the file beside serve_app.py in a bundle",
+    "ray": "the extra ray, which is no part of the extra test: it is large",
+    "starlette": "ray[serve] brings it",
     "transformers": "inputs that are instances of its classes are taken apart",
 }
 
 
 def test_what_is_imported_is_declared() -> None:
-    extras = [item for extra in ("build", "tools", "pyops")
+    extras = [item for extra in ("batch", "build", "tools", "pyops")
               for item in PROJECT["optional-dependencies"].get(extra, [])]  # fmt: skip
     declared = {_distribution(item) for item in [*PROJECT["dependencies"], *extras]}
     owners = importlib.metadata.packages_distributions()

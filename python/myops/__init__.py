@@ -10,6 +10,7 @@
     myops.build                                      ops of your own: in NumPy, in C++
     myops.onnx                                       export, function bodies, lowering
     myops.ort                                        ONNX Runtime: library, session, PyOps
+    myops.batch                                      a model over many rows: folders, Parquet, Ray
     myops.testing                                    the conformance suite for any op
 
 `import myops` and `import myops.ort` do not import torch; the first use of an op does.
@@ -61,7 +62,7 @@ _TORCH_FREE = {
     "op_library": ("myops._libraries", "op_library"),
     "package_stub": ("myops._stubs", "package_stub"),
 }
-_MODULES = ("build", "nn", "onnx", "ort", "testing")
+_MODULES = ("batch", "build", "nn", "onnx", "ort", "testing")
 _TORCH = {
     "patch_interpolate": ("myops._torch.interpolate", "patch_interpolate"),
     "patch_torchvision": ("myops._torch.torchvision", "patch_torchvision"),
@@ -86,7 +87,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"myops.{name}")
     if _RUNTIME_ONLY:
         raise AttributeError(
-            f"myops.{name}: got myops-runtime, which has `myops.ort` only, expected all of myops: "
+            f"myops.{name}: got myops-runtime, which has `myops.ort` and `myops.batch` only, "
+            "expected all of myops: "
             "pip uninstall myops-runtime, then pip install myops"
         )
     if name in _TORCH_FREE:
@@ -101,5 +103,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     if _RUNTIME_ONLY:
-        return ["__doc__", "__version__", "ort"]
+        return ["__doc__", "__version__", "batch", "ort"]
     return sorted({*_MODULES, *_TORCH_FREE, *_public(), "__version__", "__doc__"})

@@ -61,6 +61,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "new": None,
     "outputs": lambda model, out: [model, out, "--all"],
     "quantize": lambda model, out: [model, out, "--data", "inputs"],
+    "run": lambda model, out: [model, "--input", "inputs", "--output", out, "--rows", "axis0"],
     "upgrade": lambda model, out: [model, out],
     "simplify": lambda model, out: [model, out],
     "stubs": None,

@@ -245,5 +245,18 @@ _BY_COMMAND: dict[tuple[str, str], Completer] = {
     ("explain", "shape"): _followed_by(":", _inputs),
     ("export", "exporter"): _one_of("dynamo", "torchscript", "auto"),
     ("compare", "exporter"): _one_of("dynamo", "torchscript"),
+    ("run", "input"): lambda ctx, incomplete: [],  # files; also NAME=PATTERN
+    ("run", "set"): _followed_by("=", _inputs),
+    ("run", "column"): _followed_by("=", _inputs),
+    ("run", "outputs"): lambda ctx, incomplete: [item.name for item in _model(ctx).graph.output],
+    ("run", "whole"): lambda ctx, incomplete: [item.name for item in _model(ctx).graph.output],
+    ("run", "format"): _one_of(
+        "png", "jpg", "webp", "bmp", "tif", "bytes", "npy", "npz", "parquet"
+    ),
+    ("run", "layout"): _one_of("nchw", "nhwc", "chw", "hwc", "hw"),
+    ("run", "rows"): _one_of("axis0", "file"),
+    ("run", "resize"): _one_of("nearest", "bilinear", "bicubic", "lanczos"),
+    ("run", "engine"): _one_of("local", "ray"),
+    ("run", "named_libraries"): _one_of("check", "trust", "ignore"),
     ("matrix", "exporter"): _one_of("dynamo", "torchscript"),
 }

@@ -10,7 +10,8 @@ import typer
 
 from myops.cli import _console, _graphs
 
-OPTIONS = {"check": "--no-check", "libraries": "--library"}
+OPTIONS = {"check": "--no-check", "libraries": "--library", "triton": "--triton",
+           "ray_serve": "--ray-serve"}  # fmt: skip
 _LIBRARY = re.compile(r"([^=@]+)(?:@([^=]+))?=(.+)")
 
 
@@ -29,6 +30,16 @@ def bundle(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not load the finished bundle once.")
     ] = False,
+    triton: Annotated[
+        str, typer.Option(help="Make a model repository for NVIDIA Triton, in which the model has "
+                          "this name.", metavar="NAME"),
+    ] = "",
+    repository: Annotated[
+        str, typer.Option(help="Where Triton sees the folder.", metavar="PATH"),
+    ] = "/models",
+    ray_serve: Annotated[
+        bool, typer.Option("--ray-serve", help="Also write serve_app.py, for Ray Serve."),
+    ] = False,
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip
     """Make a folder with a model, the libraries that it needs, and loaders for Python and C++.
@@ -38,6 +49,8 @@ def bundle(
 
     Example: myops bundle model.onnx -o deploy
 
+    Example: myops bundle model.onnx -o models --triton upscale
+
     Example: myops bundle model.onnx -o deploy --library my_domain@1.2=build/libmy_ops.so
     """
     from myops.ort import bundle as make
@@ -46,7 +59,8 @@ def bundle(
     title = Path("model") if isinstance(source, bytes) else source
     folder = output or title.with_name(f"{title.stem}_bundle")
     with _console.progress("bundling"):
-        made = make(source, folder, libraries=_libraries(library), check=not no_check)
+        made = make(source, folder, libraries=_libraries(library), check=not no_check,
+                    triton=triton, repository=repository, ray_serve=ray_serve)  # fmt: skip
     if json:
         named = [{"file": item.file, "version": item.version, "sha256": item.sha256,
                   "platform": item.platform, "domains": item.domains}

@@ -15,7 +15,7 @@ import onnx
 
 from myops._names import near_misses
 from myops.onnx.graph import files
-from myops.ort import _named_libraries
+from myops.ort import _named_libraries, _triton
 from myops.ort._bundle_readme import readme
 from myops.ort._doctor import elf, graph, weights
 from myops.ort._loaders.load import sha256, this_platform
@@ -50,6 +50,9 @@ def bundle(
     *,
     libraries: Given | None = None,
     check: bool = True,
+    triton: str = "",
+    repository: str = _triton.REPOSITORY,
+    ray_serve: bool = False,
 ) -> Bundle:
     """Makes a folder that runs a model with custom operators where no myops is installed.
 
@@ -65,6 +68,10 @@ def bundle(
         libraries: Libraries of others: {domain: path} or {domain: (path, version)}. That of myops
             is known. A domain whose nodes all have function bodies needs none.
         check: Load the finished bundle once, in a process of its own.
+        triton: The name of the model in a repository for NVIDIA Triton, which the folder becomes:
+            NAME/config.pbtxt and NAME/1 with the bundle. Default: no repository.
+        repository: Where Triton sees the folder; its configuration names libraries by whole paths.
+        ray_serve: Also write `serve_app.py`, an application for Ray Serve.
 
     Returns:
         What was made.
@@ -73,7 +80,7 @@ def bundle(
         FileExistsError: The folder exists and is not empty.
         FileNotFoundError: The model, its weights or a library is missing.
         ValueError: A domain has no known library; a library is no library, for another machine,
-            or not used by the model.
+            or not used by the model; Triton has no such type or name.
         RuntimeError: The finished bundle does not load; nothing is left behind.
 
     Example:
@@ -90,14 +97,22 @@ def bundle(
     named = [_library(path, version, domains) for path, (version, domains) in found.items()]
     source = None if isinstance(model, (onnx.ModelProto, bytes)) else Path(os.fspath(model))
     data = _weights(proto, source.parent if source else None)
-    name = source.name if source else "model.onnx"
+    if triton and ray_serve:
+        raise ValueError("triton: got ray_serve=True as well, expected one of them")
+    name = "model.onnx" if triton or not source else source.name
+    # The bundle's place: Triton wants a folder for the model, and in it one for its version.
+    inner = Path(_triton.checked_name(triton), "1") if triton else Path()
     contents = [name, *data, *(item.file for item in named), *LOADERS]
+    contents += ["serve_app.py"] if ray_serve else []
     clash = next((item for item in contents if contents.count(item) > 1), None)
     if clash:
         raise ValueError(f"bundle: got two files with the name {clash!r}; rename one of them")
     _describe(proto, named)
+    files_beside = [item.file for item in named]
+    described = _triton.config(proto, triton, files_beside, repository) if triton else ""
 
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    whole = target.with_name(f".{target.name}.{os.getpid()}")
+    partial = whole / inner
     try:
         partial.mkdir(parents=True)
         files.save(proto, partial / name)
@@ -109,12 +124,20 @@ def bundle(
         _write_loaders(partial, name, named)
         text = readme(name, named, proto, portable=all(used.values()))
         (partial / "README.md").write_text(text, encoding="utf-8")
+        if ray_serve:
+            shutil.copyfile(_TEMPLATES / "serve_app.py", partial / "serve_app.py")
+        if triton:
+            (partial.parent / "config.pbtxt").write_text(described, encoding="utf-8")
+            text = _triton.readme(triton, repository)
+            (whole / "README.md").write_text(text, encoding="utf-8")
         if check:
             _try(partial)
-        os.replace(partial, target)  # onto nothing, or an empty folder
+        os.replace(whole, target)  # onto nothing, or an empty folder
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return Bundle(target, target / name, tuple(named), tuple(contents))
+        shutil.rmtree(whole, ignore_errors=True)
+    made = [str(inner / item) for item in contents]
+    made += [f"{triton}/config.pbtxt", "README.md"] if triton else []
+    return Bundle(target, target / inner / name, tuple(named), tuple(made))
 
 
 def _used_domains(model: onnx.ModelProto) -> dict[str, bool]:

@@ -1,0 +1,232 @@
+"""Rows a second of `myops run`, beside a plain loop over session.run, and Ray Data by hand.
+
+python benchmarks/batch.py                     # 3 minutes on 2 cores
+python benchmarks/batch.py --part digits       # or pictures, rows
+python benchmarks/batch.py --part ray          # needs myops[ray]
+
+Candidates run in turns; the table has the median of the rounds. A plain loop is what a program does
+without us: it reads, decodes, runs a session with default settings, encodes and writes, one row
+after the other, or 16 rows in a call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import myops.batch
+import myops.ort
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FACTOR = 2.0
+
+
+def exported(folder: Path) -> None:
+    """The two examples as files."""
+    import torch
+
+    import myops.onnx
+
+    torch.set_num_threads(1)
+    for name in ("super_resolution", "deformable_digits"):
+        sys.path.insert(0, str(EXAMPLES / name))
+        for module in ("model", "data"):
+            sys.modules.pop(module, None)
+        import model  # type: ignore[import-not-found]
+
+        if name == "super_resolution":
+            args = torch.rand(1, 3, 32, 48), torch.tensor([1.0, 1.0, 3.0, 3.0])
+            words: dict[str, Any] = {
+                "input_names": ["picture", "scales"], "output_names": ["enlarged"],
+                "dynamic_axes": {"picture": {2: "height", 3: "width"}},
+            }  # fmt: skip
+            network = model.load()
+        else:
+            args = (torch.rand(2, 1, 28, 28),)
+            words = {"input_names": ["pictures"], "output_names": ["scores"],
+                     "dynamic_axes": {"pictures": {0: "batch"}}}  # fmt: skip
+            network = model.load()["deformable"]
+        myops.onnx.export(network, args, folder / f"{name}.onnx", exporter="torchscript", **words)
+        sys.path.pop(0)
+
+
+def tiny(folder: Path) -> Path:
+    """y = x + x, for rows of four numbers."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "tiny",
+                              values[:1], values[1:])  # fmt: skip
+    imports = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), folder / "tiny.onnx")
+    return folder / "tiny.onnx"
+
+
+def timed(candidates: dict[str, Callable[[Path], Any]], rounds: int, rows: int) -> None:
+    """Prints rows a second of each, in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, run in candidates.items():
+            with tempfile.TemporaryDirectory() as folder:
+                start = time.perf_counter()
+                run(Path(folder) / "out")
+                seconds[name].append(time.perf_counter() - start)
+    first = statistics.median(next(iter(seconds.values())))
+    for name, found in seconds.items():
+        median = statistics.median(found)
+        print(f"  {name:<36} {rows / median:10.1f} rows/s  {first / median:5.2f} x", flush=True)
+
+
+def settings(run: Callable[..., Any]) -> dict[str, Callable[[Path], Any]]:
+    """The defaults, and what they are chosen among."""
+    found: dict[str, Callable[[Path], Any]] = {"myops run": lambda out: run(out)}
+    for workers, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1)):
+        found[f"  --workers {workers} --threads {threads}"] = lambda out, w=workers, t=threads: run(
+            out, workers=w, threads=t
+        )
+    return found
+
+
+def pictures(folder: Path, count: int, rounds: int) -> None:
+    """Super-resolution: PNG in, PNG out."""
+    source = folder / "photos"
+    source.mkdir()
+    random = np.random.default_rng(0)
+    base = random.integers(0, 256, (24, 16, 3), np.uint8)
+    for place in range(count):
+        image = Image.fromarray(np.roll(base, place, 0)).resize((96, 64), Image.Resampling.BICUBIC)
+        image.save(source / f"{place:05d}.png")
+    model = folder / "super_resolution.onnx"
+    scales = np.float32([1, 1, FACTOR, FACTOR])
+
+    def plain(out: Path) -> None:
+        out.mkdir()
+        session = myops.ort.session(model)
+        for path in sorted(source.iterdir()):
+            with Image.open(path) as image:
+                pixels = np.asarray(image.convert("RGB"))
+            x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255
+            (y,) = session.run(None, {"picture": x, "scales": scales})
+            made = np.rint(y[0].transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
+            Image.fromarray(made).save(out / path.name, compress_level=3)
+
+    def ours(out: Path, **words: Any) -> None:
+        myops.batch.run(model, source, out, constants={"scales": scales}, range=(0, 1), **words)
+
+    print(f"super-resolution, {count} pictures of 96 x 64, x{FACTOR:g}")
+    timed({"plain loop": plain, **settings(ours)}, rounds, count)
+
+
+def digits(folder: Path, count: int, rounds: int) -> None:
+    """The deformable digits: one .npy in, scores out."""
+    x = np.random.default_rng(0).random((count, 1, 28, 28), np.float32)
+    np.save(folder / "digits.npy", x)
+    model = folder / "deformable_digits.onnx"
+
+    def plain(out: Path, rows: int = 1) -> None:
+        session = myops.ort.session(model)
+        pictures = np.load(folder / "digits.npy", mmap_mode="r")
+        found = [session.run(None, {"pictures": np.asarray(pictures[at : at + rows])})[0]
+                 for at in range(0, count, rows)]  # fmt: skip
+        np.save(folder / "scores.npy", np.concatenate(found))
+
+    def ours(out: Path, **words: Any) -> None:
+        myops.batch.run(model, folder / "digits.npy", out, **words)
+
+    print(f"deformable digits, {count} rows of 28 x 28")
+    candidates = {"plain loop, a row a call": plain,
+                  "plain loop, 16 rows a call": lambda out: plain(out, 16)}  # fmt: skip
+    timed({**candidates, **settings(ours)}, rounds, count)
+
+
+def rows(folder: Path, most: int) -> None:
+    """Cost per row, from 10^3 rows on."""
+    model = tiny(folder)
+    print("y = x + x, rows of four float32 in .npy")
+    count = 1000
+    while count <= most:
+        path = folder / f"{count}.npy"
+        np.save(path, np.random.default_rng(0).random((count, 4), np.float32))
+        found = []
+        for place in range(3):
+            start = time.perf_counter()
+            result = myops.batch.run(model, path, folder / f"out-{count}-{place}")
+            found.append((time.perf_counter() - start, result.seconds))
+        whole, running = map(min, zip(*found, strict=True))
+        print(f"  {count:>8} rows: {whole:6.2f} s, {running / count * 1e6:8.2f} us a row while it "
+              f"runs, {whole / count * 1e6:8.2f} with the start", flush=True)  # fmt: skip
+        count *= 10
+
+
+def by_ray(folder: Path, count: int) -> None:
+    """The digits on Ray's local cluster: ours, and map_batches by hand, with two workers."""
+    import ray
+
+    np.save(folder / "digits.npy", np.random.default_rng(0).random((count, 1, 28, 28), np.float32))
+    model = str(folder / "deformable_digits.onnx")
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+
+    class Scores:
+        def __init__(self) -> None:
+            self.session = myops.ort.session(model)
+
+        def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {"scores": self.session.run(None, {"pictures": batch["data"]})[0]}
+
+    def by_hand(out: Path) -> None:
+        made = ray.data.from_numpy(np.load(folder / "digits.npy"))
+        made = made.repartition(64)
+        pool = ray.data.ActorPoolStrategy(size=2)
+        made = made.map_batches(Scores, compute=pool, batch_size=16, num_cpus=1)
+        made.write_parquet(str(out))
+
+    def ours(out: Path) -> None:
+        myops.batch.run(model, folder / "digits.npy", out, engine="ray", workers=2, threads=1)
+
+    print(f"deformable digits on Ray, {count} rows, two workers, without the start of Ray")
+    timed({"Ray Data by hand": by_hand, "myops run --engine ray": ours}, 2, count)
+    ray.shutdown()
+
+
+def main() -> None:
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
+    parser.add_argument("--part", choices=("pictures", "digits", "rows", "ray"), nargs="*",
+                        default=["pictures", "digits", "rows"])  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pictures", type=int, default=128)
+    parser.add_argument("--digits", type=int, default=4096)
+    parser.add_argument("--most", type=int, default=1_000_000)
+    parser.add_argument("--models", type=Path, help="a folder with the two exported models")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if args.models:
+            for path in args.models.glob("*.onnx"):
+                shutil.copy(path, folder)
+        elif {"pictures", "digits", "ray"} & set(args.part):
+            exported(folder)
+        if "pictures" in args.part:
+            pictures(folder, args.pictures, args.rounds)
+        if "digits" in args.part:
+            digits(folder, args.digits, args.rounds)
+        if "rows" in args.part:
+            rows(folder, args.most)
+        if "ray" in args.part:
+            by_ray(folder, args.digits)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""A model over many rows: folders of pictures, arrays, Parquet, buckets. Imports no torch.
+
+    run(model, source, output)   an output for each row, the same bits with any number of workers
+    Result                       what it returns
+
+The command is `myops run`; docs/batch.md has the rules.
+
+Example:
+    >>> myops.batch.run("upscale.onnx", "photos/*.jpg", "out", constants={"factor": 2.5},
+    ...                 range=(0, 1)).done
+    120
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from myops.batch._run import Result, run
+
+__all__ = ["Result", "run"]
+
+if not TYPE_CHECKING:  # or any name would be right for a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'myops.batch' has no attribute {name!r}")
+        return getattr(importlib.import_module("myops.batch._run"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,167 @@
+"""A worker in a process of its own, for models that may end the process that they run in.
+
+The process is told shards, and says which rows it is about to decode or run before it does. When it
+ends, the row that it was at fails with the reason, and a new process goes on with the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from myops.batch import _store, _work
+from myops.batch._plan import Shard
+from myops.batch._state import Record
+from myops.batch._work import Job
+
+
+class Isolated:
+    """Does what a `Worker` does, in another process; for one thread at a time.
+
+    Args:
+        job: What to do.
+        stopped: Set when the run is to end.
+    """
+
+    def __init__(self, job: Job, stopped: threading.Event) -> None:
+        self._job = job
+        self._stopped = stopped
+        self._process: subprocess.Popen[bytes] | None = None
+        self.deaths = 0
+
+    def process(self, shard: Shard) -> Record:
+        """Makes the outputs of a shard.
+
+        Raises:
+            Stopped: The run is to end.
+            WriteError: An output cannot be written.
+        """
+        skip: dict[int, str] = {}
+        singly = False
+        while True:
+            if self._stopped.is_set():
+                raise _work.Stopped
+            rows: Sequence[int] = []
+            try:
+                process = self._running()
+                _send(process.stdin, ("shard", shard, skip, singly))
+                while True:
+                    kind, value = _receive(process.stdout)
+                    if kind != "rows":
+                        break
+                    rows = value
+            except (EOFError, BrokenPipeError, ConnectionError):
+                status = self._end()
+                if self._stopped.is_set():
+                    raise _work.Stopped from None
+                self.deaths += 1
+                if not rows:
+                    raise RuntimeError(
+                        f"a worker's process ended before it had a row: {died(status)}"
+                    ) from None
+                if len(rows) == 1:
+                    skip[rows[0]] = f"The process that ran it ended: {died(status)}."
+                singly = True  # until the row is found
+                continue
+            if kind == "error":
+                raise value
+            assert isinstance(value, Record)
+            return value
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from myops.batch._isolated import main; main()"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+            _send(self._process.stdin, self._job)
+        return self._process
+
+    def _end(self) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return process.wait()
+
+    def kill(self) -> None:
+        """Ends the process while another thread waits for it; that thread's `process` raises."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+
+def died(status: int) -> str:
+    """How a process ended, in words."""
+    if status < 0:
+        try:
+            return f"signal {signal.Signals(-status).name}"
+        except ValueError:
+            return f"signal {-status}"
+    return f"status {status}"
+
+
+def _send(stream: Any, item: Any) -> None:
+    data = pickle.dumps(item)
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: Any) -> Any:
+    head = stream.read(8)
+    if len(head) < 8:
+        raise EOFError
+    (size,) = struct.unpack("<Q", head)
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def main() -> None:
+    """What the process does until nobody tells it more."""
+    own = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what models print must not be taken for an answer
+    stream = sys.stdin.buffer
+    try:
+        job = _receive(stream)
+    except EOFError:
+        return
+    worker: Any = None
+    while True:
+        try:
+            _, shard, skip, singly = _receive(stream)
+        except EOFError:
+            return
+        try:
+            if worker is None:
+                session = _work.make_session(
+                    job.model, job.libraries, job.named_libraries, job.threads
+                )
+                worker = _work.Worker(
+                    job, [session], threading.Event(), lambda rows: _send(own, ("rows", [*rows]))
+                )
+            answer = ("record", worker.process(shard, skip, singly))
+        except _store.WriteError as error:
+            answer = ("error", _store.WriteError(str(error)))
+        except Exception as error:
+            kind = type(error) if type(error) in (ImportError, ValueError) else RuntimeError
+            answer = ("error", kind(f"{error}"))
+        _send(own, answer)

@@ -1,0 +1,167 @@
+"""The engine of one machine: threads that share the cores.
+
+Each thread works on a shard: it reads, then decodes, runs and encodes, then writes. For the middle
+part it needs a core: there are as many sessions to take as cores were given, so that the threads
+beyond that number only read and write meanwhile. What is in memory is what these threads hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from myops.batch import _work
+from myops.batch._isolated import Isolated
+from myops.batch._plan import Shard
+from myops.batch._work import Job, Worker
+
+READERS = {False: 2, True: 16}  # threads beyond the workers; for each worker where it is remote
+
+
+def cores() -> int:
+    """How many cores this process may use: of its affinity, and of the share of a container."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = found or 1
+    with contextlib.suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as stream:
+            quota, period = stream.read().split()
+        count = min(count, max(1, round(int(quota) / int(period))))
+    return count
+
+
+def sizes(workers: int | None, threads: int | None, shards: int | None = None) -> tuple[int, int]:
+    """Calls at once, and threads of a call, so that they are no more than the cores.
+
+    One thread a call is what most rows a second need: calls of different rows never wait for each
+    other. Only where there are fewer shards than cores do calls get several threads.
+    """
+    count = cores()
+    if workers is None and threads is None and shards is not None:
+        workers = max(1, min(count, shards))
+    if workers is None:
+        workers = max(1, count // (threads or 1))
+    return workers, threads or max(1, count // workers)
+
+
+class Local:
+    """Runs shards.
+
+    Args:
+        job: What to do.
+        workers: Calls at once.
+        isolate: Whether each has a process of its own.
+        remote: Whether source or output are far away.
+        readers: Threads beyond the workers; None: what suits the distance.
+        session: One that has been made already.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        workers: int,
+        isolate: bool,
+        remote: bool,
+        readers: int | None = None,
+        session: Any = None,
+    ) -> None:
+        self.job = job
+        self.workers = workers
+        self.isolate = isolate
+        more = readers if readers is not None else READERS[remote] * (workers if remote else 1)
+        self.threads = workers if isolate else workers + more
+        self.stopped = threading.Event()
+        self._session = session
+        self.worker: Worker | None = None
+        self.calls = self.in_memory = 0
+        self._others: list[Isolated] = []
+
+    def run(self, shards: Iterable[Shard], suspected: set[int]) -> Iterator[tuple[str, Any]]:
+        """Yields ("begin", number) and ("record", Record), each before the next is asked for.
+
+        Args:
+            suspected: Shards in which an earlier run ended; they are run in another process.
+
+        Raises:
+            WriteError: An output cannot be written. What else a worker raises comes through.
+        """
+        waiting = iter(shards)
+        lock = threading.Lock()
+        # Short: a thread waits here until its record has been written down.
+        said: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
+
+        def tell(item: tuple[str, Any]) -> None:
+            while not self.stopped.is_set():
+                with contextlib.suppress(queue.Full):
+                    said.put(item, timeout=0.2)
+                    return
+
+        def work() -> None:
+            own: Isolated | None = None
+            try:
+                while not self.stopped.is_set():
+                    with lock:
+                        shard = next(waiting, None)
+                    if shard is None:
+                        break
+                    tell(("begin", shard.number))
+                    if self.isolate or shard.number in suspected:
+                        if own is None:
+                            own = Isolated(self.job, self.stopped)
+                            self._others.append(own)
+                        tell(("record", own.process(shard)))
+                    else:
+                        assert self.worker is not None
+                        tell(("record", self.worker.process(shard)))
+            except _work.Stopped:
+                pass
+            except BaseException as error:
+                tell(("error", error))
+            finally:
+                if own is not None:
+                    own.close()
+                tell(("end", None))
+
+        if not self.isolate:
+            self.worker = Worker(self.job, self._sessions(), self.stopped)
+        threads = [threading.Thread(target=work, name=f"myops-batch-{place}", daemon=True)
+                   for place in range(self.threads)]  # fmt: skip
+        try:
+            for thread in threads:
+                thread.start()
+            left = len(threads)
+            while left:
+                try:
+                    kind, value = said.get(timeout=0.5)
+                except queue.Empty:
+                    yield "tick", None
+                    continue
+                if kind == "error":
+                    raise value
+                if kind == "end":
+                    left -= 1
+                else:
+                    yield kind, value
+        finally:
+            self.stopped.set()
+            for item in self._others:
+                item.kill()
+            for thread in threads:
+                thread.join()
+            if self.worker is not None:
+                self.calls = self.worker.calls.largest
+                self.in_memory = self.worker.in_memory.largest
+
+    def _sessions(self) -> list[Any]:
+        """One for each call at once. Without threads of its own one session serves all of them."""
+        job = self.job
+        make: Callable[[], Any] = lambda: _work.make_session(  # noqa: E731
+            job.model, job.libraries, job.named_libraries, job.threads
+        )
+        first = self._session or make()
+        if job.threads == 1:
+            return [first] * self.workers
+        return [first, *(make() for _ in range(self.workers - 1))]

@@ -1,0 +1,275 @@
+"""What a run notes beside its outputs, so that one that was killed goes on where it was.
+
+    .myops-run/manifest.json   what is run: hashes of the model, its libraries, the source, options
+    .myops-run/journal*.jsonl  a line for each shard that has begun, and for each that is done
+    .myops-run/lock            held while a run works
+    failed.jsonl               rows without output, and why
+
+The journal of a folder grows by appending. A bucket has no appending: there, each run writes pieces
+of it, every few seconds; what was done since the last piece is done again, with the same result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from myops.batch import _store
+
+FOLDER = ".myops-run"
+FAILED = "failed.jsonl"
+_SECONDS = 5.0  # between pieces of a journal in a bucket
+_ABANDONED = 60.0  # seconds after which the lock of a bucket is that of a run that was killed
+_UNSYNCED = 60.0  # seconds that a system may take until a file is on the disk
+
+
+class LockedError(RuntimeError):
+    """Another run works on the same output."""
+
+
+@dataclass
+class Record:
+    """A shard that is done.
+
+    number: Of the shard.
+    done: Rows with output.
+    failed: [row, name, reason] of the others.
+    sizes: Bytes of each file that was written, by its name below the output.
+    at: When, in seconds since 1970.
+    """
+
+    number: int
+    done: int
+    failed: list[list[Any]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    at: float = 0.0
+
+
+class State:
+    """Of one output.
+
+    Attributes:
+        done: Number of a shard -> its rows with output and its failed rows, of this run and those
+            before it.
+        begun: Shards that were being worked on when a run ended without a word.
+    """
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        self.folder = _store.join(output, FOLDER)
+        self.remote = _store.is_remote(output)
+        self.done: dict[int, tuple[int, list[list[Any]]]] = {}
+        self.begun: set[int] = set()
+        self._lock: Any = None
+        self._stream: Any = None
+        self._piece: list[str] = []
+        self._written = time.monotonic()
+
+    # ---- The lock.
+
+    def lock(self) -> None:
+        """Takes the lock.
+
+        Raises:
+            LockedError: Another run has it.
+        """
+        path = _store.join(self.folder, "lock")
+        if self.remote:
+            self._lock_remote(path)
+            return
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            self._lock = open(path, "a+")  # noqa: SIM115
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{self.folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.seek(0)
+            who = self._lock.read().strip() or "another process"
+            self._lock.close()
+            self._lock = None
+            raise LockedError(f"{self.output}: another run is working on it ({who})") from None
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        self._lock.flush()
+
+    def _lock_remote(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = json.loads(_store.read(path))
+            if time.time() - found["at"] < _ABANDONED:
+                raise LockedError(
+                    f"{self.output}: another run is working on it ({found['who']}); if it was "
+                    f"killed, wait for {_ABANDONED:.0f} seconds"
+                )
+        self._lock = {"who": f"process {os.getpid()} on {socket.gethostname()}",
+                      "run": uuid.uuid4().hex}  # fmt: skip
+        self._renew()
+
+    def _renew(self) -> None:
+        path = _store.join(self.folder, "lock")
+        _store.write(path, json.dumps({**self._lock, "at": time.time()}).encode())
+
+    # ---- The manifest and the journal.
+
+    def open(self, identity: Mapping[str, Any]) -> bool:
+        """Compares with what an earlier run on this output was; whether there was one.
+
+        Raises:
+            ValueError: It was another run, or the folder holds something else.
+        """
+        path = _store.join(self.folder, "manifest.json")
+        if not _store.exists(path):
+            others = [name for name in _store.names(self.output) if name != FOLDER]
+            if others:
+                raise ValueError(
+                    f"output: {self.output} holds {others[0]!r}, which is not of a run like this; "
+                    "expected an empty folder, a new one, or that of a run to go on with"
+                )
+            _store.write(path, json.dumps(identity, indent=1, sort_keys=True).encode())
+            return False
+        try:
+            before = json.loads(_store.read(path))
+        except ValueError as error:
+            raise ValueError(f"{path}: got no JSON ({error}); use another output") from error
+        changed = [
+            name for name in {**before, **identity} if before.get(name) != identity.get(name)
+        ]
+        if changed:
+            told = "; ".join(_change(name, before.get(name), identity.get(name))
+                             for name in changed)  # fmt: skip
+            raise ValueError(
+                f"output: {self.output} is that of another run, whose results are not mixed with "
+                f"these: {told}. Expected another output, or the same run"
+            )
+        self._read_journal()
+        return True
+
+    def _read_journal(self) -> None:
+        newest = 0.0
+        records: dict[int, Record] = {}
+        doubtful: set[int] = set()
+        for name in _store.names(self.folder):
+            if not (name.startswith("journal") and name.endswith(".jsonl")):
+                continue
+            for line in _store.read(_store.join(self.folder, name)).split(b"\n")[:-1]:
+                try:
+                    found = json.loads(line)
+                except ValueError:  # half a line, of a machine that lost its power
+                    continue
+                if "begin" in found:
+                    self.begun.add(found["begin"])
+                elif "end" in found:
+                    self.begun.clear()
+                    doubtful.clear()
+                else:
+                    record = Record(**found)
+                    records[record.number] = record
+                    self.begun.discard(record.number)
+                    # While a process ends, calls of its other threads fail for that reason alone.
+                    doubtful.discard(record.number)
+                    doubtful.update([record.number] if record.failed and not self.remote else [])
+                    newest = max(newest, record.at)
+        for number, record in records.items():
+            old = record.at < newest - _UNSYNCED
+            if old or (number not in doubtful and self._is_there(record)):
+                self.done[number] = record.done, record.failed
+
+    def _is_there(self, record: Record) -> bool:
+        """A machine that lost its power may have lost the last files too."""
+        return all(_store.size(_store.join(self.output, name)) == size
+                   for name, size in record.sizes.items())  # fmt: skip
+
+    def begin(self, number: int) -> None:
+        """Notes that a shard is being worked on."""
+        if not self.remote:
+            self._append({"begin": number})
+
+    def record(self, record: Record) -> None:
+        """Notes that a shard is done: its outputs are there."""
+        record.at = time.time()
+        self.done[record.number] = record.done, record.failed
+        self._append(asdict(record))
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        text = json.dumps(line) + "\n"
+        if self.remote:
+            self._piece.append(text)
+            if time.monotonic() - self._written > _SECONDS:
+                self._write_piece()
+            return
+        try:
+            if self._stream is None:
+                path = _store.join(self.folder, "journal.jsonl")
+                # A line that a power cut left half written must not swallow the next one.
+                torn = _ends_torn(path)
+                self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
+                self._stream.write("\n" if torn else "")
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{self.folder}: {error.strerror}") from error
+
+    def _write_piece(self) -> None:
+        name = f"journal-{time.time_ns():020d}-{self._lock['run'][:8]}.jsonl"
+        if self._piece:
+            _store.write(_store.join(self.folder, name), "".join(self._piece).encode())
+        self._piece = []
+        self._written = time.monotonic()
+        self._renew()
+
+    def tick(self) -> None:
+        """Is called now and then: a bucket's lock is renewed, and its journal written."""
+        if self.remote and time.monotonic() - self._written > _SECONDS:
+            self._write_piece()
+
+    def write_failures(self) -> str:
+        """Writes the list of failed rows; its path, "" where no row failed."""
+        path = _store.join(self.output, FAILED)
+        rows = sorted((item for _, failed in self.done.values() for item in failed),
+                      key=lambda item: item[0])  # fmt: skip
+        if rows or _store.exists(path):
+            lines = [json.dumps({"row": row, "name": name, "reason": reason}) + "\n"
+                     for row, name, reason in rows]  # fmt: skip
+            _store.write(path, "".join(lines).encode())
+        return path if rows else ""
+
+    def close(self) -> None:
+        """Gives the lock back. Shards that were not done are not suspected: the process lives."""
+        with contextlib.suppress(OSError):
+            if self._stream is not None:
+                self._append({"end": time.time()})
+            if self.remote and self._lock is not None:
+                self._write_piece()
+                _store.write(_store.join(self.folder, "lock"), b"")
+        if self._stream is not None:
+            self._stream.close()
+        if not self.remote and self._lock is not None:
+            self._lock.close()
+        self._stream = self._lock = None
+
+
+def _ends_torn(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(-1, os.SEEK_END)
+            return stream.read(1) != b"\n"
+    except OSError:
+        return False
+
+
+def _change(name: str, before: Any, now: Any) -> str:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        inner: Sequence[str] = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        return ", ".join(f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in inner)
+    if isinstance(before, str) and len(before) == 64:
+        return f"{name} has changed (SHA-256 {before[:12]}..., now {str(now)[:12]}...)"
+    return f"{name} was {before!r}, is {now!r}"

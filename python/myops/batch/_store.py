@@ -1,0 +1,180 @@
+"""Files of sources and outputs: in folders, and in buckets through fsspec.
+
+A file that is written appears whole or not at all. In a folder it gets a temporary name and is
+renamed; in an object store an object appears when all of it has arrived; elsewhere it is renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from typing import IO, Any
+
+# Stores in which an object appears whole when it has been uploaded, and whose rename is a copy.
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory"}
+
+
+class WriteError(OSError):
+    """An output cannot be written: the disk is full, or it may not be written to. Ends the run."""
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is one of fsspec, such as "s3://bucket/folder"."""
+    return "://" in path
+
+
+def filesystem(path: str) -> tuple[Any, str]:
+    """fsspec's file system of a path, and the path in it.
+
+    Raises:
+        ImportError: fsspec, or the package that it needs for this kind of path, is missing.
+        ValueError: There is no such kind of path.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError(
+            f"{path}: needs the package fsspec, which is not installed: pip install fsspec"
+        ) from error
+    try:
+        found, inner = fsspec.core.url_to_fs(path)
+    except ImportError as error:
+        raise ImportError(f"{path}: {error}") from error
+    return found, inner
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file."""
+    if is_remote(path):
+        files, inner = filesystem(path)
+        return bytes(files.cat_file(inner))
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """A file for reading at any place in it."""
+    if is_remote(path):
+        files, inner = filesystem(path)
+        with files.open(inner, "rb") as stream:
+            yield stream
+    else:
+        with open(path, "rb") as stream:
+            yield stream
+
+
+def join(folder: str, name: str) -> str:
+    """The path of a file in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_remote(folder) else os.path.join(folder, name)
+
+
+def write(path: str, data: bytes) -> int:
+    """Writes a file, whole or not at all; how many bytes.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    with writing(path) as stream:
+        stream.write(data)
+    return len(data)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[bytes]]:
+    """A stream into a file that appears when the block ends, and not when it raises.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    if is_remote(path):
+        with _writing_remote(path) as stream:
+            yield stream
+        return
+    folder, name = os.path.split(path)
+    partial = os.path.join(folder, f".{uuid.uuid4().hex}.part")  # a long name may have no room
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+        with open(partial, "wb") as stream:
+            yield stream
+        os.replace(partial, path)
+    except OSError as error:
+        _remove(partial)
+        raise WriteError(error.errno, f"{os.path.join(folder, name)}: {error.strerror}") from error
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+@contextlib.contextmanager
+def _writing_remote(path: str) -> Iterator[IO[bytes]]:
+    import io
+
+    files, inner = filesystem(path)
+    buffer = io.BytesIO()
+    yield buffer
+    try:
+        if {*_protocols(files)} & _OBJECT_STORES:
+            files.pipe_file(inner, buffer.getvalue())
+            return
+        folder, _, _ = inner.rpartition("/")
+        files.makedirs(folder, exist_ok=True)
+        partial = f"{folder}/.{uuid.uuid4().hex}.part"
+        files.pipe_file(partial, buffer.getvalue())
+        if files.exists(inner):
+            files.rm_file(inner)
+        files.mv(partial, inner)
+    except Exception as error:  # each store has its own kinds
+        raise WriteError(f"{path}: {error}") from error
+
+
+def _protocols(files: Any) -> tuple[str, ...]:
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)
+
+
+def size(path: str) -> int:
+    """How many bytes a file has; -1 where there is none."""
+    try:
+        if is_remote(path):
+            files, inner = filesystem(path)
+            return int(files.size(inner))
+        return os.path.getsize(path)
+    except OSError:
+        return -1
+
+
+def exists(path: str) -> bool:
+    """Whether there is such a file or folder."""
+    if is_remote(path):
+        files, inner = filesystem(path)
+        return bool(files.exists(inner))
+    return os.path.exists(path)
+
+
+def names(folder: str) -> list[str]:
+    """The names in a folder; none where it does not exist."""
+    try:
+        if is_remote(folder):
+            files, inner = filesystem(folder)
+            return sorted(str(item).rstrip("/").rpartition("/")[2]
+                          for item in files.ls(inner, detail=False))  # fmt: skip
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def remove_partial(folder: str) -> None:
+    """Removes what runs that were killed left half written in a folder and those in it."""
+    if is_remote(folder):
+        return
+    for root, _, files in os.walk(folder):
+        for name in files:
+            if name.startswith(".") and name.endswith(".part") and len(name) == 38:
+                _remove(os.path.join(root, name))

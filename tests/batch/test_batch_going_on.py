@@ -1,0 +1,316 @@
+"""Nothing is lost: runs that are killed, that meet a full disk, that meet each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import batch_models as models
+import numpy as np
+import pytest
+from PIL import Image
+
+import myops.batch
+from myops.batch import _plan, _state, _store
+
+RUN = "import sys, json, myops.batch; myops.batch.run(**json.loads(sys.argv[1]))"
+
+
+def started(**arguments: Any) -> subprocess.Popen[str]:
+    words = json.dumps({name: str(value) if isinstance(value, Path) else value
+                        for name, value in arguments.items()})  # fmt: skip
+    return subprocess.Popen([sys.executable, "-c", RUN, words], stderr=subprocess.PIPE, text=True)
+
+
+def journal(output: Path) -> list[dict[str, Any]]:
+    path = output / ".myops-run" / "journal.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_ended_goes_on(ending: int, tmp_path: Path) -> None:
+    """After kill -9 and after Ctrl-C: what is there is whole, and is not done again."""
+    for place in range(40):
+        np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
+    model = models.slow(tmp_path)
+    words: dict[str, Any] = {"model": model, "source": f"{tmp_path}/*.npy", "rows": "file",
+                             "workers": 1, "threads": 1}  # fmt: skip
+    output = tmp_path / "out"
+    process = started(output=output, **words)
+    wait_for(lambda: sum("done" in item for item in journal(output)) >= 3, process)
+    process.send_signal(ending)
+    assert process.wait() != 0
+    settled = sum("done" in item for item in journal(output))
+    assert settled < 40
+    for data in models.outputs_of(output).values():
+        assert data.startswith(b"PK") or data == b""  # whole, or what never got its name
+    whole = {name: data for name, data in models.outputs_of(output).items() if name[0] != "."}
+    result = myops.batch.run(output=output, **words)
+    assert (result.done, result.before) == (40, settled)
+    myops.batch.run(output=tmp_path / "again", **words)
+    expected = models.outputs_of(tmp_path / "again")
+    assert models.outputs_of(output) == expected
+    assert whole.items() <= expected.items()
+    nothing = myops.batch.run(output=output, **words)
+    assert (nothing.before, nothing.status) == (40, 0)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> dict[str, Any]:
+    np.save(tmp_path / "x.npy", np.arange(3000, dtype=np.float32).reshape(1000, 3))
+    return {"model": str(models.times(tmp_path)), "source": str(tmp_path / "x.npy"),
+            "output": str(tmp_path / "out"), "constants": {"factor": 2}}  # fmt: skip
+
+
+def test_other_runs_are_not_mixed(words: dict[str, Any], tmp_path: Path) -> None:
+    """The model, the source or an option has changed: refused, with what it was."""
+    myops.batch.run(**words)
+    before = models.outputs_of(tmp_path / "out")
+    with pytest.raises(ValueError, match=r"options was|constants was .*2\.0.*is .*3\.0"):
+        myops.batch.run(**{**words, "constants": {"factor": 3}})
+    with pytest.raises(ValueError, match="format was 'npz-parts', is 'parquet'"):
+        myops.batch.run(**words, format="parquet")
+    x = np.load(words["source"])
+    x[5] = 7
+    np.save(words["source"], x)
+    with pytest.raises(ValueError, match="source has changed"):
+        myops.batch.run(**words)
+    np.save(words["source"], np.arange(3000, dtype=np.float32).reshape(1000, 3))
+    with open(words["model"], "ab") as stream:
+        stream.write(b"\x3a\x00")  # an empty graph more, which changes nothing
+    with pytest.raises(ValueError, match="model has changed"):
+        myops.batch.run(**words)
+    assert models.outputs_of(tmp_path / "out") == before
+
+
+def test_weights_in_another_file_are_part_of_the_model(tmp_path: Path) -> None:
+    import onnx
+
+    from myops.batch._run import external_files
+
+    model = onnx.load(models.matrix(tmp_path))
+    path = tmp_path / "outside.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="wéights.bin", size_threshold=0)
+    assert external_files(str(path)) == ["wéights.bin"]
+    np.save(tmp_path / "x.npy", np.zeros((2, 33), np.float32))
+    myops.batch.run(path, tmp_path / "x.npy", tmp_path / "out")
+    (tmp_path / "wéights.bin").write_bytes(bytes(33 * 17 * 4))
+    with pytest.raises(ValueError, match=r"wéights\.bin was"):
+        myops.batch.run(path, tmp_path / "x.npy", tmp_path / "out")
+
+
+def test_a_folder_with_something_else(words: dict[str, Any], tmp_path: Path) -> None:
+    """Also the folder of the source: nothing of a user's is overwritten."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds 'precious\.txt'"):
+        myops.batch.run(**words)
+    Image.new("RGB", (3, 3)).save(tmp_path / "a.png")
+    before = (tmp_path / "a.png").read_bytes()
+    model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
+    with pytest.raises(ValueError, match="expected an empty folder"):
+        myops.batch.run(model, tmp_path / "*.png", tmp_path)
+    assert (tmp_path / "a.png").read_bytes() == before
+
+
+def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
+    """What the run has written is no source of the next."""
+    Image.new("RGB", (3, 3)).save(tmp_path / "a.png")
+    model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
+    for _ in range(2):
+        result = myops.batch.run(model, tmp_path, tmp_path / "out")
+        assert (result.rows, result.done) == (1, 1)
+
+
+def test_two_runs_on_one_output(words: dict[str, Any], tmp_path: Path) -> None:
+    state = _state.State(words["output"])
+    state.lock()
+    with pytest.raises(_state.LockedError, match=f"process {os.getpid()} on"):
+        myops.batch.run(**words)
+    state.close()
+    assert myops.batch.run(**words).done == 1000
+
+
+FULL = """
+import json, resource, sys
+import myops.batch
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+try:
+    myops.batch.run(**json.loads(sys.argv[1]))
+except OSError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_no_room_for_a_file(words: dict[str, Any], tmp_path: Path) -> None:
+    """A disk that is full ends the run, and fails no row; nothing half written stays."""
+    x = np.arange(60000, dtype=np.float32).reshape(20000, 3)
+    np.save(words["source"], x)
+    done = subprocess.run([sys.executable, "-c", FULL, json.dumps(words)], capture_output=True,
+                          text=True)  # fmt: skip
+    assert done.stdout.startswith("WriteError"), done.stderr
+    assert "part-0000" in done.stdout
+    assert models.outputs_of(tmp_path / "out") == {}
+    result = myops.batch.run(**words)
+    assert (result.done, result.failed) == (20000, 0)
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x * 2)
+
+
+def test_rows_are_run_again_when_that_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    Image.new("RGB", (3, 3)).save(folder / "good.png")
+    (folder / "bad.png").write_bytes(b"x")
+    model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
+    words: dict[str, Any] = {"model": model, "source": folder, "output": tmp_path / "out"}
+    assert myops.batch.run(**words).status == 1
+    again = myops.batch.run(**words)
+    assert (again.before, again.failed) == (2, 1)
+    again = myops.batch.run(**words, retry_failed=True)
+    assert (again.before, again.failed) == (1, 1)
+    with pytest.raises(RuntimeError, match=r"expected at most 0; row 0 \(bad.png\)"):
+        myops.batch.run(**words, retry_failed=True, max_failures=0)
+
+
+def decoder(folder: Path) -> tuple[Path, str]:
+    """A model that ends the process for bytes that are no picture, and the library it needs."""
+    from onnx import helper
+
+    extensions = pytest.importorskip("onnxruntime_extensions", reason="of the extra pyops")
+    node = helper.make_node("DecodeImage", ["x"], ["y"], domain="com.microsoft.extensions")
+    kind = {"x": (models.UINT8, ("bytes",))}, {"y": (models.UINT8, ("h", "w", 3))}
+    model = models.save(folder / "decode.onnx", [node], *kind, domain="com.microsoft.extensions")
+    return model, extensions.get_library_path()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for place in range(6):
+        Image.new("RGB", (3, 3), (place, 0, 0)).save(folder / f"{place}.png")
+    (folder / "3.png").write_bytes(b"this ends the process")
+    return folder
+
+
+def test_a_row_that_ends_the_process(files: Path, tmp_path: Path) -> None:
+    """In a process of its own it costs that row."""
+    model, library = decoder(tmp_path)
+    result = myops.batch.run(model, files, tmp_path / "out", libraries=[library], isolate=True,
+                             format="npz")  # fmt: skip
+    assert (result.done, result.failed) == (5, 1), models.failures(result)
+    assert "The process that ran it ended: " in models.failures(result)["3.png"]
+
+
+def test_a_run_that_a_row_has_ended_goes_on_past_it(files: Path, tmp_path: Path) -> None:
+    """The shard in which it ended is run in a process of its own."""
+    model, library = decoder(tmp_path)
+    words: dict[str, Any] = {"model": model, "source": files, "output": tmp_path / "out",
+                             "libraries": [library], "format": "npz"}  # fmt: skip
+    process = started(**words)
+    assert process.wait() != 0, process.stderr.read() if process.stderr else ""
+    result = myops.batch.run(**words)
+    assert (result.done, result.failed) == (5, 1), models.failures(result)
+    assert "ended: " in models.failures(result)["3.png"]
+
+
+@pytest.mark.parametrize(("workers", "readers"), [(1, 0), (2, 1)])
+def test_memory_is_bounded(
+    workers: int, readers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pictures, as many are in memory as there are threads, however many there are."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for place in range(120):
+        Image.new("RGB", (3, 3)).save(folder / f"{place}.bmp")
+    lock, live, most = threading.Lock(), [0], [0]
+    read, write = _store.read, _store.write
+
+    def reading(path: str) -> bytes:
+        with lock:
+            live[0] += path.endswith(".bmp")
+            most[0] = max(most)
+            most.append(live[0])
+        return read(path)
+
+    def writing(path: str, data: bytes) -> int:
+        time.sleep(0.002)  # a slow sink must hold up the reading
+        with lock:
+            live[0] -= path.endswith(".png")
+        return write(path, data)
+
+    monkeypatch.setattr(_store, "read", reading)
+    monkeypatch.setattr(_store, "write", writing)
+    model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
+    result = myops.batch.run(model, folder, tmp_path / "out", workers=workers, readers=readers)
+    assert result.done == 120
+    assert max(most) <= workers + readers
+    assert result.rows_in_memory <= workers + readers
+
+
+def test_names(tmp_path: Path) -> None:
+    """Two rows never have one output."""
+    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
+    assert [item.output for item in _plan.named(entries, ".png")] == ["a.jpg", "a.png", "b", "c/a"]
+    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "a.jpg.tif")]
+    with pytest.raises(ValueError, match=r"one name, 'a.jpg.png', for 'a.jpg' and 'a.jpg.tif'"):
+        _plan.named(entries, ".png")
+
+
+def test_folders_with_equal_names_in_them(tmp_path: Path) -> None:
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+        Image.new("RGB", (2, 2), side and (9, 9, 9)).save(tmp_path / side / "same.png")
+    model = models.identity(tmp_path, models.UINT8, ("h", "w", 3))
+    sources = [tmp_path / "left", tmp_path / "right"]
+    assert myops.batch.run(model, sources, tmp_path / "out").done == 2
+    assert set(models.outputs_of(tmp_path / "out")) == {"left/same.png", "right/same.png"}
+
+
+def test_a_bucket(tmp_path: Path) -> None:
+    """Source and output through fsspec; a second run finds everything done."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is of the extra batch")
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/bucket/in/a/x.npy", _array(np.float32([[1, 2, 3]])))
+    files.pipe_file("/bucket/in/y.npy", _array(np.float32([[4, 5, 6], [7, 8, 9]])))
+    words: dict[str, Any] = {
+        "model": models.times(tmp_path), "source": "memory://bucket/in",
+        "output": "memory://bucket/out", "constants": {"factor": 3},
+    }  # fmt: skip
+    try:
+        result = myops.batch.run(**words)
+        assert (result.done, result.before) == (3, 0)
+        made = sorted(path for path in files.find("/bucket/out") if "part-" in path)
+        with files.open(made[1]) as stream, np.load(stream) as arrays:
+            np.testing.assert_array_equal(arrays["y"], [[12, 15, 18], [21, 24, 27]])
+        assert myops.batch.run(**words).before == 3
+        with pytest.raises(ValueError, match="is that of another run"):
+            myops.batch.run(**{**words, "constants": {"factor": 4}})
+        state = _state.State("memory://bucket/out")
+        state.lock()
+        with pytest.raises(_state.LockedError, match="another run"):
+            myops.batch.run(**words)
+    finally:
+        files.rm("/bucket", recursive=True)
+
+
+def _array(array: np.ndarray) -> bytes:
+    from myops.batch import _tables
+
+    return _tables.array_file(array)

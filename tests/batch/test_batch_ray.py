@@ -1,0 +1,132 @@
+"""The engine ray on a local cluster, and the application for Ray Serve."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import batch_models as models
+import numpy as np
+import pytest
+
+import myops.batch
+import myops.ort
+
+ray = pytest.importorskip("ray", reason="ray is of the extra ray, not of test: it is large")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> Iterator[None]:
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def test_the_same_bits_as_here(tmp_path: Path, rng: np.random.Generator) -> None:
+    """And a run can go on with the other engine: the journal is the same."""
+    model = models.matrix(tmp_path)
+    np.save(tmp_path / "x.npy", rng.standard_normal((1500, 33)).astype(np.float32))
+    words: dict[str, Any] = {"model": model, "source": tmp_path / "x.npy"}
+    result = myops.batch.run(output=tmp_path / "ray", engine="ray", workers=2, threads=1, **words)
+    assert (result.done, result.engine, result.workers) == (1500, "ray", 2)
+    myops.batch.run(output=tmp_path / "local", **words)
+    assert models.outputs_of(tmp_path / "ray") == models.outputs_of(tmp_path / "local")
+    assert myops.batch.run(output=tmp_path / "ray", **words).before == 1500
+
+
+def test_an_actor_that_is_killed(tmp_path: Path) -> None:
+    """Ray starts another, which does what the first had begun."""
+    import threading
+
+    for place in range(40):
+        np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
+    killed = []
+
+    def kill(done: int, failed: int, total: int) -> None:
+        if done >= 3 and not killed:
+            killed.append(_actor())
+            threading.Thread(target=os.kill, args=(killed[0], signal.SIGKILL)).start()
+
+    words: dict[str, Any] = {"model": models.slow(tmp_path), "source": f"{tmp_path}/*.npy",
+                             "rows": "file"}  # fmt: skip
+    result = myops.batch.run(output=tmp_path / "ray", engine="ray", workers=1, threads=1,
+                             progress=kill, **words)  # fmt: skip
+    assert killed
+    assert (result.done, result.failed) == (40, 0)
+    myops.batch.run(output=tmp_path / "local", **words)
+    assert models.outputs_of(tmp_path / "ray") == models.outputs_of(tmp_path / "local")
+
+
+def _actor() -> int:
+    """The process of an actor of Ray Data: one with a worker of ours below it."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                title = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"ray::" in title and b"MapWorker" in title:
+                return int(folder.name)
+    raise AssertionError("no actor runs")
+
+
+def test_the_application_for_serve(tmp_path: Path, rng: np.random.Generator) -> None:
+    made = myops.ort.bundle(models.matrix(tmp_path), tmp_path / "deploy", ray_serve=True)
+    code = (
+        "import ray\n"
+        "from ray import serve\n"
+        "ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)\n"
+        "serve.start(http_options={'port': 18431})\n"
+        "import serve_app\n"
+        "serve.run(serve_app.app)\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+    )
+    environment = {**os.environ, "BATCH_SECONDS": "0.05", "PYTHONPATH": str(made.folder)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=made.folder, env=environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert any(line.strip() == "ready" for line in process.stdout)
+        rows = rng.standard_normal((12, 33)).astype(np.float32)
+        session = myops.ort.session(made.model)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(6) as pool:
+            for _ in range(2):
+                answers = list(pool.map(lambda row: asked(x=row[None])["y"], rows))
+                for row, answer in zip(rows, answers, strict=True):
+                    np.testing.assert_array_equal(answer, session.run(None, {"x": row[None]})[0])
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            asked(z=rows)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def asked(**arrays: np.ndarray) -> dict[str, np.ndarray]:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    for _ in range(50):
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:18431/", stream.getvalue()) as answer:
+                data = answer.read()
+            with np.load(io.BytesIO(data)) as found:
+                return {name: found[name] for name in found.files}
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError("nobody answers")

@@ -1,0 +1,214 @@
+"""Tables: Parquet, .npy and .npz; rows become inputs, outputs become rows."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import batch_models as models
+import numpy as np
+import pytest
+from onnx import helper
+from PIL import Image
+
+import myops.batch
+
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is of the extra batch")
+parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is of the extra batch")
+
+
+def table(folder: Path) -> Any:
+    files = sorted(folder.glob("part-*.parquet"))
+    return pyarrow.concat_tables([parquet.read_table(path) for path in files])
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3, 16])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_same_bits_with_any_workers_and_batch(
+    batch: int | None, workers: int, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Those of the model called with each row alone."""
+    import onnxruntime
+
+    model = models.matrix(tmp_path)
+    x = rng.standard_normal((601, 33)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", batch=batch, workers=workers)
+    found = models.parts(tmp_path / "out")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    expected = np.concatenate([session.run(None, {"x": row[None]})[0] for row in x])
+    assert found["row"].tolist() == list(range(601))
+    assert found["y"].tobytes() == expected.tobytes()
+
+
+def test_rows_that_depend_on_each_other_are_run_alone(tmp_path: Path) -> None:
+    """A graph that takes its mean over axis 0 gives other values for several rows in a call."""
+    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
+             helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
+    kind = (models.FLOAT, ("N", 2))
+    model = models.save(tmp_path / "mean.onnx", nodes, {"x": kind}, {"y": kind})
+    np.save(tmp_path / "x.npy", np.arange(40, dtype=np.float32).reshape(20, 2))
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
+    assert not models.parts(tmp_path / "out")["y"].any()
+    assert result.done == 20
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+def test_an_axis_of_rows_that_is_fixed(count: int, tmp_path: Path) -> None:
+    """Calls are filled up with copies of a row, whose results are dropped."""
+    kind = (models.FLOAT, (4, 2))
+    node = helper.make_node("Identity", ["x"], ["y"])
+    model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
+    x = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+    np.save(tmp_path / "x.npy", x)
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
+
+
+def test_parquet_with_keys(tmp_path: Path, rng: np.random.Generator) -> None:
+    """float64 lists of all elements, names of columns, row groups, columns that are kept."""
+    model = models.times(tmp_path, shape=("N", 2, 3))
+    x = rng.standard_normal((700, 6))
+    rows = pyarrow.table(
+        {"key": [f"k{i}" for i in range(700)], "values": list(x), "other": [0] * 700}
+    )
+    parquet.write_table(rows, tmp_path / "a.parquet", row_group_size=90)
+    result = myops.batch.run(model, tmp_path / "a.parquet", tmp_path / "out", keep=["key"],
+                             columns={"x": "values"}, constants={"factor": 2.5})  # fmt: skip
+    assert result.format == "parquet"
+    made = table(tmp_path / "out")
+    assert made.column("key").to_pylist() == [f"k{i}" for i in range(700)]
+    assert made.column("row").to_pylist() == list(range(700))
+    got = np.array(made.column("y").to_pylist(), np.float32)
+    np.testing.assert_array_equal(got, (x.astype(np.float32) * np.float32(2.5)))
+    assert made.column("y.shape").to_pylist()[5] == [2, 3]
+    # What was written is read again: lists beside their shapes.
+    again = myops.batch.run(model, tmp_path / "out" / "part-*.parquet", tmp_path / "again",
+                            columns={"x": "y"}, constants={"factor": 1})  # fmt: skip
+    assert again.done == 700
+    np.testing.assert_array_equal(
+        np.array(table(tmp_path / "again").column("y").to_pylist(), np.float32), got
+    )
+
+
+def test_rows_that_fail_in_a_table(tmp_path: Path) -> None:
+    """Nulls, numbers that do not fit, an index beyond the end: each alone."""
+    node = helper.make_node("Gather", ["data", "x"], ["y"])
+    model = models.save(tmp_path / "gather.onnx", [node], {"x": (models.INT64, ("N",))},
+                        {"y": (models.FLOAT, ("N",))},
+                        {"data": np.float32([10, 11, 12])})  # fmt: skip
+    rows = pyarrow.table({"x": pyarrow.array([0, 1, None, 9, 2, 2], pyarrow.int32())})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    result = myops.batch.run(model, tmp_path / "a.parquet", tmp_path / "out")
+    assert (result.done, result.failed, result.status) == (4, 2, 1)
+    reasons = models.failures(result)
+    assert "got null" in reasons["a.parquet:2"]
+    assert "out of" in reasons["a.parquet:3"]
+    made = table(tmp_path / "out")
+    assert made.column("row").to_pylist() == [0, 1, 4, 5]
+    assert made.column("y").to_pylist() == [10, 11, 12, 12]
+
+
+def test_pictures_in_parquet(tmp_path: Path, rng: np.random.Generator) -> None:
+    images, data = [], []
+    for place in range(5):
+        images.append(rng.integers(0, 256, (3 + place, 4, 3), np.uint8))
+        stream = io.BytesIO()
+        Image.fromarray(images[-1]).save(stream, "PNG")
+        data.append(stream.getvalue())
+    data[2] = b"broken"
+    parquet.write_table(pyarrow.table({"x": data}), tmp_path / "a.parquet")
+    model = models.identity(tmp_path, models.UINT8, ("N", "h", "w", 3))
+    result = myops.batch.run(model, tmp_path / "a.parquet", tmp_path / "out")
+    assert (result.done, result.failed) == (4, 1)
+    for row in table(tmp_path / "out").to_pylist():
+        np.testing.assert_array_equal(np.reshape(row["y"], row["y.shape"]), images[row["row"]])
+
+
+@pytest.mark.parametrize("shape", [("N",), ("N", 1)])
+def test_text(shape: tuple[Any, ...], tmp_path: Path) -> None:
+    model = models.identity(tmp_path, models.STRING, shape)
+    words = ["", "ü", "two words", "x"] * 10
+    parquet.write_table(pyarrow.table({"x": words}), tmp_path / "a.parquet")
+    myops.batch.run(model, tmp_path / "a.parquet", tmp_path / "out")
+    expected = words if len(shape) == 1 else [[word] for word in words]
+    assert table(tmp_path / "out").column("y").to_pylist() == expected
+
+
+@pytest.mark.parametrize("format", ["npz", "parquet"])
+def test_outputs_of_other_sizes_for_each_row(format: str, tmp_path: Path) -> None:
+    """Where the values of x are not 0: another number for each row; axis 0 counts no rows."""
+    nodes = [helper.make_node("NonZero", ["x"], ["places"])]
+    model = models.save(tmp_path / "nonzero.onnx", nodes, {"x": (models.FLOAT, (1, 4))},
+                        {"places": (models.INT64, (2, "n"))})  # fmt: skip
+    x = np.float32([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+    np.save(tmp_path / "x.npy", x)
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", format=format)
+    assert result.done == 3
+    expected = [np.argwhere(row[None]).T.tolist() for row in x]
+    if format == "parquet":
+        found = [np.reshape(row["places"], row["places.shape"]).tolist()
+                 for row in table(tmp_path / "out").to_pylist()]  # fmt: skip
+    else:
+        arrays = models.parts(tmp_path / "out")
+        ends = np.cumsum(arrays["places.shape"].prod(1))[:-1]
+        pieces = zip(np.split(arrays["places"], ends), arrays["places.shape"], strict=True)
+        found = [piece.reshape(shape).tolist() for piece, shape in pieces]
+    assert found == expected
+
+
+def test_npz_with_an_array_for_each_input(tmp_path: Path) -> None:
+    node = helper.make_node("Add", ["a", "b"], ["c"])
+    kind = (models.FLOAT, ("batch", 2))
+    model = models.save(tmp_path / "add.onnx", [node], {"a": kind, "b": kind}, {"c": kind})
+    a, b = np.float32([[1, 2], [3, 4]]), np.float32([[10, 20], [30, 40]])
+    np.savez(tmp_path / "x.npz", a=a, b=b)
+    myops.batch.run(model, tmp_path / "x.npz", tmp_path / "out")
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["c"], a + b)
+    np.savez(tmp_path / "short.npz", a=a, b=b[:1])
+    with pytest.raises(ValueError, match="one length on axis 0"):
+        myops.batch.run(model, tmp_path / "short.npz", tmp_path / "again")
+    np.savez(tmp_path / "none.npz", a=a)
+    with pytest.raises(ValueError, match="got nothing for the input 'b'"):
+        myops.batch.run(model, tmp_path / "none.npz", tmp_path / "again")
+
+
+def test_a_file_that_is_one_row(tmp_path: Path) -> None:
+    """Its rank says so; where the graph leaves it open, nothing is guessed."""
+    model = models.identity(tmp_path, models.FLOAT, ("height", "width"))
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.full((3, 4), ord(name), np.float32))
+    with pytest.raises(ValueError, match="say rows=axis0"):
+        myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out")
+    result = myops.batch.run(model, tmp_path / "*.npy", tmp_path / "out", rows="file", format="npy")
+    assert result.rows == 2
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "a.npy"), np.load(tmp_path / "a.npy"))
+    result = myops.batch.run(model, tmp_path / "a.npy", tmp_path / "rows", rows="axis0")
+    assert result.rows == 3
+    named = models.identity(tmp_path, models.FLOAT, ("N", 3, 4), "named")
+    assert myops.batch.run(named, tmp_path / "*.npy", tmp_path / "by rank").rows == 2
+
+
+@pytest.mark.parametrize(("value", "message"), [
+    ("x", "factor: got 'x', expected"), ([1, 2], "factor: got"), ("1,2", "factor: got"),
+    (2.5, "factor: got 2.5"), (True, "factor: got True"), (2**70, "factor: got"),
+])  # fmt: skip
+def test_constants_that_do_not_fit(value: Any, message: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.int64))
+    model = models.times(tmp_path, models.INT64)
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", constants={"factor": value})
+    with pytest.raises(ValueError, match=r"have no 'fctor'\. Did you mean 'factor'"):
+        myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", constants={"fctor": 1})
+
+
+@pytest.mark.parametrize("bad", [b"", b"junk", b"PAR1PAR1", b"\x93NUMPY"])
+@pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
+def test_tables_that_are_damaged(bad: bytes, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{ending}"
+    path.write_bytes(bad)
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    with pytest.raises(ValueError, match=rf"x\.{ending}"):
+        myops.batch.run(model, path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,152 @@
+"""Model repositories for Triton, read by Triton's own protobuf; the application for Ray Serve."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf import text_format
+from onnx import TensorProto, helper
+from ort_models import FLOAT, add_model, model_of
+
+import myops.ort
+
+
+@pytest.fixture(scope="module")
+def proto() -> Any:
+    name = "tritonclient.grpc.model_config_pb2"
+    return pytest.importorskip(name, reason="tritonclient is of the extra test")
+
+
+def config_of(folder: Path, name: str, proto: Any) -> Any:
+    text = (folder / name / "config.pbtxt").read_text("utf-8")
+    return text_format.Parse(text, proto.ModelConfig())
+
+
+def test_a_repository(proto: Any, tmp_path: Path) -> None:
+    path = tmp_path / "add.onnx"
+    onnx.save(add_model(), path)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.shape.dim.add(dim_param="N")
+    model.graph.output[0].type.tensor_type.shape.dim.add(dim_value=3)
+    onnx.save(model, path)
+    made = myops.ort.bundle(path, tmp_path / "models", triton="add")
+    assert set(made.files) == {
+        "README.md", "add/config.pbtxt", "add/1/model.onnx", "add/1/libmyops_ort.so",
+        "add/1/load.py", "add/1/load.h", "add/1/README.md",
+    }  # fmt: skip
+    assert all((made.folder / item).is_file() for item in made.files)
+    config = config_of(made.folder, "add", proto)
+    assert (config.name, config.backend, config.max_batch_size) == ("add", "onnxruntime", 0)
+    assert [(item.name, item.data_type, list(item.dims)) for item in config.input] == [
+        ("a", proto.TYPE_FP32, [-1, 3]), ("b", proto.TYPE_FP32, [3]),
+    ]  # fmt: skip
+    assert [list(item.dims) for item in config.output] == [[-1, 3]]
+    (library,) = config.model_operations.op_library_filename
+    assert library == "/models/add/1/libmyops_ort.so"
+    (group,) = config.instance_group
+    assert group.kind == proto.ModelInstanceGroup.KIND_CPU
+    session = myops.ort.session(made.model, named_libraries="trust")
+    feeds = {"a": np.float32([[1, 2, 3]]), "b": np.float32([1, 1, 1])}
+    assert session.run(None, feeds)[0].tolist() == [[3, 5, 7]]
+
+
+@pytest.mark.parametrize("kind", [
+    "BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16",
+    "FLOAT", "DOUBLE", "STRING", "BFLOAT16",
+])  # fmt: skip
+def test_types_scalars_and_names(kind: str, proto: Any, tmp_path: Path) -> None:
+    """Every type has Triton's for the same; a scalar is reshaped; names have all signs."""
+    name = 'ü "x"\\\n\t/:0'
+    value = getattr(TensorProto, kind), []
+    node = helper.make_node("Identity", [name], ["y"])
+    model = model_of([node], {name: value}, {"y": value})
+    made = myops.ort.bundle(model, tmp_path / "models", triton="m-1", check=False,
+                            repository="/srv/all models/")  # fmt: skip
+    config = config_of(made.folder, "m-1", proto)
+    assert config.input[0].name == name
+    same = {"FLOAT": "FP32", "FLOAT16": "FP16", "DOUBLE": "FP64", "BFLOAT16": "BF16"}
+    assert config.input[0].data_type == getattr(proto, f"TYPE_{same.get(kind, kind)}")
+    assert (list(config.input[0].dims), list(config.input[0].reshape.shape)) == ([1], [])
+    assert config.input[0].HasField("reshape")
+    assert not config.model_operations.op_library_filename
+
+
+@pytest.mark.parametrize(("elements", "shape", "message"), [
+    (TensorProto.FLOAT8E4M3FN, [1], "FLOAT8E4M3FN, which Triton has no type for"),
+    (FLOAT, None, "Triton wants the rank"),
+])  # fmt: skip
+def test_what_triton_cannot_describe(
+    elements: int, shape: Any, message: str, tmp_path: Path
+) -> None:
+    value = elements, shape
+    model = model_of([helper.make_node("Identity", ["x"], ["y"])], {"x": value}, {"y": value})
+    with pytest.raises(ValueError, match=message):
+        myops.ort.bundle(model, tmp_path / "models", triton="m")
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", ".m"])
+def test_names_that_are_no_folders(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="triton: got the model name"):
+        myops.ort.bundle(add_model(), tmp_path / "models", triton=name)
+    assert not (tmp_path / "models").exists()
+
+
+def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """serve_app.py without Ray: what stands for its decorators leaves things as they are."""
+
+    def same(*_: Any, **__: Any) -> Any:
+        def decorate(item: Any) -> Any:
+            if isinstance(item, type):
+                item.bind = lambda: None  # type: ignore[attr-defined]
+            return item
+
+        return decorate
+
+    ray, requests, responses = (ModuleType(name) for name in ("ray", "requests", "responses"))
+    ray.serve = SimpleNamespace(deployment=same, batch=same)  # type: ignore[attr-defined]
+    requests.Request = responses.Response = object  # type: ignore[attr-defined]
+    for name, module in (("ray", ray), ("starlette", ModuleType("starlette")),
+                         ("starlette.requests", requests),
+                         ("starlette.responses", responses)):  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("load", "serve_app"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(folder))
+    import serve_app  # type: ignore[import-not-found]
+
+    monkeypatch.delitem(sys.modules, "load")
+    monkeypatch.delitem(sys.modules, "serve_app")
+    return serve_app
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_requests_share_a_call_only_where_that_gives_equal_bits(
+    joined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """A graph that takes its mean over axis 0 would mix what users have sent."""
+    reduced = 1 if joined else 0
+    nodes = [helper.make_node("ReduceMax", ["x"], ["m"], axes=[reduced]),
+             helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
+    kind = {"x": (FLOAT, ("N", 4))}
+    model = model_of(nodes, kind, {"y": (FLOAT, ("N", 4))})
+    model.opset_import[0].version = 17
+    made = myops.ort.bundle(model, tmp_path / "deploy", ray_serve=True, check=False)
+    assert "serve_app.py" in made.files
+    app = served(made.folder, monkeypatch)
+    model = app.Model()
+    for _ in range(2):
+        feeds = [{"x": rng.random((1, 4)).astype(np.float32)} for _ in range(5)]
+        expected = [feed["x"] - feed["x"].max(axis=reduced, keepdims=True) for feed in feeds]
+        for got, want in zip(model.run(feeds), expected, strict=True):
+            np.testing.assert_array_equal(got["y"], want)
+    assert [*model._equal.values()] == [joined]
+    wrong = model.run([{"z": np.float32([1])}, {"x": np.zeros((1, 3), np.float32)}])
+    assert all(isinstance(item, Exception) for item in wrong)
+    assert app.unpacked(app.packed({"x": np.arange(3)}))["x"].tolist() == [0, 1, 2]
