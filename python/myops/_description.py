@@ -512,7 +512,7 @@ def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
 
 def _share(one: np.ndarray, other: np.ndarray) -> bool:
     try:
-        return np.shares_memory(one, other, max_work=10_000)
+        return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]  # its stub knows the constants only
     except RuntimeError:  # it would take too long to find out
         return True
 

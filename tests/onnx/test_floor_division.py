@@ -71,9 +71,10 @@ def test_by_zero(exporter: str) -> None:
     np.testing.assert_array_equal(got, forward(x, y).numpy())
 
 
-def test_lengths_are_rounded_up() -> None:
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_lengths_are_rounded_up(exporter: str) -> None:
     """-(-n // 4) is what the documentation says to write instead of math.ceil(n / 4)."""
-    session = run(Model(lengths), torch.rand(7, 6), "torchscript")
+    session = run(Model(lengths), torch.rand(7, 6), exporter)
     for n, m in ((8, 6), (9, 11), (5, 3), (30, 20)):
         x = torch.rand(n, m)
         for wanted, result in zip(lengths(x), session(x), strict=True):
@@ -81,12 +82,13 @@ def test_lengths_are_rounded_up() -> None:
             np.testing.assert_array_equal(result, wanted.numpy())
 
 
-def test_lengths_that_cannot_be_negative_cost_one_node() -> None:
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_lengths_that_cannot_be_negative_cost_one_node(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x[: (x.shape[0] * 2 + 1) // 4]
 
     file = myops.onnx.export(
-        Model(forward), torch.rand(7, 6), exporter="torchscript", dynamic_axes={"x": [0]}
+        Model(forward), torch.rand(7, 6), exporter=exporter, dynamic_axes={"x": [0]}
     )
     kinds = [node.op_type for node in file.graph.node]
     assert kinds.count("Div") == 1

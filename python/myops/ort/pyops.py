@@ -229,8 +229,8 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
             ]
             results = _description.call(info, inputs, request.attributes)
             pairs = zip(results, wanted, strict=True)
-            arrays = [None if item is None else np.asarray(item, dtype) for item, dtype in pairs]
-            return _results(arrays, wanted)
+            made = [None if item is None else np.asarray(item, dtype) for item, dtype in pairs]
+            return _results(made, wanted)
         except Exception as error:  # may not leave the PyOp; PyopSession raises it
             _failures.setdefault(request.session, error)
             return _results([None] * len(wanted), wanted)

@@ -1,5 +1,5 @@
-// Kernels "nearest_slabs", "nearest_gather", "nearest_byte_shuffle" and "nearest_copy": elements are
-// copied without arithmetic, rows that come again are copied from the first.
+// Kernels "nearest_slabs", "nearest_gather", "nearest_byte_shuffle" and "nearest_copy": elements
+// are copied without arithmetic, rows that come again are copied from the first.
 #pragma once
 
 #include "../plan/call_tables.h"
