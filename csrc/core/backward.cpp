@@ -40,6 +40,17 @@ void check_grads(const Op& op, const ShapeContext& context) {
   }
 }
 
+bool has_gradient(const Op& op, const Output& output) {
+  for (const TypeParameter& type : op.types) {
+    if (type.name != output.type) continue;
+    return std::any_of(type.dtypes.begin(), type.dtypes.end(), [](DType dtype) {
+      return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32 ||
+             dtype == DType::Float64 || dtype == DType::Complex64 || dtype == DType::Complex128;
+    });
+  }
+  return true;  // not declared: refused elsewhere
+}
+
 }  // namespace
 
 Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
@@ -50,7 +61,8 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   result.is_random = op.is_random;
   for (const Output& output : op.outputs) {
     result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
-    result.inputs.back().is_optional = !output.condition.empty();  // as the output
+    // An output that the call leaves out has no gradient, and integers have none.
+    result.inputs.back().is_optional = !output.condition.empty() || !has_gradient(op, output);
   }
   std::vector<size_t> places;  // of the inputs that have a gradient, among the inputs of the result
   for (const Input& input : op.inputs) {

@@ -29,6 +29,16 @@ CallInputs::CallInputs(const Op& op, const Tensors& given, Budget& budget) {
     // What is not a list stays as it is: infer() refuses it with the same text as shape inference.
     if (op.declared(i).has_values && given[i].present && given[i].rank() <= 1) copy(op, i, budget);
   }
+  if (!given.empty() && !given[0].present) tell_dtype(op, given);
+}
+
+void CallInputs::tell_dtype(const Op& op, const Tensors& given) {
+  for (size_t i = 1; i < given.size(); ++i) {
+    if (!given[i].present || op.declared(i).type != op.inputs[0].type) continue;
+    first_.emplace(given[0]).dtype = given[i].dtype;
+    tensors_[0] = &*first_;
+    return;
+  }
 }
 
 void CallInputs::copy(const Op& op, size_t input, Budget& budget) {

@@ -24,6 +24,8 @@ class CallInputs {
 
  private:
   void copy(const Op& op, size_t input, Budget& budget);
+  // A kernel goes by the dtype of the first input, also where the call leaves that one out.
+  void tell_dtype(const Op& op, const Tensors& given);
 
   struct Larger {
     Tensor list;
@@ -34,6 +36,7 @@ class CallInputs {
   std::array<std::optional<Tensor>, 3> lists_;  // constructed only when used, to save time
   alignas(8) std::array<unsigned char, 256> memory_;
   size_t lists_used_ = 0, memory_used_ = 0;
+  std::optional<Tensor> first_;
   std::list<Larger> more_;  // lists for which the members above are too few or too small
 };
 

@@ -43,6 +43,10 @@ def described(
         return [[0] if given[item] is None else given[item].shape for item in found]
 
     op = library.define(name, shape=shape)
+    # Integers have no gradient; compilers hand zeros of some dtype in its place.
+    floats = [
+        any("float" in d or "complex" in d for d in info.types[item.type]) for item in info.outputs
+    ]
 
     def keep(ctx: Any, inputs: Sequence[Any], attributes: dict[str, Any], output: Any) -> None:
         ctx.attributes = attributes
@@ -55,8 +59,8 @@ def described(
         saved = zip(ctx.saved_tensors, ctx.lists, strict=True)
         inputs = [other if tensor is None else tensor for tensor, other in saved]
         wanted = info.present(inputs, ctx.attributes)
-        pairs = zip(arriving, wanted, strict=True)
-        given = [grad if computed else None for grad, computed in pairs]
+        triples = zip(arriving, wanted, floats, strict=True)
+        given = [grad if computed and real else None for grad, computed, real in triples]
         results = op.call((*given, *inputs), ctx.attributes)
         by_name = dict(zip(found, results if len(found) > 1 else [results], strict=True))
         return tuple(

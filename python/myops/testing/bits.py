@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -99,7 +99,9 @@ def different_bits(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray])
 
 
 def too_far(
-    actual: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float | None = None
+    actual: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
+    tolerance: float | Callable[[str], float] | None = None,
 ) -> tuple[str, str]:
     """(got, expected) of the first output that is too far away, or empty texts.
 
@@ -107,25 +109,27 @@ def too_far(
         actual: What is checked; its dtype decides the tolerance.
         expected: The result of the reference, of any dtype.
         tolerance: Largest error, relative to the largest finite element of `expected`; for
-            integers the largest difference. Default: `TOLERANCE` by dtype; integers are equal.
+            integers the largest difference; or a function of the name of an output's dtype.
+            Default: `TOLERANCE` by dtype; integers are equal.
     """
     if len(actual) != len(expected):
         return f"{len(actual)} outputs", f"{len(expected)}"
     for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
         which = f"output {number}: " if len(expected) > 1 else ""
+        most = tolerance(str(one.dtype)) if callable(tolerance) else tolerance
         if one.shape != other.shape:
             return f"{which}shape {one.shape}", f"{other.shape}"
         if one.dtype.kind in "iub" and other.dtype.kind in "iub":
-            apart = np.abs(one.astype(object) - other.astype(object)) > (tolerance or 0)
+            apart = np.abs(one.astype(object) - other.astype(object)) > (most or 0)
             if apart.any():
                 place = tuple(int(i) for i in np.argwhere(apart)[0])
                 return (f"{which}{one[place].item()} at {list(place)}", f"{other[place].item()}")
             continue
         if "c" in (one.dtype.kind, other.dtype.kind):
-            limit = TOLERANCE.get(str(one.dtype), 0.0) if tolerance is None else tolerance
+            limit = TOLERANCE.get(str(one.dtype), 0.0) if most is None else most
             found = _largest_error(parts(one), widened(other.astype(np.complex128)), limit)
         else:
-            found = _largest_error(one, other.astype(np.float64), tolerance)
+            found = _largest_error(one, other.astype(np.float64), most)
         if found:
             return which + found[0], found[1]
     return "", ""

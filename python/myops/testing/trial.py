@@ -146,8 +146,7 @@ class Trial:
                 "the shape rule lacks a check, or the reference has one too many",
             )
             return
-        tolerance = self.tolerance(str(run.result.outputs[0].dtype))
-        got, wanted = too_far(run.result.outputs, expected, tolerance)
+        got, wanted = too_far(run.result.outputs, expected, self.tolerance)
         if got:
             self.tally.fail(variation, f"torch: {got}", f"reference: {wanted}", _REFERENCE_CAUSE)
 

@@ -96,6 +96,8 @@ def gradients(trial: Trial) -> None:
     if dtype != torch.float64:
         trial.tally.note("the op does not take float64: differences were taken in float32")
     varied, leaves = leaves_of(case, places)
+    if not _has_float_output(trial, varied):
+        return
     with DispatcherCalls() as seen:
         tested.function(*case.args, **case.kwargs)
     inner = next(item for item in seen if tested.is_mine(item.overload))
@@ -226,10 +228,24 @@ def derive(
     return found
 
 
+def _has_float_output(trial: Trial, case: Case) -> bool:
+    """Whether the call makes a float. Integers have no gradient, and say so."""
+    result = trial.tested.function(*case.args, **case.kwargs)
+    outputs = [item for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
+    if any(item.is_floating_point() or item.is_complex() for item in outputs):
+        return True
+    trial.tally.ran += 1
+    if any(item.requires_grad for item in outputs):
+        trial.tally.fail("", "integers that require a gradient", "none", _CAUSE[1])
+    return False
+
+
 def backward_calls(tested: OpUnderTest, case: Case, order: int) -> list[Seen]:
     """The calls of other ops of the package that autograd makes, one for each op."""
     places = differentiable(tested, case)
-    if not places:
+    outputs = pytree.tree_leaves(tested.function(*case.args, **case.kwargs))
+    made = [item for item in outputs if isinstance(item, torch.Tensor)]
+    if not places or not any(map(variations.is_float, made)):
         return []
     with DispatcherCalls() as seen:
         derive(tested, case, places, order)

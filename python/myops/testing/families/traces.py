@@ -22,7 +22,7 @@ _TRACE_CAUSE = (
 def traced(trial: Trial) -> None:
     """torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
     lists = [item.name for item in trial.tested.info.attributes if item.type == "strings"]
-    if any(trial.case.kwargs.get(name) for name in lists):
+    if any(trial.case.kwargs.get(name) is not None for name in lists):
         trial.tally.note("a list of strings: graphs of torch.jit.trace have none")
         return
     module = module_of(trial)

@@ -144,7 +144,7 @@ def _eager(trial: Trial, label: str, case: Case, places: list[int]) -> None:
         return
     trial.tally.ran += 1
     judged = reference_outputs(trial.settings.reference, case.having(before))
-    got, wanted = too_far(outcome.outputs, judged, trial.tolerance(str(outcome.outputs[0].dtype)))
+    got, wanted = too_far(outcome.outputs, judged, trial.tolerance)
     if got:
         trial.tally.fail(label, f"torch: {got}", f"reference: {wanted}", _CAUSE)
 

@@ -34,8 +34,8 @@ MYOPS_OP(momentum_) {
       .input({"grad", "T", "As parameter."})
       .output({"count", "I", "[1]: how many elements were moved."})
       .output(Output{"step", "T", "As parameter: by how much."}.only_if("return_step"))
-      .attribute({"rate", 0.1, "Of the speed that the parameter moves by."})
-      .attribute({"decay", 0.9, "Of the speed that remains."})
+      .attribute(Attribute{"rate", 0.1, "Of the speed that the parameter moves by."}.exact())
+      .attribute(Attribute{"decay", 0.9, "Of the speed that remains."}.exact())
       .attribute({"return_step", false, "Whether step is computed."})
       .shape("S..., S..., S... -> 1, S...")
       .kernel(MYOPS_TYPED(compute, float, double));

@@ -36,7 +36,6 @@ def slow_blend(weights, tensors):
 
 
 def slow_momentum(parameter, speed, grad, rate=0.1, decay=0.9, return_step=False):
-    rate, decay = float(np.float32(rate)), float(np.float32(decay))
     speed = decay * speed + grad
     count = torch.tensor([parameter.numel()])
     return parameter - rate * speed, speed, count, rate * speed if return_step else None

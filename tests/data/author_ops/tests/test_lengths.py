@@ -83,7 +83,9 @@ UNIQUE = [
 FOUND = [
     *checks(nms, NMS, reference=slow_nms),
     *checks(select, SELECT, reference=slow_select),
-    *checks(ball_query, NEAR, reference=slow_ball_query, skip={"bodies": "none is written"}),
+    *checks(
+        ball_query, NEAR, reference=slow_ball_query, gradients=1, skip={"bodies": "none is written"}
+    ),
     *checks(unique, UNIQUE, reference=slow_unique, gradients=0),
 ]
 
