@@ -69,8 +69,10 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
     utils = ["test_schema", "test_faketensor"]
     if not label:  # the others take long, and once is enough
         utils += ["test_autograd_registration", "test_aot_dispatch_dynamic"]
-        if _integers_come_first(seen.overload(*args, **seen.kwargs)):
-            # It adds the sums of all outputs in the dtype of the first; "compile" has the gradients.
+        with torch.no_grad():
+            outputs = seen.overload(*args, **seen.kwargs)
+        if _integers_come_first(outputs):
+            # It adds up all outputs in the dtype of the first; "compile" has the gradients too.
             utils.remove("test_aot_dispatch_dynamic")
     found = torch.library.opcheck(
         seen.overload, args, seen.kwargs, test_utils=tuple(utils), raise_exception=False
