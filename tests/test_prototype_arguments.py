@@ -157,12 +157,14 @@ blend = myops.prototype(
 )  # fmt: skip
 
 X = torch.randn(4, 3)
+SKIPPED = {"bodies": "none is written", "threads": "a Python function is told no number of them"}
 FOUND = [
-    *checks(nms, [Case((BOXES, SCORES))], skip={"bodies": "none is written"}),
+    *checks(nms, [Case((BOXES, SCORES))], skip=SKIPPED),
     *checks(
         concat,
         [Case(([X, X[:2], 2 * X],)), Case(([X, X[:, :1]],), {"axis": 1})],
         reference=lambda tensors, axis=0: torch.cat(tensors, axis),
+        skip={"threads": SKIPPED["threads"]},
     ),
     *checks(
         extremes,
@@ -173,7 +175,7 @@ FOUND = [
             Case((X, torch.rand(3)), {"return_low": True}, name="all"),
         ],
         gradients=0,
-        skip={"bodies": "none is written"},
+        skip=SKIPPED,
     ),
 ]
 

@@ -72,7 +72,7 @@ def test_what_define_returns_has_the_types_of_the_description(package: Writer) -
         "(X: Tensor, roi: Tensor | Sequence[float] | None, scales: Tensor | Sequence[float] | None,"
         " sizes: Tensor | Sequence[int] | None"
     )
-    assert "mode: Literal['nearest', 'linear', 'cubic']='nearest'" in attributes
+    assert "mode: Literal['nearest', 'linear', 'cubic', 'area']='nearest'" in attributes
     assert "axes: Sequence[int]=..." in attributes
     assert "cubic_coeff_a: float=-0.75" in attributes
     assert attributes.endswith("out: Tensor | None=None) -> Tensor")

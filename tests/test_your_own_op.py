@@ -106,7 +106,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_its_own_tests_pass(python: Path, package: Path) -> None:
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
-    assert re.search(r"^22 passed\b", text, re.MULTILINE), text
+    assert re.search(r"^23 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
 
@@ -223,7 +223,7 @@ def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
     folder = folder / "tests"
     words = ("test_soft_clip.py", "-rs", "-k", "not test_export")
     text = run(*command, *words, cwd=folder, environment=environment)
-    assert re.search(r"\n18 passed, 1 skipped, 2 deselected", text), text
+    assert re.search(r"\n19 passed, 1 skipped, 2 deselected", text), text
     assert "does not apply to a prototype: a Python function is told" in text
 
 

@@ -1,6 +1,7 @@
 # Written by scripts/make_stubs.py. What is here at run time is in __init__.py.
 from typing import Any
 
+from myops import batch as batch
 from myops import build as build
 from myops import nn as nn
 from myops import onnx as onnx
@@ -31,6 +32,8 @@ __all__ = [
     "NewInterpolate",
     "Output",
     "Philox",
+    "at_most",
+    "batch",
     "build",
     "deform_conv2d",
     "explain",

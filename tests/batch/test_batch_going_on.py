@@ -48,7 +48,7 @@ def test_a_run_that_is_ended_goes_on(ending: int, tmp_path: Path) -> None:
     """After kill -9 and after Ctrl-C: what is there is whole, and is not done again."""
     for place in range(40):
         np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
-    model = models.slow(tmp_path)
+    model = models.slow(tmp_path, 900)  # a run of seconds
     words: dict[str, Any] = {"model": model, "source": f"{tmp_path}/*.npy", "rows": "file",
                              "workers": 1, "threads": 1}  # fmt: skip
     output = tmp_path / "out"

@@ -66,7 +66,7 @@ def test_a_bool_is_an_int_with_a_default() -> None:
     assert not attribute.required
     assert attribute.default_value.i == 0
     mode = onnx.defs.get_schema("Resize", 1, "myops").attributes["mode"]
-    assert mode.description.endswith('One of "nearest", "linear", "cubic".')
+    assert mode.description.endswith('One of "nearest", "linear", "cubic", "area".')
 
 
 def test_constant_scales_give_lengths_and_keep_names() -> None:

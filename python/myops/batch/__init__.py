@@ -6,9 +6,10 @@
 The command is `myops run`; docs/batch.md has the rules.
 
 Example:
-    >>> myops.batch.run("upscale.onnx", "photos/*.jpg", "out", constants={"factor": 2.5},
-    ...                 range=(0, 1)).done
-    120
+    >>> np.save("images.npy", np.ones((5, 3, 8, 8), np.float32))
+    >>> scales = {"scales": [1, 1, 2, 2]}
+    >>> myops.batch.run("upscale.onnx", "images.npy", "out", constants=scales).done
+    5
 """
 
 from __future__ import annotations

@@ -41,6 +41,13 @@ class Result:
         rows_per_call: The most rows that one call of the model had.
         rows_in_memory: The most rows of the source that were in memory at once; 0 for engine ray.
         format: Of the outputs.
+
+    Example:
+        >>> np.save("images.npy", np.ones((2, 3, 8, 8), np.float32))
+        >>> scales = {"scales": [1, 1, 2, 2]}
+        >>> result = myops.batch.run("upscale.onnx", "images.npy", "out", constants=scales)
+        >>> (result.rows, result.status, result.format)
+        (2, 0, 'npz')
     """
 
     output: str
@@ -162,8 +169,11 @@ def run(
         OSError: An output cannot be written.
 
     Example:
-        >>> myops.batch.run("scores.onnx", "digits.npy", "scores").rows_per_call
-        16
+        >>> np.save("images.npy", np.ones((5, 3, 8, 8), np.float32))
+        >>> scales = {"scales": [1, 1, 2, 2]}
+        >>> result = myops.batch.run("upscale.onnx", "images.npy", "out", constants=scales)
+        >>> (result.done, result.failed, result.rows_per_call)  # its batch is 1 in the file
+        (5, 0, 1)
     """
     path = _checked_model(model)
     target = os.fspath(output)

@@ -19,11 +19,25 @@ _TRACE_CAUSE = (
 )
 
 
+def _refused(trial: Trial) -> None:
+    """Graphs of torch.jit.trace have no lists of strings."""
+    trial.tally.ran += 1
+    try:
+        torch.jit.trace(module_of(trial), tuple(trial.case.tensors), check_trace=False)
+    except Exception as error:  # of torch.jit, of the op
+        if "list of strings" in refusal(error):
+            return
+        said = head(refusal(error))
+    else:
+        said = "a trace"
+    trial.tally.fail("", said, "an error that names the list of strings", _TRACE_CAUSE)
+
+
 def traced(trial: Trial) -> None:
     """torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
     lists = [item.name for item in trial.tested.info.attributes if item.type == "strings"]
     if any(trial.case.kwargs.get(name) is not None for name in lists):
-        trial.tally.note("a list of strings: graphs of torch.jit.trace have none")
+        _refused(trial)
         return
     module = module_of(trial)
     places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
