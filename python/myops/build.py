@@ -174,7 +174,7 @@ def extensions(
         ],
     }
     compile_args = [*COMPILE, *extra_compile_args]
-    link_args = list(extra_link_args)
+    link_args = [*extra_link_args, "-ldl"]
 
     torch_library = cpp_extension.CppExtension(
         f"{place}.lib{title}_torch",

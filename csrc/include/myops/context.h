@@ -19,6 +19,9 @@ namespace myops {
 
 struct Op;
 class Report;  // core/report.h
+namespace cuda {
+class Device;  // cuda.h
+}
 
 // One axis length during shape inference: a number, a name (a symbolic dimension), or neither.
 struct Dim {
@@ -84,6 +87,8 @@ class Runtime {
   // For reports of calls: the runtime, and the node of the model where there is one.
   virtual const char* name() const { return "cpp"; }
   virtual std::string node() const { return {}; }
+  // Of a call whose tensors are on a CUDA device; otherwise null.
+  virtual cuda::Device* cuda_device() { return nullptr; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
   Budget& budget() { return budget_; }
@@ -134,6 +139,9 @@ class KernelContext {
   const Attributes& attributes() const { return attributes_; }
   const Tensor& input(size_t index) const { return *inputs_[index]; }
   const Tensor& output(size_t index) const { return outputs_[index]; }
+
+  // For a kernel given to Op::cuda(), which uses it through cuda::Gpu.
+  cuda::Device* cuda_device() const { return runtime_.cuda_device(); }
 
   // What Op::prepare returned; null in most calls.
   template <class T>

@@ -1,0 +1,39 @@
+// The headers that CUDA sources include, inside this library. NVRTC has none of the C++ library; of
+// its headers, those of myops use what stands below.
+#include "cuda_compiler.h"
+#include "myops/device.h"         // included for the build, which compiles this file again when one
+#include "myops/narrow_floats.h"  // of them changes
+
+MYOPS_CUDA_FILE(myops_device_h, "myops/device.h")
+MYOPS_CUDA_FILE(myops_narrow_floats_h, "myops/narrow_floats.h")
+
+namespace myops::cuda {
+namespace {
+
+template <size_t size>
+File text(const char* name, const char (&content)[size]) {
+  return {name, content, content + size - 1};
+}
+
+constexpr char kMath[] =
+    "#pragma once\n"
+    "namespace std {\n"
+    "using ::ceil; using ::floor; using ::fma; using ::ldexp; using ::nearbyint;\n"
+    "inline float floor(float x) { return floorf(x); }\n"
+    "inline float ceil(float x) { return ceilf(x); }\n"
+    "inline float fma(float x, float y, float z) { return fmaf(x, y, z); }\n"
+    "inline float ldexp(float x, int n) { return ldexpf(x, n); }\n"
+    "}\n";
+constexpr char kIntegers[] = "#pragma once\n";  // device.h declares them
+constexpr char kMemory[] =
+    "#pragma once\n"
+    "namespace std { using ::memcpy; }\n";
+
+}  // namespace
+
+std::vector<File> standard_files() {
+  return {myops_device_h, myops_narrow_floats_h, text("cmath", kMath), text("cstdint", kIntegers),
+          text("cstring", kMemory)};
+}
+
+}  // namespace myops::cuda
