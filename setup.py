@@ -68,6 +68,9 @@ class BuildPy(build_py):
 
 
 setup(
-    ext_modules=[*build.extensions("myops", OPS, folder="lib"), torch_internals()],
+    ext_modules=[
+        *build.extensions("myops", OPS, folder="lib", include_dirs=[str(ROOT / "csrc" / "ops")]),
+        torch_internals(),
+    ],
     cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
 )
