@@ -154,10 +154,9 @@ struct Op {
     return compute = typed.function, std::move(*this);
   }
 
-  // Optional: the kernel for tensors on a CUDA device (cuda.h). Without it, such tensors are refused.
-  Op cuda(void (*function)(KernelContext&)) && {
-    return compute_cuda = function, std::move(*this);
-  }
+  // Optional: the kernel for tensors on a CUDA device (cuda.h). Without it, such tensors are
+  // refused.
+  Op cuda(void (*function)(KernelContext&)) && { return compute_cuda = function, std::move(*this); }
 
   // Optional: computation on constant inputs (packing weights, for example) that runtimes with
   // sessions do once for all calls. It may return null, and the kernel must work without its
