@@ -129,8 +129,12 @@ def check(o: Options) -> None:
     if o["mode"].startswith("nearest"):
         wanted = nearest(x, grad, arriving if o["order"] == 2 else None, theirs)
         limits = dict.fromkeys(wanted, 0.0)
-        # A sum has an order.
-        limits["gradient"] = 64 * accumulates(x.dtype) * 5 if x.is_floating_point() else 0.0
+        # A sum has an order: ours goes by axes, the reference's by terms.
+        counts = [-(-m // n) for m, n in zip(o["sizes"], o["shape"][2:], strict=True) if n > 0]
+        terms = math.prod(counts)
+        limits["gradient"] = 5 * terms**2 * torch.finfo(torch.float64).eps
+        if x.is_floating_point():
+            limits["gradient"] += 5 * max(64, terms * sum(counts)) * accumulates(x.dtype)
     else:
         wanted = smooth(exact(x), None if grad is None else exact(grad), o, theirs)
         if o["order"] == 2:  # linear: what arrives is interpolated
