@@ -55,8 +55,8 @@ inline int64_t pixel_of(int64_t channels) {
 // Elements from one pixel to the next where each pixel has values for every tap, [tap][channel]
 // without gaps, as products would multiply the gaps too: with one channel, three of four columns. A
 // tap is written in whole vectors of 16 bytes, of which the next tap overwrites what is too much,
-// and the row has room for that of the last tap. Rounded up to whole vectors, so that products need
-// no special case for the last columns.
+// and the row is long enough for that of the last tap. Rounded up to whole vectors, so that
+// products need no special case for the last columns.
 template <class A>
 inline int64_t row_of(int64_t taps, int64_t channels) {
   return round_up((taps - 1) * channels + pixel_of<A>(channels), kLanes<A>);

@@ -94,7 +94,9 @@ def writing(path: str) -> Iterator[IO[bytes]]:
             yield stream
         return
     folder, name = os.path.split(path)
-    partial = os.path.join(folder, f".{uuid.uuid4().hex}.part")  # a long name may have no room
+    partial = os.path.join(
+        folder, f".{uuid.uuid4().hex}.part"
+    )  # an ending could make a name too long
     try:
         os.makedirs(folder or ".", exist_ok=True)
         with open(partial, "wb") as stream:

@@ -132,7 +132,7 @@ class Served:
             return Response(f"got {len(data)} bytes, expected at most {MOST_BYTES}", 413)
         try:
             feed = unpacked(data)
-        except Exception:
+        except Exception:  # bytes of a stranger: zipfile and NumPy raise whatever they meet
             return Response("got no .npz file, expected one with an array for each input", 400)
         outputs = await self._run(feed)
         if isinstance(outputs, Exception):
