@@ -87,9 +87,9 @@ def _vision() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """key.pem, maker.pem: a pair of keys; upscale.onnx, opset8.onnx: our Resize; portable.onnx: with a function body; resize.onnx: that
+    """upscale.onnx, opset8.onnx: our Resize; portable.onnx: with a function body; resize.onnx: that
     of ONNX; add.onnx: our MyAdd; linear.onnx: a * x + b; model.onnx: convolutions; flat.onnx: a
-    Reshape to a constant shape."""
+    Reshape to a constant shape; key.pem, maker.pem: a pair of keys."""
     monkeypatch.chdir(tmp_path)
     pem, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
