@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from myops import _description, _libraries
+from myops import _description, _libraries, _shape_rule
 from myops._description import AttributeInfo, DecidedLength, Dim, InputInfo, OpInfo, OutputInfo
 
 ONNX_TYPE_NAMES = {  # the others are called the same
@@ -293,7 +293,7 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
                 given = context.get_attribute(attribute.name)
                 if given is not None:
                     attributes[attribute.name] = attribute_value(attribute, given)
-            inferred = _description.infer_decided(info, shapes, dtypes, attributes, values)
+            inferred = _shape_rule.infer_decided(info, shapes, dtypes, attributes, values)
             name = _DecidedNames(info)
             results = [
                 dims and [name(d, o.name) if isinstance(d, DecidedLength) else d for d in dims]
