@@ -102,7 +102,7 @@ def test_other_runs_are_not_mixed(words: dict[str, Any], tmp_path: Path) -> None
 def test_weights_in_another_file_are_part_of_the_model(tmp_path: Path) -> None:
     import onnx
 
-    from myops.batch._run import external_files
+    from myops.batch._identity import external_files
 
     model = onnx.load(models.matrix(tmp_path))
     path = tmp_path / "outside.onnx"
@@ -311,6 +311,6 @@ def test_a_bucket(tmp_path: Path) -> None:
 
 
 def _array(array: np.ndarray) -> bytes:
-    from myops.batch import _tables
+    from myops.batch import _arrays
 
-    return _tables.array_file(array)
+    return _arrays.array_file(array)
