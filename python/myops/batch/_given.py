@@ -9,7 +9,7 @@ from typing import Any
 
 from myops._names import choose
 from myops.batch import _parquet, _pixels, _tables
-from myops.batch._arrays import kind
+from myops.batch._arrays import SHAPE, kind
 from myops.batch._pixels import Settings
 from myops.batch._recipe import Recipe
 
@@ -60,9 +60,11 @@ def settings(
 
 
 def check_words(**words: Any) -> None:
-    """Raises ValueError for words that nobody knows, and numbers that are too small."""
+    """Raises ValueError for words that nobody knows, and for numbers that are none or too small."""
     known = {"format": ("", *FORMATS), "engine": ("local", "ray"), "rows": ("", "axis0", "file")}
     for name, value in words.items():
+        if name not in known and value is not None and type(value) is not int:
+            raise ValueError(f"{name}: got {value!r}, expected a whole number")
         if name in known and value not in known[name]:
             listed = ", ".join(filter(None, known[name]))
             raise ValueError(f"{name}: got {value!r}, expected one of {listed}")
@@ -114,6 +116,25 @@ def chosen_format(
     return "npz-parts" if table and said == "npz" else said
 
 
+def single_format(said: str, single: str, recipe: Recipe) -> str:
+    """The format of the parts that become one file.
+
+    Raises:
+        ValueError: Something else was said, or a .npy was to hold several outputs.
+    """
+    if said not in ("", single):
+        raise ValueError(f"format: got {said!r} for an output that ends in .{single}")
+    if single == "npy" and len(recipe.outputs) != 1:
+        raise ValueError(
+            f"output: got .npy for {len(recipe.outputs)} outputs of the model, expected one (say "
+            "outputs=), or a file that ends in .npz or .parquet"
+        )
+    if single == "parquet":
+        _parquet.arrow()
+        return "parquet"
+    return "npz-parts"
+
+
 def check_keep(keep: Sequence[str], format: str, table: bool, paired: Any) -> None:
     if not keep:
         return
@@ -122,6 +143,22 @@ def check_keep(keep: Sequence[str], format: str, table: bool, paired: Any) -> No
     path = next(iter(next(iter(paired.values())).values()))
     for name in keep:
         choose(name, _tables.names(path), f"keep: {path} has")
+
+
+def check_names(format: str, recipe: Recipe, keep: Sequence[str], table: bool) -> None:
+    """Raises ValueError where two columns of a part would have one name."""
+    if format not in ("parquet", "npz-parts"):
+        return
+    outputs = [item.name for item in recipe.outputs]
+    found = ["row" if table else "file", *outputs, *keep]
+    found += [name + SHAPE for name in (*outputs, *keep)]
+    twice = [name for name in found if found.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"output: got two columns {twice[0]!r}, expected different names for the number or "
+            "file of a row, the outputs, the columns that are kept, and NAME.shape of these; "
+            "`myops edit` renames outputs of a model, outputs= leaves some out"
+        )
 
 
 def check_pixels(format: str, recipe: Recipe, session: Any) -> None:

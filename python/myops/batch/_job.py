@@ -118,7 +118,4 @@ def why(error: BaseException) -> str:
     """What a user is told of a row that failed."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}."
-    text = reason(error)
-    return text if isinstance(error, ValueError) or "ONNX" in str(error) else (
-        text if str(error).strip() else type(error).__name__
-    )  # fmt: skip
+    return reason(" ".join(str(error).split()) or type(error).__name__)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from myops._names import choose
 from myops.batch import _arrays, _parquet, _recipe, _sources, _tables
 from myops.batch._arrays import kind
@@ -78,13 +80,18 @@ def recipe_of(
         given = [name for name, column in wanted.items() if column in have]
         _recipe.check_columns(list(wanted), given)
     if kind(path) != "parquet":
-        shapes = {name: shape for name, (shape, _) in _arrays.headers(path).items()}
-        alone = {_recipe.rows_of_arrays(item, shapes[wanted[item.name]], rows, path)
+        heads = _arrays.headers(path)
+        alone = {_recipe.rows_of_arrays(item, heads[wanted[item.name]][0], rows, path)
                  for item in needed}  # fmt: skip
         if alone == {True}:
             inputs = tuple(
-                _recipe.of_array(item, wanted[item.name], len(shapes[wanted[item.name]]), path)
+                _checked(
+                    _recipe.of_array(item, column, len(heads[column][0]), path),
+                    heads[column][1],
+                    path,
+                )
                 for item in needed
+                for column in [wanted[item.name]]
             )
             return _finished(inputs, constants, settings), False
         if True in alone:
@@ -96,23 +103,25 @@ def recipe_of(
     return _finished(tuple(found), constants, settings), True
 
 
-def _rank(path: str, column: str) -> int | None:
-    if kind(path) == "parquet":
-        return _parquet.rank(path, column)
-    found = _arrays.headers(path)
-    return len(found[column if column in found else ""][0]) - 1
-
-
 def _of_column(value: Any, column: str, path: str, settings: Settings) -> _recipe.Input:
-    rank = _rank(path, column)
-    if rank is None:  # bytes, or a column whose shapes stand beside it
-        if not _tables.rows(path):
-            return _recipe.of_array(value, column, 0, path)
-        first = _tables.read(path, [column], 0, 1)[0][column][0]
-        if isinstance(first, bytes):
+    if kind(path) == "parquet":
+        if _parquet.is_bytes(path, column):
             return _recipe.of_files(value, column, settings)
-        rank = getattr(first, "ndim", 0)
-    return _recipe.of_array(value, column, rank, path)
+        rank, dtype = _parquet.tensors(path, column)
+    else:
+        shape, dtype = _arrays.headers(path)[column]
+        rank = len(shape) - 1
+    return _checked(_recipe.of_array(value, column, rank, path), dtype, path)
+
+
+def _checked(made: _recipe.Input, dtype: Any, path: str) -> _recipe.Input:
+    """An input, if it takes arrays of this dtype."""
+    if dtype is not None:
+        try:
+            _recipe.cast(np.empty(0, dtype), made)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return made
 
 
 def _recipe_of_arrays(
@@ -126,8 +135,8 @@ def _recipe_of_arrays(
         path = first[item.name]
         if kind(path) != "npy":
             raise ValueError(f"source: got {path} for the input {item.name!r}, expected .npy files")
-        rank = len(_arrays.headers(path)[""][0])
-        found.append(_recipe.of_array(item, item.name, rank, path))
+        shape, dtype = _arrays.headers(path)[""]
+        found.append(_checked(_recipe.of_array(item, item.name, len(shape), path), dtype, path))
     return _finished(tuple(found), constants, settings), False
 
 

@@ -71,19 +71,50 @@ def with_shapes(wanted: Sequence[str], have: Collection[str]) -> list[str]:
     return [item for name in wanted for item in (name, name + SHAPE) if item in have]
 
 
-def rank(path: str, column: str) -> int | None:
-    """The rank of a row's value; None where the file does not say (bytes, shapes beside it)."""
+def _is_list(kind: Any) -> bool:
+    types = arrow().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_bytes(path: str, column: str) -> bool:
+    """Whether a column holds bytes."""
+    kind, types = schema(path).field(column).type, arrow().types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def tensors(path: str, column: str) -> tuple[int, np.dtype[Any] | None]:
+    """The rank of a row's value, and the dtype of its elements; None where all rows are null.
+
+    Raises:
+        ValueError: What the column holds is no tensor.
+    """
     found, types = schema(path), arrow().types
+    kind, rank = found.field(column).type, 0
+    if isinstance(kind, arrow().FixedShapeTensorType):
+        kind, rank = kind.value_type, len(kind.shape)
+    while _is_list(kind):
+        kind, rank = kind.value_type, rank + 1
+    if types.is_dictionary(kind):
+        kind = kind.value_type
     if column + SHAPE in found.names:
-        return None
-    item, depth = found.field(column).type, 0
-    if isinstance(item, arrow().FixedShapeTensorType):
-        return len(item.shape)
-    while types.is_list(item) or types.is_large_list(item) or types.is_fixed_size_list(item):
-        item, depth = item.value_type, depth + 1
-    if types.is_binary(item) or types.is_large_binary(item):
-        return None
-    return depth
+        shape = _first(path, column + SHAPE)
+        rank = rank if shape is None else len(shape)
+    if types.is_null(kind):
+        return rank, None
+    if types.is_string(kind) or types.is_large_string(kind):
+        return rank, np.dtype(object)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return rank, np.dtype(kind.to_pandas_dtype())
+    raise ValueError(f"{path}: column {column!r}: got {kind}, expected numbers or text")
+
+
+def _first(path: str, column: str) -> Any:
+    """The first value of a column that is not null; None if there is none."""
+    with opened(path) as file:
+        for batch in file.iter_batches(columns=[column], batch_size=1024):
+            for item in batch.column(0).drop_null():
+                return item.as_py()
+    return None
 
 
 def row_bytes(path: str, wanted: Collection[str]) -> int:
@@ -101,53 +132,66 @@ def _column_of(path: str, wanted: Collection[str]) -> bool:
 
 
 def column(table: Any, name: str) -> Column:
-    """A column as an array where all rows have one shape, else as a list; None for null."""
+    """A column as an array where all rows have one shape. Else a list, with None for null, and
+    ValueError for a row that cannot be an array."""
     pyarrow = arrow()
-    chunks = table.column(name)
-    array = chunks.combine_chunks()
+    array = table.column(name).combine_chunks()
     if isinstance(array, pyarrow.ChunkedArray):
-        array = pyarrow.concat_arrays(array.chunks) if array.chunks else array.type
-    kind_of = array.type
-    if isinstance(kind_of, pyarrow.FixedShapeTensorType):
-        return np.asarray(array.to_numpy_ndarray())
-    shaped = name + SHAPE in table.column_names
-    types = pyarrow.types
-    if array.null_count or shaped:
-        values = array.to_pylist() if not types.is_list(kind_of) else _lists(array)
-        if shaped:
-            lengths = table.column(name + SHAPE).to_pylist()
-            values = [None if item is None or shape is None else np.asarray(item).reshape(shape)
-                      for item, shape in zip(values, lengths, strict=True)]  # fmt: skip
-        return list(values)
-    if types.is_primitive(kind_of):
-        return np.asarray(array.to_numpy(zero_copy_only=False))
-    if types.is_list(kind_of) or types.is_fixed_size_list(kind_of):
-        lists = _lists(array)
-        lengths = {item.shape for item in lists}
-        if len(lengths) == 1 and lists[0].dtype != object:
-            return np.stack(lists)
-        return list(lists)
-    return list(array.to_pylist())
+        array = array.chunk(0) if array.num_chunks else pyarrow.array([], array.type)
+    shape = None
+    if isinstance(array.type, pyarrow.FixedShapeTensorType):
+        shape, array = list(array.type.shape), array.storage
+    if pyarrow.types.is_binary(array.type) or pyarrow.types.is_large_binary(array.type):
+        return list(array.to_pylist())
+    if name + SHAPE in table.column_names:
+        shapes = table.column(name + SHAPE).to_pylist()
+        if len({str(item) for item in shapes}) == 1 and shapes[0] is not None:
+            shape = shapes[0]
+    else:
+        shapes = [shape] * len(array)
+    found = _array(array)
+    if found is not None and (name + SHAPE not in table.column_names or shape is not None):
+        try:
+            return found if shape is None else found.reshape(len(found), *shape)
+        except ValueError:  # of each row
+            pass
+    return [_row(array, place, item) for place, item in enumerate(shapes)]
 
 
-def _lists(array: Any) -> list[Any]:
-    """A list column as an array for each row; nested lists become axes where they are even."""
-    types = arrow().types
-    inner = array.type.value_type
-    if types.is_primitive(inner):
-        flat = array.flatten().to_numpy(zero_copy_only=False)
-        if types.is_fixed_size_list(array.type):
-            ends = np.arange(1, len(array) + 1) * array.type.list_size
-            return np.split(flat, ends[:-1])
-        ends = array.offsets.to_numpy() - (array.offsets[0].as_py() if len(array) else 0)
-        pieces = np.split(flat, ends[1:-1]) if len(array) else []
-        return [None if array.null_count and not array.is_valid()[place].as_py() else item
-                for place, item in enumerate(pieces)]  # fmt: skip
-    dtype = inner
-    while not (types.is_primitive(dtype) or types.is_string(dtype)):
-        dtype = dtype.value_type
-    numeric = dtype.to_pandas_dtype() if types.is_primitive(dtype) else object
-    return [None if item is None else np.array(item, numeric) for item in array.to_pylist()]
+def _array(array: Any) -> np.ndarray | None:
+    """An Arrow array as one of NumPy; None if something is null, or lists have other lengths."""
+    pyarrow = arrow()
+    if array.null_count:
+        return None
+    if pyarrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not _is_list(array.type):
+        if pyarrow.types.is_null(array.type):
+            return None
+        found = array.to_numpy(zero_copy_only=False)
+        return found.astype(object) if found.dtype.kind in "SU" else found
+    if pyarrow.types.is_fixed_size_list(array.type):
+        length = array.type.list_size
+    else:
+        lengths = array.value_lengths().unique()
+        if len(lengths) > 1:
+            return None
+        length = lengths[0].as_py() if len(lengths) else 0
+    inner = _array(array.flatten())
+    return None if inner is None else inner.reshape(len(array), length, *inner.shape[1:])
+
+
+def _row(array: Any, place: int, shape: Any) -> Any:
+    one = array.slice(place, 1)
+    if one.null_count:
+        return None
+    found = _array(one)
+    if found is None:
+        return ValueError("got null among its elements, or lists of different lengths in one row")
+    try:
+        return found[0] if shape is None else found[0].reshape(shape)
+    except ValueError:
+        return ValueError(f"got {found[0].size} elements, expected those of the shape {shape}")
 
 
 def part_table(columns: Mapping[str, Column]) -> Any:

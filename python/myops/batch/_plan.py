@@ -58,19 +58,25 @@ class Shard:
     rows: int
 
 
-def entries(paired: Mapping[str, Mapping[str, str]], table: bool, limit: int | None) -> list[Entry]:
+def entries(
+    paired: Mapping[str, Mapping[str, str]],
+    table: bool,
+    limit: int | None,
+    columns: Sequence[str] = (),
+) -> list[Entry]:
     """The plan.
 
     Args:
         table: Whether a file has many rows.
         limit: At most so many rows.
+        columns: Those that each table must have.
     """
     found: list[Entry] = []
     total = 0
     for name, item in paired.items():
         if limit is not None and total >= limit:
             break
-        rows = 1 if not table else _tables.rows(next(iter(item.values())))
+        rows = 1 if not table else _tables.rows(next(iter(item.values())), columns)
         rows = rows if limit is None else min(rows, limit - total)
         found.append(Entry(name, dict(item), rows, [_stamp(path) for path in item.values()]))
         total += rows

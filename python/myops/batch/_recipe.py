@@ -224,12 +224,13 @@ def cast(value: Any, wanted: Input) -> np.ndarray:
     Raises:
         ValueError: It is missing, or cannot be that dtype without losing its meaning.
     """
-    if value is None:
-        raise ValueError(f"column {wanted.column!r}: got null")
+    what = f"column {wanted.column!r}" if wanted.column else "array"
+    if value is None or isinstance(value, ValueError):  # a row that is no array
+        raise ValueError(f"{what}: {value or 'got null'}")
     array = np.asarray(value)
     if wanted.dtype == "object":
         if array.dtype.kind not in "OU":
-            raise ValueError(f"column {wanted.column!r}: got {array.dtype}, expected text")
+            raise ValueError(f"{what}: got {array.dtype}, expected text")
         return array.astype(object)
     if array.dtype == wanted.dtype:
         return array
@@ -241,7 +242,7 @@ def cast(value: Any, wanted: Input) -> np.ndarray:
         if (made == array).all():
             return made
     raise ValueError(
-        f"column {wanted.column!r}: got {array.dtype}"
+        f"{what}: got {'text' if array.dtype.kind in 'OUS' else array.dtype}"
         f"{' with numbers that do not fit' if array.dtype.kind in 'iu' else ''}, "
         f"expected {wanted.dtype}"
     )

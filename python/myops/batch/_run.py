@@ -8,8 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from myops.batch import _constants, _given, _identity, _local, _matching, _plan, _state, _store
+from myops.batch import (
+    _constants,
+    _given,
+    _identity,
+    _local,
+    _matching,
+    _plan,
+    _single,
+    _state,
+    _store,
+)
 from myops.batch._job import Job, make_session
+from myops.batch._recipe import Recipe
 from myops.batch._result import Result
 from myops.batch._sinks import PARTS
 from myops.ort._named_libraries import Policy
@@ -62,7 +73,8 @@ def run(
         model: Path of the .onnx file.
         source: Files, folders, patterns such as "photos/*.jpg", or URLs for fsspec. A dict has
             them by input of the graph: files are joined by their names without endings.
-        output: A folder, or a URL. New, empty, or that of the same run.
+        output: A folder, or a file that ends in .parquet, .npz or .npy and gets all rows; here or
+            as a URL. New, empty, or that of the same run.
         constants: Inputs that are the same for each row: numbers, lists, arrays.
         columns: Input -> column of a table, where their names differ.
         keep: Columns of a Parquet source that go into the output as they are.
@@ -114,7 +126,7 @@ def run(
         (5, 0, 1)
     """
     path = _given.checked_model(model)
-    target = os.fspath(output)
+    target = _single.target(os.fspath(output))
     settings = _given.settings(layout, channels, range, output_range, mean, std, resize)
     _given.check_words(format=format, engine=engine, rows=rows, batch=batch, workers=workers,
                  threads=threads, limit=limit, readers=readers)  # fmt: skip
@@ -123,24 +135,26 @@ def run(
     given = tuple(os.path.abspath(item) for item in libraries)
     session = make_session(path, given, named_libraries)
     fixed = _constants.constants(session, constants or {})
-    files = _matching.paired(session, fixed, source, target)
+    files = _matching.paired(session, fixed, source, target.output)
     recipe, table = _matching.recipe_of(session, fixed, files, columns or {}, rows, settings)
     recipe = _matching.with_outputs(recipe, session, outputs, whole, batch)
-    chosen = _given.chosen_format(format, recipe, table, files)
+    if target.single:
+        chosen = _given.single_format(format, target.single, recipe)
+    else:
+        chosen = _given.chosen_format(format, recipe, table, files)
     _given.check_keep(keep, chosen, table, files)
+    _given.check_names(chosen, recipe, keep, table)
     _given.check_pixels(chosen, recipe, session)
-    plan = _plan.entries(files, table, limit)
+    needed = list(dict.fromkeys([*(item.column for item in recipe.inputs), *keep]))
+    plan = _plan.entries(files, table, limit, needed)
     parts = chosen in PARTS
     if not parts:
         plan = _plan.named(plan, "" if chosen == "bytes" else f".{chosen}")
-    if not _store.is_remote(target):
-        target = os.path.abspath(target)
-    job = Job(path, given, named_libraries, recipe, target, chosen, tuple(keep))
+    job = Job(path, given, named_libraries, recipe, target.folder, chosen, tuple(keep))
+    shown = target.single or chosen.removesuffix("-parts")
     total = sum(entry.rows for entry in plan)
     if not total:
-        return Result(
-            target, 0, 0, 0, 0, "", 0.0, engine, 0, 0, 0, 0, chosen.removesuffix("-parts")
-        )
+        return Result(target.output, 0, 0, 0, 0, "", 0.0, engine, 0, 0, 0, 0, shown)
     length = _plan.shard_rows(plan, parts, table)
     identity = _identity.identity(job, plan, length)
     count = sum(-(-entry.rows // length) for entry in plan) if table else -(-total // length)
@@ -148,29 +162,30 @@ def run(
     if engine == "ray":
         works = (workers or (0 if address else works[0]), threads or (1 if address else works[1]))
     job = replace(job, threads=works[1])
-    remote = any(map(_store.is_remote, (target, *plan[0].files.values())))
+    remote = any(map(_store.is_remote, (target.output, *plan[0].files.values())))
     state = _state.State(target)
     state.lock()
     try:
         state.open(identity)
-        _store.remove_partial(target)
+        _store.remove_partial(target.folder)
         if retry_failed:
             state.done = {number: item for number, item in state.done.items() if not item[1]}
         made = _engine(engine, job, works[0], isolate, remote, readers, session, address)
         shards = _plan.shards(plan, length, table)
         started = time.perf_counter()
-        before = sum(done + len(failed) for done, failed in state.done.values())
+        before = sum(state.counts())
         try:
             _go(made, shards, state, total, max_failures, progress)
         finally:
             failures = state.write_failures()
+        done, failed = state.counts()
+        if target.single:
+            _finish(target, recipe, state, failed, done + failed > before)
     finally:
         state.close()
-    done = sum(item[0] for item in state.done.values())
-    failed = sum(len(item[1]) for item in state.done.values())
     return Result(
-        target, total, done, failed, before, failures, time.perf_counter() - started, engine,
-        made.workers, job.threads, made.calls, made.in_memory, chosen.removesuffix("-parts"),
+        target.output, total, done, failed, before, failures, time.perf_counter() - started, engine,
+        made.workers, job.threads, made.calls, made.in_memory, shown,
     )  # fmt: skip
 
 
@@ -182,8 +197,7 @@ def _go(
     max_failures: int | None,
     progress: Callable[[int, int, int], None] | None,
 ) -> None:
-    done = sum(item[0] for item in state.done.values())
-    failed = sum(len(item[1]) for item in state.done.values())
+    done, failed = state.counts()
     if progress:
         progress(done, failed, total)
     waiting = (shard for shard in shards if shard.number not in state.done)
@@ -208,6 +222,16 @@ def _go(
                     )
     finally:
         running.close()
+
+
+def _finish(
+    target: _single.Target, recipe: Recipe, state: _state.State, failed: int, more: bool
+) -> None:
+    """Puts the parts into one file. They stay while rows have failed, which may be run again."""
+    if more or state.joined is None:
+        state.join(_single.join(target, [item.name for item in recipe.outputs], failed))
+    if not failed:
+        _single.remove_parts(target)
 
 
 def _engine(

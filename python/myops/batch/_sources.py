@@ -103,7 +103,7 @@ def files(columns: Mapping[str, Sequence[str]], output: str = "") -> dict[str, d
 
     Args:
         columns: Column -> patterns. Tables have all columns, under "".
-        output: A folder whose files are no source, where it is inside of the source.
+        output: A file, or a folder whose files, are no source, where they are inside of it.
 
     Raises:
         FileNotFoundError: A file does not exist.
@@ -114,7 +114,8 @@ def files(columns: Mapping[str, Sequence[str]], output: str = "") -> dict[str, d
     for column, patterns in columns.items():
         root, found = expand(patterns)
         if inside.startswith(root.rstrip("/") + "/"):  # what earlier runs have written there
-            found = [path for path in found if not path.startswith(inside.rstrip("/") + "/")]
+            own = inside.rstrip("/") + "/"
+            found = [path for path in found if not f"{path}/".startswith(own)]
         lists[column] = {_name(path, root): path for path in found}
         if len(lists[column]) < len(found):  # several buckets
             lists[column] = {path.replace("://", "/"): path for path in found}

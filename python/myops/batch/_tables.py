@@ -15,22 +15,41 @@ from myops.batch._arrays import SHAPE, Column, kind
 
 
 def names(path: str) -> list[str]:
-    """The columns of a file; that of a .npy is ""."""
-    if kind(path) == "parquet":
-        return [name for name in _parquet.schema(path).names if not name.endswith(SHAPE)]
-    return list(_arrays.headers(path))
-
-
-def rows(path: str) -> int:
-    """How many rows a file has.
+    """The columns of a file; that of a .npy is "".
 
     Raises:
-        ValueError: Its arrays have different lengths, or it is damaged.
+        ValueError: Two have one name, or the file is damaged.
+    """
+    if kind(path) != "parquet":
+        return list(_arrays.headers(path))
+    with _parquet.opened(path) as file:
+        return _names(path, file)
+
+
+def _names(path: str, file: Any) -> list[str]:
+    found = file.schema_arrow.names
+    twice = [name for name in found if found.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: got two columns {twice[0]!r}, expected different names")
+    return [name for name in found if not name.endswith(SHAPE)]
+
+
+def rows(path: str, wanted: Sequence[str]) -> int:
+    """How many rows a file has.
+
+    Args:
+        wanted: Columns that it must have.
+
+    Raises:
+        ValueError: A column is missing, its arrays have different lengths, or it is damaged.
     """
     if kind(path) == "parquet":
         with _parquet.opened(path) as file:
+            _check_columns(path, _names(path, file), wanted)
             return int(file.metadata.num_rows)
     shapes = {name: shape for name, (shape, _) in _arrays.headers(path).items()}
+    if list(shapes) != [""] or len(wanted) > 1:
+        _check_columns(path, list(shapes), wanted)
     lengths = {shape[0] if shape else None for shape in shapes.values()}
     if len(lengths) != 1 or None in lengths:
         listed = ", ".join(f"{name or 'the array'} {list(shape)}" for name, shape in shapes.items())
@@ -39,6 +58,15 @@ def rows(path: str) -> int:
             "counts the rows"
         )
     return int(lengths.pop() or 0)
+
+
+def _check_columns(path: str, have: Sequence[str], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in have]
+    if missing:
+        raise ValueError(
+            f"{path}: got no column {missing[0]!r}, expected it as in the other files; it has "
+            f"{', '.join(map(repr, have)) or 'none'}"
+        )
 
 
 def row_bytes(path: str, wanted: Sequence[str]) -> int:

@@ -115,9 +115,14 @@ class Worker:
                 raise Stopped
             count = min(step, task.shard.rows - at)
             start, first = task.shard.start + at, task.shard.first + at
-            columns, kept = _tables.read(path, wanted, first, count, self.job.keep)
             for row in range(count):
                 task.names[start + row] = f"{entry.name}:{first + row}"
+            try:
+                columns, kept = _tables.read(path, wanted, first, count, self.job.keep)
+            except (OSError, ValueError) as error:  # it has changed since, or is damaged
+                for row in range(start, start + count):
+                    task.fail(row, error)
+                continue
             self.in_memory.add(count)
             if not self._dense(task, columns, start, count, singly):
                 rows = ((start + row, {name: column[row] for name, column in columns.items()})
