@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +91,40 @@ def test_rows_that_fail(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no place for the numbers"):
         myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out.npy")
     assert not (tmp_path / "out.npy").exists()
+
+
+KILLED = """
+import json, os, sys
+import myops.batch
+from myops.batch import _single
+replace = os.replace
+def end(*arguments):
+    os.kill(os.getpid(), 9)
+def renamed(source, target):
+    (end if str(target).endswith("out.npz") else replace)(source, target)
+if sys.argv[2] == "before":
+    os.replace = renamed
+else:
+    _single.remove_parts = end
+myops.batch.run(**json.loads(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_that_is_killed_when_it_writes_the_file(moment: str, tmp_path: Path) -> None:
+    """Just before the file gets its name, and just before its parts are removed."""
+    x = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+    np.save(tmp_path / "x.npy", x)
+    words = {"model": str(models.times(tmp_path)), "source": str(tmp_path / "x.npy"),
+             "output": str(tmp_path / "out.npz"), "constants": {"factor": 2}}  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(words), moment], check=False)
+    assert done.returncode == -9
+    assert (tmp_path / "out.npz").exists() == (moment == "after")
+    hidden = tmp_path / ".out.npz.myops-run"
+    assert len(os.listdir(hidden)) > 1
+    assert myops.batch.run(**words).before == 1000  # type: ignore[arg-type]
+    assert os.listdir(hidden) == [".myops-run"]
+    np.testing.assert_array_equal(arrays_of(tmp_path / "out.npz")["y"], x * 2)
 
 
 @pytest.mark.parametrize("uneven", [0, 300, 900])
