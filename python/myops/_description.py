@@ -25,7 +25,7 @@ class DecidedLength(NamedTuple):
 
     Attributes:
         name: Lengths of one name are equal, also in several outputs; "": a length of its own.
-        most: The largest that it can be; None: not known.
+        most: The largest value that it can have; None: not known.
     """
 
     name: str = ""
@@ -35,12 +35,12 @@ class DecidedLength(NamedTuple):
 def at_most(bound: Any = None, name: str = "") -> DecidedLength:
     """A length that the data decides, in the result of a shape rule (`shape=`).
 
-    Only the function or the kernel knows it, when it has computed. Traces, exported programs and
-    ONNX models get an unknown length that stays below the bound.
+    Only the function or the kernel knows it, after it has computed. Traces, exported programs and
+    ONNX models get an unknown length that does not exceed the bound.
 
     Args:
-        bound: The largest that it can be, such as a length of an input. Default: no bound.
-        name: Lengths of one name are equal: outputs that share a length. Default: its own.
+        bound: The largest value that it can have, such as a length of an input. Default: no bound.
+        name: Lengths with the same name are equal, also in several outputs. Default: no name.
 
     Returns:
         The length, for the result of the rule; a symbolic `bound` counts as none.
@@ -95,9 +95,9 @@ class OutputInfo:
         name: An identifier.
         type: One of the op's type parameters.
         doc: A sentence for readers.
-        may_overwrite: Inputs in whose memory ONNX Runtime may let it lie.
-        only_if: Of an optional output: the bool attribute, or the optional input, that says whether
-            a call computes it. Otherwise callers get None. "": always.
+        may_overwrite: Inputs whose memory ONNX Runtime may use for it.
+        only_if: For an optional output: the bool attribute, or the optional input, that decides
+            whether a call computes it. If not, callers get None. "": it is always computed.
 
     Example:
         >>> myops.Output("y", "T", "Of the shape of x.").name
@@ -107,7 +107,7 @@ class OutputInfo:
     name: str
     type: str
     doc: str
-    may_overwrite: tuple[str, ...] = ()  # inputs in whose memory ONNX Runtime may let it lie
+    may_overwrite: tuple[str, ...] = ()  # inputs whose memory ONNX Runtime may use for it
     only_if: str = ""
 
 
@@ -117,13 +117,13 @@ class AttributeInfo:
 
     Attributes:
         name: An identifier.
-        default: A bool, an int, a float, a string, or a list of ints, floats or strings. Of a
-            required or optional attribute only its type counts; the attribute then has None here.
+        default: A bool, an int, a float, a string, or a list of ints, floats or strings. For a
+            required or optional attribute only its type counts, and this is None.
         doc: A sentence for readers.
-        choices: The legal strings or ints; of a list, those of its elements. Empty: any.
-        type: bool, int, float, double, string, ints, floats, doubles or strings. Default: that of
-            the default, which is never double or doubles: floats of 64 bits, which an ONNX model
-            holds in a tensor, as its own attributes have 32.
+        choices: The legal strings or ints, or the legal elements of a list. Empty: any.
+        type: bool, int, float, double, string, ints, floats, doubles or strings. Default: the type
+            of the default value, which is float or floats, never double or doubles. These have 64
+            bits; an ONNX model stores them in a tensor, because its float attributes have 32.
         required: Whether every call has to give it.
         optional: Whether it may be left out, or be None, which is then what the op sees.
         at_least, above, at_most, below: Bounds of a number, or of each number of a list; `above`
@@ -163,8 +163,8 @@ class AttributeInfo:
         return self.type in ("ints", "floats", "doubles", "strings")
 
     def is_written(self, value: Any) -> bool:
-        """Whether a node has the attribute: not where its absence says the same, which torch's
-        exporters cannot write for a list."""
+        """Whether a node has the attribute. An empty list that is the default is left out, because
+        torch's exporters cannot write it."""
         if value is None:
             return False
         may_be_absent = self.is_list and not self.required and not self.optional
@@ -187,7 +187,7 @@ def _type_of(name: str, default: Any) -> str:
     )
 
 
-# How the texts of csrc/core/check_description.cpp call them.
+# The names in the messages of csrc/core/check_description.cpp.
 KINDS = {
     "bool": "a bool", "int": "an int", "float": "a float", "double": "a float",
     "string": "a string", "ints": "a list of ints", "floats": "a list of floats",
@@ -229,7 +229,7 @@ class OpInfo:
         return getattr(self.native, "is_prototype", False)
 
     def missing(self, attributes: Mapping[str, Any]) -> str:
-        """What the C++ says of a call without a required attribute; "" where none is missing."""
+        """The message of the C++ for a call without a required attribute; "" if none is missing."""
         for item in self.attributes:
             if item.required and attributes.get(item.name) is None:
                 return self.missing_text(item)

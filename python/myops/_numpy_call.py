@@ -21,8 +21,8 @@ def call(
 
     Args:
         op: The op, or the name of one of ours, e.g. "my_add".
-        inputs: One entry an input of the description; None for one that is left out, a list for
-            one that is variadic. What the op writes, it writes into these arrays.
+        inputs: One entry for each input of the description: None for one that is left out, a list
+            for a variadic one. An op that writes into inputs writes into these arrays.
         attributes: Values that differ from the defaults.
         threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core. The result does
             not depend on it.
@@ -80,12 +80,12 @@ def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
 def _share(one: np.ndarray, other: np.ndarray) -> bool:
     try:
         return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]  # its stub knows the constants only
-    except RuntimeError:  # it would take too long to find out
+    except RuntimeError:  # too expensive to decide
         return True
 
 
 def _check_written(op: OpInfo, arrays: Sequence[Any]) -> None:
-    """What the op writes into are arrays with a place for each element."""
+    """Refuses inputs to write into that are not arrays with separate memory for each element."""
 
     def refuse(item: InputInfo, got: str, expected: str) -> NoReturn:
         raise ValueError(f"{op.name}: {item.name}: got {got}, expected {expected}")

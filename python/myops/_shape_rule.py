@@ -19,10 +19,10 @@ def infer(
 
     Args:
         op: The op, or the name of one of ours, e.g. "resize".
-        shapes: One entry an input; None for an input that is left out.
-        dtypes: One entry an input; None when unknown.
+        shapes: One entry for each input; None for an input that is left out.
+        dtypes: One entry for each input; None when unknown.
         attributes: Values that differ from the defaults.
-        values: One entry an input: the numbers of a `values` input where they are known.
+        values: One entry for each input: the numbers of a `values` input where they are known.
 
     Returns:
         (dtype, shape) of each output; a length is a number, a name or None.

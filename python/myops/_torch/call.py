@@ -111,7 +111,7 @@ class TorchOp:
         needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
         torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
         nothing asks for a gradient, plain tensors go past the dispatcher (see direct_call.py), and
-        others below its autograd, in which it would come back to Python.
+        others enter it below its autograd, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """

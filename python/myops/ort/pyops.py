@@ -6,7 +6,7 @@ is a way to run a model where only Python packages can be installed, to step thr
 debugger, and to check the native library against a second host. It is never a fast path: each
 call takes the interpreter lock and copies its tensors twice.
 
-There are two doors:
+There are two ways to use them:
 
 `enable_pyops()` registers the ops under their own names in their own domains, for models whose
 nodes PyOps can express as they stand. `pyop_session(model)` rewrites a copy of the model first

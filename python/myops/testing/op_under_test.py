@@ -1,4 +1,4 @@
-"""The op under test, with all its faces. The only place that knows where each comes from."""
+"""The op under test: its functions, models and sessions, all created here."""
 
 from __future__ import annotations
 

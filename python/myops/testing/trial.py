@@ -120,7 +120,7 @@ class Trial:
             if lacks and who in HOSTED:
                 continue
             if who == "PyOp" and run.inner.refused and "dtype" in run.inner.refusal:
-                continue  # the kind of PyOp that it would be is not registered
+                continue  # no PyOp is registered for this combination of dtypes
             alike &= self.compare_bits(variation, who, runtime(run.call), run.inner, _RUNTIME_CAUSE)
         for note in self.runtimes.notes():
             self.tally.note(note)

@@ -1,4 +1,4 @@
-"""Layouts: strides, channels_last, memory that is not aligned: only the numbers decide."""
+"""Layouts: strides, channels_last and alignment do not change a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes: what torch's fake kernel, the meta device, onnx and ONNX Runtime expect is what comes."""
+"""Shapes: results are as torch's fake kernel, the meta device, onnx and ONNX Runtime expect."""
 
 from __future__ import annotations
 
