@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _numpy_call
 from myops._description import OpInfo
 from myops._torch import autocast, autograd, batching, direct_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
@@ -240,7 +240,7 @@ class TorchOp:
             ValueError: The kernel's own refusal.
         """
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
-        results = tuple(_description.call(self.info, padded, attributes, threads))
+        results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
         return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:
