@@ -18,6 +18,8 @@
 #   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
+#   make test-cuda     tests on an NVIDIA GPU; says so and ends where there is none
+#   make test-cuda-sources  compiles the CUDA sources for five architectures, without a GPU (two minutes)
 #   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
 #                      `make test` leaves out into tests/slow_tests.txt
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
@@ -46,7 +48,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -106,6 +108,15 @@ test-python: build
 	-$(MAKE) --silent $(PLAYGROUND)/node_modules/.package-lock.json
 	$(MEASURED) $(PYTEST) $(HOSTS)
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
+
+# tests/cuda is no part of the other targets: they need no GPU, and on most machines there is none.
+test-cuda: build
+	@$(BIN)/python -c "import torch; raise SystemExit(not torch.cuda.is_available())" \
+	  || { echo "no GPU that this PyTorch can use: the tests on CUDA are left out"; exit 0; } \
+	  && $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/cuda
+
+test-cuda-sources: test-native
+	PYTHON=$(PYTHON) scripts/compile_cuda_sources.sh build/native/tests/native/cuda/myops_cuda_tests
 
 # Of a run of all tests: what the others take is left as it was in tests/slow_tests.txt.
 slowest: build

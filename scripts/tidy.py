@@ -28,6 +28,7 @@ def sources() -> list[Path]:
     return sorted(
         [
             *csrc.glob("core/*.cpp"),
+            *csrc.glob("cuda/*.cpp"),
             *csrc.glob("adapters/*/*.cpp"),
             *(path for path in csrc.glob("ops/**/*.cpp") if path.parent.name != "isa"),
         ]

@@ -60,7 +60,7 @@ def test_what_is_for_arm_alone(tmp_path: Path) -> None:
 
 
 def _all_of_it(tmp_path: Path) -> None:
-    parts = [SOURCE / "core", SOURCE / "ops", SOURCE / "adapters" / "ort"]
+    parts = [SOURCE / "core", SOURCE / "cuda", SOURCE / "ops", SOURCE / "adapters" / "ort"]
     objects = compiled([path for part in parts for path in part.rglob("*.cpp")], tmp_path)
     library = tmp_path / "libmyops_ort.so"
     # Without the C++ library, which would have to be compiled first.

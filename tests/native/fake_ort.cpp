@@ -19,6 +19,10 @@ const CustomOp* choose(const SessionOptions& options, const Node& node) {
     for (const CustomOp* op : domain->ops) {
       const size_t count = op->get_input_count(op);
       bool fits = op->get_name(op) == node.type && node.inputs.size() <= count;
+      const char* provider = op->get_execution_provider(op);
+      fits = fits &&
+             (provider != nullptr ? std::string(provider) == "CUDAExecutionProvider" && node.on_cuda
+                                  : !node.on_cuda);
       for (size_t i = 0; fits && i < count; ++i) {
         const bool given = i < node.inputs.size() && node.inputs[i];
         fits = given ? op->get_input_type(op, i) == node.inputs[i]->value.type
@@ -88,7 +92,13 @@ std::vector<int> Session::overwritten() const {
 
 Session::Result Session::run(const Node& node, Order order, uint8_t fill,
                              const std::function<void()>& meanwhile) const {
-  ComputeContext context{&node, op_, order, fill, {}, meanwhile};
+  // Inputs are where the op wants them.
+  Node placed = node;
+  for (size_t i = 0; node.on_cuda && i < placed.inputs.size(); ++i) {
+    if (!placed.inputs[i]) continue;
+    placed.inputs[i]->value.on_device = op_->get_input_memory(op_, i) == MemoryType::Default;
+  }
+  ComputeContext context{&placed, op_, order, fill, {}, meanwhile};
   Result result;
   result.refusal = text_of(op_->compute_v2(kernel_, &context));
   for (std::unique_ptr<Value>& value : context.outputs) {

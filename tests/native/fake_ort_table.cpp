@@ -46,6 +46,7 @@ size_t element_size(ElementType type) {
 namespace {
 
 std::atomic<int> statuses{0};
+bool cuda_is_there = false;
 
 Status* refuse(const std::string& text, ErrorCode code = ErrorCode::Fail) {
   ++statuses;
@@ -201,6 +202,7 @@ Status* make_output(ComputeContext* context, size_t index, const int64_t* dims, 
   auto value = std::make_unique<Value>();
   value->type = context->op->get_output_type(context->op, index);
   value->dims.assign(dims, dims + count);
+  value->on_device = context->node->on_cuda;
   const auto elements = static_cast<size_t>(myops::element_count(value->dims));
   value->bytes.assign(elements * element_size(value->type), context->fill);
   if (value->type == ElementType::String) value->texts.resize(elements);
@@ -217,6 +219,7 @@ struct Functions {
 #define FAKE_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(FAKE_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(FAKE_ORT_MEMBER)
+  MYOPS_ORT_GPU_CALLS(FAKE_ORT_MEMBER)
   MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_MEMBER)
 #undef FAKE_ORT_MEMBER
 };
@@ -277,16 +280,61 @@ Functions make_functions() {
     *out = new TypeAndShape{value->type, value->dims, {}};
     return nullptr;
   };
-  f.GetTensorMemoryInfo = [](const Value*, const MemoryInfo** out) -> Status* {
-    static const MemoryInfo cpu;
-    *out = &cpu;
+  f.GetTensorMemoryInfo = [](const Value* value, const MemoryInfo** out) -> Status* {
+    static const MemoryInfo cpu{DeviceType::Cpu}, gpu{DeviceType::Gpu};
+    *out = value->on_device ? &gpu : &cpu;
     return nullptr;
   };
   f.MemoryInfoGetMemType = [](const MemoryInfo*, MemoryType* out) -> Status* {
     *out = MemoryType::Default;
     return nullptr;
   };
-  f.MemoryInfoGetDeviceType = [](const MemoryInfo*, DeviceType* out) { *out = DeviceType::Cpu; };
+  f.MemoryInfoGetDeviceType = [](const MemoryInfo* memory, DeviceType* out) {
+    *out = memory->device;
+  };
+
+  f.GetAvailableProviders = [](char*** out, int* count) -> Status* {
+    *count = cuda_is_there ? 2 : 1;
+    values += *count;
+    *out = static_cast<char**>(std::malloc(2 * sizeof(char*)));
+    (*out)[0] = strdup("CPUExecutionProvider");
+    (*out)[1] = cuda_is_there ? strdup("CUDAExecutionProvider") : nullptr;
+    return nullptr;
+  };
+  f.ReleaseAvailableProviders = [](char** names, int count) -> Status* {
+    values -= count;
+    for (int i = 0; i < count; ++i) std::free(names[i]);
+    std::free(names);
+    return nullptr;
+  };
+  f.MemoryInfoGetId = [](const MemoryInfo* memory, int* out) -> Status* {
+    if (memory->device != DeviceType::Gpu) return refuse("no device");
+    *out = 0;
+    return nullptr;
+  };
+  f.KernelContext_GetGPUComputeStream = [](const ComputeContext* context, void** out) -> Status* {
+    if (!context->node->on_cuda) return refuse("no stream");
+    *out = cuda_stream();
+    return nullptr;
+  };
+  f.KernelContext_GetScratchBuffer = [](const ComputeContext*, const MemoryInfo* memory,
+                                        size_t bytes, void** out) -> Status* {
+    if (memory->device != DeviceType::Gpu || bytes == 0) return refuse("no such memory");
+    ++values;
+    *out = std::malloc(bytes);
+    std::memset(*out, 0xff, bytes);
+    return nullptr;
+  };
+  f.KernelContext_GetAllocator = [](const ComputeContext*, const MemoryInfo*,
+                                    Allocator** out) -> Status* {
+    ++values;
+    *out = new Allocator;
+    return nullptr;
+  };
+  f.ReleaseAllocator = [](Allocator* allocator) {
+    --values;
+    delete allocator;
+  };
 
   f.CreateTensorTypeAndShapeInfo = [](TypeAndShape** out) -> Status* {
     *out = new TypeAndShape;
@@ -439,6 +487,7 @@ const Table* table(uint32_t version) {
     std::array<void (*)(), 418> places{};
     MYOPS_ORT_CALLS(FAKE_ORT_PLACE)
     MYOPS_ORT_NEWER_CALLS(FAKE_ORT_PLACE)
+    MYOPS_ORT_GPU_CALLS(FAKE_ORT_PLACE)
     MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_PLACE)
     return places;
   }();
@@ -452,6 +501,12 @@ std::string text_of(Status* status) {
   --statuses;
   delete status;
   return text;
+}
+
+void provide_cuda() { cuda_is_there = true; }
+void* cuda_stream() {
+  static int stream = 0;
+  return &stream;
 }
 
 int live_statuses() { return statuses; }

@@ -19,6 +19,9 @@ namespace myops {
 
 struct Op;
 class Report;  // core/report.h
+namespace cuda {
+class Device;  // cuda.h
+}
 
 // A length of an output that the data decides: only the kernel knows it, when it has computed
 // (KernelContext::allocate_output). Lengths with one name are equal, also in several outputs of the
@@ -121,6 +124,8 @@ class Runtime {
   // For reports of calls: the runtime, and the node of the model where there is one.
   virtual const char* name() const { return "cpp"; }
   virtual std::string node() const { return {}; }
+  // Of a call whose tensors are on a CUDA device; otherwise null.
+  virtual cuda::Device* cuda_device() { return nullptr; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
   Budget& budget() { return budget_; }
@@ -187,6 +192,8 @@ class KernelContext {
   // The same for every output that has the decided length of this name; where an output has several
   // decided lengths, it is made with the last of them.
   void set_length(const std::string& name, int64_t length) const;
+  // For a kernel given to Op::cuda(), which uses it through cuda::Gpu.
+  cuda::Device* cuda_device() const { return runtime_.cuda_device(); }
 
   // What Op::prepare returned; null in most calls.
   template <class T>

@@ -1,0 +1,65 @@
+// The driver of NVIDIA GPUs, loaded when the first call needs it: nothing here is linked.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace myops::cuda {
+
+// Types of CUDA's driver interface; a handle is a pointer to what is never looked into.
+using Result = int;  // 0: success
+using Context = struct ContextOpaque*;
+using Module = struct ModuleOpaque*;
+using Function = struct FunctionOpaque*;
+using Stream = struct StreamOpaque*;
+using DevicePointer = unsigned long long;
+
+enum class DeviceAttribute : int { ComputeMajor = 75, ComputeMinor = 76 };
+
+// call(name, parameters...): the functions that are used, all of them in every driver since
+// CUDA 11.
+// clang-format off
+#define MYOPS_CUDA_DRIVER_CALLS(call)                                                             \
+  call(cuInit, unsigned flags)                                                                    \
+  call(cuDriverGetVersion, int* version)                                                          \
+  call(cuGetErrorName, Result, const char** text)                                                 \
+  call(cuGetErrorString, Result, const char** text)                                               \
+  call(cuDeviceGet, int* device, int index)                                                       \
+  call(cuDeviceGetAttribute, int* value, DeviceAttribute, int device)                             \
+  call(cuCtxGetCurrent, Context*)                                                                 \
+  call(cuCtxSetCurrent, Context)                                                                  \
+  call(cuDevicePrimaryCtxRetain, Context*, int device)                                            \
+  call(cuModuleLoadData, Module*, const void* image)                                              \
+  call(cuModuleGetFunction, Function*, Module, const char* name)                                  \
+  call(cuLaunchKernel, Function, unsigned grid_x, unsigned grid_y, unsigned grid_z,               \
+       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,       \
+       void** parameters, void** extra)                                                           \
+  call(cuMemsetD8Async, DevicePointer, unsigned char value, size_t bytes, Stream)                 \
+  call(cuMemcpyDtoDAsync_v2, DevicePointer to, DevicePointer from, size_t bytes, Stream)
+// clang-format on
+
+struct Driver {
+#define MYOPS_CUDA_MEMBER(name, ...) Result (*name)(__VA_ARGS__) = nullptr;
+  MYOPS_CUDA_DRIVER_CALLS(MYOPS_CUDA_MEMBER)
+#undef MYOPS_CUDA_MEMBER
+  int version = 0;      // 12040: the driver has what CUDA 12.4 has
+  std::string failure;  // why there is none; empty: there is one
+};
+
+// Loads libcuda.so.1, or what MYOPS_CUDA_DRIVER names, at the first call.
+const Driver& driver();
+
+// Throws "op: CUDA: got ..., expected ..." unless the driver could be loaded.
+const Driver& driver_for(const std::string& op);
+
+// Throws, with what was tried, if a call of the driver has failed.
+void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
+
+// Makes the device's primary context, which PyTorch and ONNX Runtime use, current in this thread if
+// none is, and returns the one that is.
+Context current_context(const Driver& driver, const std::string& op, int index);
+
+// 90 for compute capability 9.0.
+int architecture(const Driver& driver, const std::string& op, int index);
+
+}  // namespace myops::cuda
