@@ -36,7 +36,8 @@ std::string hash_text(const std::string& text) {
 
 // Every byte that the code depends on, but for the GPU's own.
 std::string key_of(const Request& request, const std::string& compiler, int driver_version) {
-  std::string key = str("NVRTC ", compiler, ", driver ", driver_version, "\n");
+  std::string key = str("NVRTC ", compiler, ", driver ", driver_version, ", architecture ",
+                        request.architecture, "\n");
   for (const std::string& option : options(request)) key += option + "\n";
   std::vector<File> files = standard_files();
   files.insert(files.end(), request.source.headers.begin(), request.source.headers.end());
@@ -102,12 +103,12 @@ void write_entry(const std::string& file, const std::string& key, const std::str
 
 std::string compiled(const std::string& op, const Request& request, int driver_version) {
   const std::string place = folder();
-  if (place.empty()) return compile(op, request);
-  const std::string key = key_of(request, compiler_version(op), driver_version);
+  if (place.empty()) return compile(op, request, driver_version);
+  const std::string key = key_of(request, compiler_version(op, driver_version), driver_version);
   const std::string file = str(place, "/", hash_text(key), ".cubin");
   std::string code = read_entry(file, key);
   if (!code.empty()) return code;
-  code = compile(op, request);
+  code = compile(op, request, driver_version);
   if (make_folders(place)) write_entry(file, key, code);
   return code;
 }

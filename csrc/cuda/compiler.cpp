@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -25,6 +26,10 @@ using Status = int;  // 0: success
   call(nvrtcGetProgramLog, Program, char*)                                                     \
   call(nvrtcGetCUBINSize, Program, size_t*)                                                    \
   call(nvrtcGetCUBIN, Program, char*)                                                          \
+  call(nvrtcGetPTXSize, Program, size_t*)                                                      \
+  call(nvrtcGetPTX, Program, char*)                                                            \
+  call(nvrtcGetNumSupportedArchs, int*)                                                        \
+  call(nvrtcGetSupportedArchs, int*)                                                           \
   call(nvrtcDestroyProgram, Program*)
 // clang-format on
 
@@ -57,26 +62,38 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
-std::vector<std::string> candidates() {
+// Files to try, best first: that of the driver's own CUDA version, then older ones, whose code it
+// runs too, then newer ones.
+std::vector<std::string> candidates(int driver_version) {
   const char* wanted = std::getenv("MYOPS_NVRTC");
   if (wanted != nullptr && *wanted != '\0') return {wanted};
-  std::vector<std::string> files{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
-                                 "libnvrtc.so"};
-  for (const std::string& folder : package_folders()) {
-    glob_t matches{};
-    if (glob((folder + "nvidia/*/lib/libnvrtc.so.*").c_str(), 0, nullptr, &matches) == 0) {
-      for (size_t i = 0; i < matches.gl_pathc; ++i) files.emplace_back(matches.gl_pathv[i]);
+  constexpr int kOldest = 11, kNewest = 14;
+  std::vector<int> versions;
+  const int own = std::clamp(driver_version / 1000, kOldest, kNewest);
+  for (int version = own; version >= kOldest; --version) versions.push_back(version);
+  for (int version = own + 1; version <= kNewest; ++version) versions.push_back(version);
+  const std::vector<std::string> folders = package_folders();
+  std::vector<std::string> files;
+  for (const int version : versions) {
+    const std::string name = str("libnvrtc.so.", version == 11 ? "11.2" : str(version));
+    files.push_back(name);
+    for (const std::string& folder : folders) {
+      glob_t matches{};
+      if (glob((folder + "nvidia/*/lib/" + name).c_str(), 0, nullptr, &matches) == 0) {
+        for (size_t i = 0; i < matches.gl_pathc; ++i) files.emplace_back(matches.gl_pathv[i]);
+      }
+      globfree(&matches);
     }
-    globfree(&matches);
   }
+  files.emplace_back("libnvrtc.so");
   return files;
 }
 
-Nvrtc load() {
+Nvrtc load(int driver_version) {
   Nvrtc found;
   void* library = nullptr;
   std::string tried;
-  for (const std::string& file : candidates()) {
+  for (const std::string& file : candidates(driver_version)) {
     library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
     tried += (tried.empty() ? "" : ", ") + file;
@@ -101,10 +118,36 @@ Nvrtc load() {
   return found;
 }
 
-const Nvrtc& nvrtc(const std::string& op) {
-  static const Nvrtc loaded = load();
+const Nvrtc& nvrtc(const std::string& op, int driver_version) {
+  static const Nvrtc loaded = load(driver_version);
   if (!loaded.failure.empty()) throw Error(str(op, ": CUDA: got ", loaded.failure));
   return loaded;
+}
+
+// What a source is compiled for.
+struct Target {
+  std::string name;  // sm_90
+  bool is_text;      // PTX of an older architecture, which the driver translates for the GPU
+};
+
+Target target_for(const Nvrtc& compiler, const std::string& op, const Request& request) {
+  int count = 0;
+  std::vector<int> known;
+  if (compiler.nvrtcGetNumSupportedArchs(&count) == 0 && count > 0) {
+    known.resize(static_cast<size_t>(count));
+    if (compiler.nvrtcGetSupportedArchs(known.data()) != 0) known.clear();
+  }
+  int best = 0;
+  for (const int each : known) {
+    if (each <= request.architecture) best = std::max(best, each);
+  }
+  if (best == 0) {
+    throw Error(str(op, ": CUDA: got a GPU of architecture ", request.architecture,
+                    ", expected one of those that NVRTC ", compiler.version, " compiles for, ",
+                    known));
+  }
+  if (best == request.architecture) return {str("sm_", best), false};
+  return {str("compute_", best), true};
 }
 
 std::string log_of(const Nvrtc& compiler, Program program) {
@@ -118,11 +161,12 @@ std::string log_of(const Nvrtc& compiler, Program program) {
 
 }  // namespace
 
-std::string compiler_version(const std::string& op) { return nvrtc(op).version; }
+std::string compiler_version(const std::string& op, int driver_version) {
+  return nvrtc(op, driver_version).version;
+}
 
 std::vector<std::string> options(const Request& request) {
   return {
-      str("--gpu-architecture=sm_", request.architecture),
       "--std=c++17",
       "--device-as-default-execution-space",
       // The arithmetic of the CPU: each operation is rounded as it is written.
@@ -135,8 +179,8 @@ std::vector<std::string> options(const Request& request) {
   };
 }
 
-std::string compile(const std::string& op, const Request& request) {
-  const Nvrtc& compiler = nvrtc(op);
+std::string compile(const std::string& op, const Request& request, int driver_version) {
+  const Nvrtc& compiler = nvrtc(op, driver_version);
   const auto text = [](const File& file) { return std::string(file.begin, file.end); };
   std::vector<std::string> texts;
   std::vector<const char*> names, headers, flags;
@@ -147,7 +191,9 @@ std::string compile(const std::string& op, const Request& request) {
     names.push_back(file.name);
   }
   for (const std::string& each : texts) headers.push_back(each.c_str());
-  const std::vector<std::string> wanted = options(request);
+  const Target target = target_for(compiler, op, request);
+  std::vector<std::string> wanted = options(request);
+  wanted.push_back("--gpu-architecture=" + target.name);
   for (const std::string& flag : wanted) flags.push_back(flag.c_str());
 
   const std::string main = text(request.source.main);
@@ -161,20 +207,22 @@ std::string compile(const std::string& op, const Request& request) {
   const auto destroy = [&](ProgramOpaque* made) { (void)compiler.nvrtcDestroyProgram(&made); };
   const std::unique_ptr<ProgramOpaque, decltype(destroy)> owner(program, destroy);
   if (compiler.nvrtcCompileProgram(program, static_cast<int>(flags.size()), flags.data()) != 0) {
-    throw Error(str(op, ": CUDA source ", request.source.main.name, ": got mistakes for sm_",
-                    request.architecture, " and ", request.element,
+    throw Error(str(op, ": CUDA source ", request.source.main.name, ": got mistakes for ",
+                    target.name, " and ", request.element,
                     ", expected CUDA C++ that NVRTC ", compiler.version, " compiles:\n",
                     log_of(compiler, program)));
   }
   size_t size = 0;
   std::string code;
-  if (compiler.nvrtcGetCUBINSize(program, &size) == 0 && size > 0) {
+  const auto get_size = target.is_text ? compiler.nvrtcGetPTXSize : compiler.nvrtcGetCUBINSize;
+  const auto get = target.is_text ? compiler.nvrtcGetPTX : compiler.nvrtcGetCUBIN;
+  if (get_size(program, &size) == 0 && size > 0) {
     code.resize(size);
-    if (compiler.nvrtcGetCUBIN(program, code.data()) != 0) code.clear();
+    if (get(program, code.data()) != 0) code.clear();
   }
   if (code.empty()) {
-    throw Error(str(op, ": CUDA source ", request.source.main.name, ": got no code for sm_",
-                    request.architecture, " from NVRTC ", compiler.version, ", expected some"));
+    throw Error(str(op, ": CUDA source ", request.source.main.name, ": got no code for ",
+                    target.name, " from NVRTC ", compiler.version, ", expected some"));
   }
   return code;
 }

@@ -16,10 +16,12 @@ struct Request {
 };
 
 // The version of NVRTC, such as "13.0". Throws "op: CUDA: ..." where there is none.
-std::string compiler_version(const std::string& op);
+std::string compiler_version(const std::string& op, int driver_version);
 
-// Machine code (a cubin). Throws with the compiler's messages, which name file and line.
-std::string compile(const std::string& op, const Request& request);
+// Machine code (a cubin) or, where the compiler is older than the GPU, text that the driver
+// translates (PTX). Throws with the compiler's messages, which name file and line. NVRTC is loaded
+// for a driver of this version.
+std::string compile(const std::string& op, const Request& request, int driver_version);
 
 // The same, taken from the folder on disk where an earlier process has compiled it:
 // MYOPS_CUDA_CACHE, by default ~/.cache/myops/cuda; none if that is empty.

@@ -84,6 +84,12 @@ Context current_context(const Driver& driver, const std::string& op, int index) 
   return context;
 }
 
+bool is_captured(const Driver& driver, const std::string& op, Stream stream) {
+  int status = 0;  // 0: no; 1: yes; 2: a capture that has failed
+  check(driver, op, "cuStreamIsCapturing", driver.cuStreamIsCapturing(stream, &status));
+  return status != 0;
+}
+
 int architecture(const Driver& driver, const std::string& op, int index) {
   int device = 0, major = 0, minor = 0;
   check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));

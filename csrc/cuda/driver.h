@@ -34,6 +34,7 @@ enum class DeviceAttribute : int { ComputeMajor = 75, ComputeMinor = 76 };
   call(cuLaunchKernel, Function, unsigned grid_x, unsigned grid_y, unsigned grid_z,               \
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,       \
        void** parameters, void** extra)                                                           \
+  call(cuStreamIsCapturing, Stream, int* status)                                                  \
   call(cuMemsetD8Async, DevicePointer, unsigned char value, size_t bytes, Stream)                 \
   call(cuMemcpyDtoDAsync_v2, DevicePointer to, DevicePointer from, size_t bytes, Stream)
 // clang-format on
@@ -58,6 +59,9 @@ void check(const Driver& driver, const std::string& op, const std::string& tried
 // Makes the device's primary context, which PyTorch and ONNX Runtime use, current in this thread if
 // none is, and returns the one that is.
 Context current_context(const Driver& driver, const std::string& op, int index);
+
+// Whether what is queued on the stream becomes part of a CUDA graph instead of being run.
+bool is_captured(const Driver& driver, const std::string& op, Stream stream);
 
 // 90 for compute capability 9.0.
 int architecture(const Driver& driver, const std::string& op, int index);

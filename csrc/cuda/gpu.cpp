@@ -62,6 +62,8 @@ const char* element_name(const std::string& op, DType dtype) {
       return "Float8E4M3FN";
     case DType::Float8E5M2:
       return "Float8E5M2";
+    case DType::Bool:
+      return "bool_t";
     default:
       break;
   }
@@ -69,14 +71,20 @@ const char* element_name(const std::string& op, DType dtype) {
                   ", expected one that device.h has a type for"));
 }
 
-Loaded& load(const std::string& op, const Source& source, DType dtype, int index) {
+Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device) {
   const Driver& loaded_driver = driver_for(op);
-  const Context context = current_context(loaded_driver, op, index);
+  const Context context = current_context(loaded_driver, op, device.index());
   static std::mutex mutex;  // one thread compiles, the others wait for it
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Loaded>& entry = modules()[{context, source.main.begin, dtype}];
   if (entry) return *entry;
-  const Request request{source, element_name(op, dtype), architecture(loaded_driver, op, index)};
+  if (is_captured(loaded_driver, op, static_cast<Stream>(device.stream()))) {
+    throw Error(str(op, ": CUDA: got the first call for ", dtype_name(dtype),
+                    " while a CUDA graph is captured, expected one before, which loads ",
+                    source.main.name, ": call the op once with such tensors, then capture"));
+  }
+  const Request request{source, element_name(op, dtype),
+                        architecture(loaded_driver, op, device.index())};
   const std::string code = compiled(op, request, loaded_driver.version);
   auto made = std::make_unique<Loaded>();
   check(loaded_driver, op, str("loading ", source.main.name),
@@ -106,7 +114,7 @@ const Op& on_device(const Op& op) {
 
 Gpu::Gpu(const KernelContext& context, const Source& source, DType dtype)
     : context_(context), device_(*context.cuda_device()) {
-  module_ = &load(context.op_name(), source, dtype, device_.index());
+  module_ = &load(context.op_name(), source, dtype, device_);
 }
 
 void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const void* arguments) {

@@ -53,6 +53,7 @@ namespace myops {
 
 using float32_t = float;
 using float64_t = double;
+using bool_t = bool;
 
 template <class T>
 T smaller(T a, T b) {
@@ -105,7 +106,7 @@ class Block {
 #endif
   }
 #ifndef __CUDACC__
-  void (*shuffle)(int* order, int count) = nullptr;  // of the threads, for tests
+  void (*shuffle)(int* order, int length) = nullptr;  // of the threads, for tests
 #endif
 };
 
@@ -131,10 +132,10 @@ class PerThread {
 // MYOPS_KERNEL(name, Arguments, body): a kernel that calls body<MYOPS_T, MYOPS_A>(arguments, i) for
 // each i below the count that it is launched with. `arguments` are those of the launch.
 //
-// MYOPS_BLOCK_KERNEL(name, Arguments, Shared, threads, body): a kernel that calls
+// MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body): a kernel that calls
 // body<MYOPS_T, MYOPS_A>(arguments, block, i, shared) for each i below that count, with all threads
-// of a block. `shared` is a Shared<MYOPS_A> in the memory that these share, uninitialised for each
-// i: numbers and arrays of numbers alone, at most 48 KB. `threads`: at most 1024.
+// of a block, Arguments::kThreads of them. `shared` is a Shared<MYOPS_A> in the memory that these
+// share, uninitialised for each i: numbers and arrays of numbers alone, at most 48 KB.
 #ifdef __CUDACC__
 #define MYOPS_KERNEL(name, Arguments, body)                                                    \
   extern "C" __global__ void name(const ::myops::Arguments arguments, const long long count) { \
@@ -142,16 +143,16 @@ class PerThread {
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) \
       ::myops::body<MYOPS_T, MYOPS_A>(arguments, i);                                           \
   }
-#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, threads, body)                   \
-  extern "C" __global__ void __launch_bounds__(threads)                              \
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                            \
+  extern "C" __global__ void __launch_bounds__(::myops::Arguments::kThreads)         \
       name(const ::myops::Arguments arguments, const long long count) {              \
     __shared__ ::myops::Shared<MYOPS_A> shared;                                      \
     static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory");  \
-    const ::myops::Block<threads> block;                                             \
+    const ::myops::Block<::myops::Arguments::kThreads> block;                        \
     for (long long i = blockIdx.x; i < count; i += gridDim.x)                        \
       ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                  \
   }
 #elif !defined(MYOPS_KERNEL)  // where what launches kernels includes their arguments
 #define MYOPS_KERNEL(name, Arguments, body)
-#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, threads, body)
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)
 #endif

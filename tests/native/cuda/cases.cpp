@@ -108,9 +108,10 @@ std::unique_ptr<Case> random_resize(Random& random, bool backward) {
     if (chosen) made->text += std::string(" ") + name;
   };
   const std::string mode = choice("mode");
-  const std::string coordinates = choice("coordinate_transformation_mode");
+  std::string coordinates = choice("coordinate_transformation_mode");
+  if (mode == "area") made->set("coordinate_transformation_mode", coordinates = "half_pixel");
   choice("nearest_mode");
-  if (mode != "nearest") flag("antialias", 2);
+  if (mode != "nearest" && mode != "area") flag("antialias", 2);
   flag("exclude_outside", 2);
   flag("torch_arithmetic", 2);
   made->set("extrapolation_value", 7.25);
@@ -181,13 +182,17 @@ std::unique_ptr<Case> random_resize(Random& random, bool backward) {
   return made;
 }
 
-std::unique_ptr<Case> random_deform(Random& random, bool backward) {
-  auto made = std::make_unique<Case>(backward ? "deform_conv2d_backward" : "deform_conv2d");
+std::unique_ptr<Case> random_deform(Random& random, int order) {
+  const char* names[] = {"deform_conv2d", "deform_conv2d_backward",
+                         "deform_conv2d_backward_backward"};
+  const bool backward = order > 0;
+  auto made = std::make_unique<Case>(names[order]);
   const DType dtype = random.one_of(kFloats);
   const int64_t groups = random.from(1, 3), offset_groups = random.from(1, 3);
   const int64_t channels = groups * offset_groups * random.from(1, 3);
-  const int64_t outputs = groups * random.from(1, 11),
-                batch = random.chance(8) ? 0 : random.from(1, 3);
+  // Of a group: few, or so many that products are made in tiles, of which the last is not full.
+  const int64_t outputs = groups * (random.chance(2) ? random.from(1, 11) : random.from(16, 80));
+  const int64_t batch = random.chance(8) ? 0 : random.from(1, 3);
   const int64_t height = random.from(1, 9), width = random.from(1, 9);
   const int64_t ky = random.from(1, 3), kx = random.from(1, 3);
   std::vector<int64_t> strides{random.from(1, 2), random.from(1, 2)};
@@ -217,7 +222,7 @@ std::unique_ptr<Case> random_deform(Random& random, bool backward) {
   if (offset.elements() > 0 && random.chance(3)) {  // what samples nothing
     store(offset.data, dtype, 0, std::numeric_limits<double>::quiet_NaN());
   }
-  if (!backward) {
+  if (order == 0) {
     if (random.chance(2)) {
       made->add_numbers(random, dtype, {outputs}, 1, true);
     } else {
@@ -229,9 +234,23 @@ std::unique_ptr<Case> random_deform(Random& random, bool backward) {
   } else {
     made->add_nothing();
   }
+  if (order == 2) {  // what arrives at the gradients of X, W, offset and mask
+    const std::vector<std::pair<Shape, double>> arriving{
+        {{batch, channels, height, width}, 1},
+        {{outputs, channels / groups, ky, kx}, 1},
+        {{batch, 2 * offset_groups * taps, out_height, out_width}, 1},
+        {{batch, offset_groups * taps, out_height, out_width}, 1}};
+    for (size_t i = 0; i < arriving.size(); ++i) {
+      if (random.chance(3) || (i == 3 && !masked)) {
+        made->add_nothing();
+      } else {
+        made->add_numbers(random, dtype, arriving[i].first, arriving[i].second, true);
+      }
+    }
+  }
   if (backward && random.chance(3)) {
     std::vector<int64_t> needs;
-    for (int i = 0; i < 4; ++i) needs.push_back(random.below(2));
+    for (int i = 0; i < 3 + order; ++i) needs.push_back(random.below(2));
     made->set("needs", needs);
     made->text += str(" needs ", needs);
   }

@@ -53,6 +53,7 @@ struct Case {
 std::unique_ptr<Case> random_add(Random& random);
 // Of resize, or of resize_backward.
 std::unique_ptr<Case> random_resize(Random& random, bool backward);
-std::unique_ptr<Case> random_deform(Random& random, bool backward);
+// Of deform_conv2d, its gradient, or the gradient of that: 0, 1 or 2.
+std::unique_ptr<Case> random_deform(Random& random, int order);
 
 }  // namespace fake_cuda

@@ -131,10 +131,12 @@ void test_kernels() {
   compare_all("resize", 1500, true, [](Random& random) { return random_resize(random, false); });
   compare_all("resize_backward", 800, false,
               [](Random& random) { return random_resize(random, true); });
-  compare_all("deform_conv2d", 200, false,
-              [](Random& random) { return random_deform(random, false); });
-  compare_all("deform_conv2d_backward", 200, false,
-              [](Random& random) { return random_deform(random, true); });
+  const char* deform[] = {"deform_conv2d", "deform_conv2d_backward",
+                          "deform_conv2d_backward_backward"};
+  for (int order = 0; order < 3; ++order) {
+    compare_all(deform[order], 200, false,
+                [order](Random& random) { return random_deform(random, order); });
+  }
 }
 
 // Many entries in one cell, more rows than a tile has, and many slices of pixels.
@@ -156,7 +158,7 @@ void test_larger_deform() {
 
 void test_stream() {
   Random random(3);
-  const std::unique_ptr<Case> made = random_deform(random, true);
+  const std::unique_ptr<Case> made = random_deform(random, 1);
   DeviceRuntime runtime;
   run_on_device(*made, runtime, 0);
   expect(control<void*()>("fake_last_stream")() == runtime.stream(), "the stream of the call");
@@ -250,6 +252,27 @@ void test_loader() {
                 "my_add: CUDA: got no NVRTC, the compiler of CUDA sources (tried "
                 "/nonexistent/libnvrtc.so), expected one: pip install nvidia-cuda-nvrtc");
   });
+  in_new_process("a GPU that is newer than the compiler", [] {
+    setenv("FAKE_NVRTC_NEWEST", "90", 1);
+    setenv("FAKE_CUDA_ARCHITECTURE", "120", 1);
+    expect(refusal_of_add().empty(), refusal_of_add());  // compiled to PTX for sm_90
+  });
+  in_new_process("a GPU that is older than the compiler", [] {
+    setenv("FAKE_CUDA_ARCHITECTURE", "52", 1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got a GPU of architecture 52, expected one of those that NVRTC 13.0 "
+                "compiles for, [75, 80, 90, 100, 120]");
+  });
+  in_new_process("a first call while a graph is captured", [] {
+    control<void(int)>("fake_capture")(1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got the first call for float32 while a CUDA graph is captured, "
+                "expected one before");
+    control<void(int)>("fake_capture")(0);
+    expect(refusal_of_add().empty(), "a call before");
+    control<void(int)>("fake_capture")(1);
+    expect(refusal_of_add().empty(), "and one that is captured");
+  });
   in_new_process("a mistake in a source", [] {
     const std::string text = refusal_with(compute_wrong);
     expect_text(text, "my_add: CUDA source wrong/kernels.h: got mistakes for sm_90 and float32_t");
@@ -305,11 +328,11 @@ void test_cache() {
 int compile() {
   int calls = 0;
   for (int seed = 0; seed < 60; ++seed) {
-    for (int kind = 0; kind < 5; ++kind) {
+    for (int kind = 0; kind < 6; ++kind) {
       Random random(static_cast<uint64_t>(seed));
       const std::unique_ptr<Case> made = kind == 0  ? random_add(random)
                                          : kind < 3 ? random_resize(random, kind == 2)
-                                                    : random_deform(random, kind == 4);
+                                                    : random_deform(random, kind - 3);
       try {
         DeviceRuntime runtime;
         run_on_device(*made, runtime, 0);

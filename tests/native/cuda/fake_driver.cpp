@@ -1,12 +1,16 @@
 // A stand-in for libcuda.so.1: memory of the device is that of the process, and kernels are the
-// same text compiled for the CPU, run thread by thread when they are launched. With code from a
-// real NVRTC (an ELF file) it looks whether the kernels are there, and runs none.
+// same text compiled for the CPU, run thread by thread when they are launched. Blocks, and the
+// threads of a block between two barriers, run in an order that the test chooses: what one thread
+// does before another may see it shows as a result that depends on this order. The memory that a
+// block shares is a heap block of exactly its size, with garbage in it. With code from a real NVRTC
+// (an ELF file) it looks whether the kernels are there, and runs none.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,11 +20,16 @@ namespace {
 
 using myops::BFloat16;
 using myops::Half;
-using Thread = void (*)(const void* arguments, int64_t i);
+
+// A kernel for one element type.
+struct Kernel {
+  void (*run)(const void* arguments, int64_t i) = nullptr;  // thread, or block, i
+  int threads = 0;                                          // of a block; 0: any number
+};
 
 // By name of the kernel, then of the element type.
-std::map<std::string, std::map<std::string, Thread>>& kernels() {
-  static std::map<std::string, std::map<std::string, Thread>> all;
+std::map<std::string, std::map<std::string, Kernel>>& kernels() {
+  static std::map<std::string, std::map<std::string, Kernel>> all;
   return all;
 }
 
@@ -44,11 +53,36 @@ const char* element_name() {
   }
 }
 
-template <template <class> class Kernel, class... Ts>
-bool add(const char* name) {
-  ((kernels()[name][element_name<Ts>()] = Kernel<Ts>::run), ...);
+template <template <class> class Run, class... Ts>
+bool add(const char* name, int threads) {
+  ((kernels()[name][element_name<Ts>()] = Kernel{Run<Ts>::run, threads}), ...);
   return true;
 }
+
+int order = 0;  // of threads and blocks: 0 forward, 1 backward, otherwise mixed
+uint64_t random_state = 1;
+
+uint64_t random_below(uint64_t count) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return (random_state >> 33) % count;
+}
+
+void shuffle(int* threads, int count) {
+  if (order == 1) std::reverse(threads, threads + count);
+  if (order < 2) return;
+  for (int i = count; i-- > 1;) {
+    std::swap(threads[i], threads[random_below(static_cast<uint64_t>(i) + 1)]);
+  }
+}
+
+template <class Shared>
+struct SharedMemory {
+  SharedMemory() : bytes(new unsigned char[sizeof(Shared)]) {
+    std::memset(bytes.get(), 0xff, sizeof(Shared));
+  }
+  Shared& get() { return *reinterpret_cast<Shared*>(bytes.get()); }
+  std::unique_ptr<unsigned char[]> bytes;
+};
 
 }  // namespace
 
@@ -60,7 +94,22 @@ bool add(const char* name) {
                                                i);                                                 \
     }                                                                                              \
   };                                                                                               \
-  static const bool added_##name = add<Run_##name, MYOPS_FAKE_TYPES>(#name);
+  static const bool added_##name = add<Run_##name, MYOPS_FAKE_TYPES>(#name, 0);
+
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                             \
+  template <class T>                                                                           \
+  struct Run_##name {                                                                          \
+    static void run(const void* arguments, int64_t i) {                                        \
+      using A = ::myops::Accumulate<T>;                                                        \
+      SharedMemory<::myops::Shared<A>> shared;                                                 \
+      static_assert(sizeof(::myops::Shared<A>) <= 48 << 10, "as on a device");                 \
+      ::myops::Block<::myops::Arguments::kThreads> block;                                                  \
+      block.shuffle = shuffle;                                                                 \
+      ::myops::body<T, A>(*static_cast<const ::myops::Arguments*>(arguments), block, i,        \
+                          shared.get());                                                       \
+    }                                                                                          \
+  };                                                                                           \
+  static const bool added_##name = add<Run_##name, MYOPS_FAKE_TYPES>(#name, ::myops::Arguments::kThreads);
 
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double, int32_t, int64_t
 #include "my_add/cuda/kernels.h"
@@ -69,8 +118,10 @@ bool add(const char* name) {
 #include "resize/cuda/kernels.h"
 #undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double
-#include "deform_conv2d/cuda/backward.h"
 #include "deform_conv2d/cuda/forward.h"
+#include "deform_conv2d/cuda/gradients.h"
+#include "deform_conv2d/cuda/transposed.h"
+#include "deform_conv2d/cuda/weights.h"
 
 namespace {
 
@@ -85,7 +136,7 @@ struct FakeModule {
   bool real() const { return !elf.empty(); }
 };
 struct FakeFunction {
-  Thread run;  // null: of a real NVRTC
+  Kernel kernel;  // without run: of a real NVRTC
 };
 
 // The size of an ELF file that is all there.
@@ -102,7 +153,7 @@ int context_of_process = 1;
 thread_local void* current = nullptr;
 int launches = 0;
 void* last_stream = nullptr;
-int order = 0;  // of threads: 0 forward, 1 backward, 2 mixed
+int capturing = 0;
 
 }  // namespace
 
@@ -110,7 +161,11 @@ int order = 0;  // of threads: 0 forward, 1 backward, 2 mixed
 
 // ---- What tests call.
 
-FAKE void fake_order(int wanted) { order = wanted; }
+FAKE void fake_order(int wanted) {
+  order = wanted;
+  random_state = static_cast<uint64_t>(wanted) + 1;
+}
+FAKE void fake_capture(int wanted) { capturing = wanted; }
 FAKE int fake_launches() { return launches; }
 FAKE void* fake_last_stream() { return last_stream; }
 
@@ -150,6 +205,10 @@ FAKE int cuDevicePrimaryCtxRetain(void** context, int) {
   *context = &context_of_process;
   return 0;
 }
+FAKE int cuStreamIsCapturing(void*, int* status) {
+  *status = capturing;
+  return 0;
+}
 FAKE int cuModuleLoadData(void** module, const void* image) {
   if (current == nullptr) return 201;
   const char* text = static_cast<const char*>(image);
@@ -169,7 +228,7 @@ FAKE int cuModuleLoadData(void** module, const void* image) {
 }
 FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
   const auto& from = *static_cast<const FakeModule*>(module);
-  Thread run = nullptr;
+  Kernel made;
   if (from.real()) {
     const std::string section = std::string(".text.") + name + '\0';
     if (from.elf.find(section) == std::string::npos) return 500;
@@ -178,10 +237,10 @@ FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
     if (kernel == kernels().end()) return 500;
     const auto typed = kernel->second.find(from.element);
     if (typed == kernel->second.end()) return 500;
-    run = typed->second;
+    made = typed->second;
   }
   static auto* all = new std::vector<FakeFunction*>;
-  all->push_back(new FakeFunction{run});
+  all->push_back(new FakeFunction{made});
   *function = all->back();
   return 0;
 }
@@ -193,13 +252,14 @@ FAKE int cuLaunchKernel(void* function, unsigned grid, unsigned grid_y, unsigned
   if (grid > 0x7fffffffu || block > 1024) return 1;
   ++launches;
   last_stream = stream;
-  const auto& kernel = *static_cast<const FakeFunction*>(function);
+  const Kernel& kernel = static_cast<const FakeFunction*>(function)->kernel;
   if (kernel.run == nullptr) return 0;
+  if (kernel.threads != 0 && static_cast<unsigned>(kernel.threads) != block) return 1;
   const int64_t count = *static_cast<const long long*>(parameters[1]);
-  const int64_t step = int64_t{grid} * block;
+  const int64_t step = kernel.threads != 0 ? int64_t{grid} : int64_t{grid} * block;
   // As a device has it, arguments are copied when the kernel is queued.
   for (int64_t thread = 0; thread < step; ++thread) {
-    // 7919 is a prime: every thread once, unless it divides their number.
+    // 7919 is a prime: every one once, unless it divides their number.
     const int64_t mixed = step % 7919 != 0 ? thread * 7919 % step : thread;
     const int64_t first = order == 0 ? thread : order == 1 ? step - 1 - thread : mixed;
     for (int64_t i = first; i < count; i += step) kernel.run(parameters[0], i);

@@ -10,6 +10,7 @@ namespace {
 
 struct FakeProgram {
   std::string name, source, log, code;
+  bool is_text = false;  // compiled to PTX
 };
 
 }  // namespace
@@ -21,12 +22,25 @@ FAKE int nvrtcVersion(int* major, int* minor) {
   *minor = 0;
   return 0;
 }
+// FAKE_NVRTC_NEWEST: the newest GPU that this one knows.
+FAKE int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 5;
+  return 0;
+}
+FAKE int nvrtcGetSupportedArchs(int* known) {
+  const int all[] = {75, 80, 90, 100, 120};
+  const char* newest = std::getenv("FAKE_NVRTC_NEWEST");
+  for (int i = 0; i < 5; ++i) {
+    known[i] = newest != nullptr && all[i] > std::atoi(newest) ? 75 : all[i];
+  }
+  return 0;
+}
 FAKE int nvrtcCreateProgram(FakeProgram** program, const char* source, const char* name, int count,
                             const char* const* headers, const char* const* names) {
   for (int i = 0; i < count; ++i) {
     if (headers[i] == nullptr || names[i] == nullptr) return 1;
   }
-  *program = new FakeProgram{name, source, "", ""};
+  *program = new FakeProgram{name, source, "", "", false};
   return 0;
 }
 FAKE int nvrtcCompileProgram(FakeProgram* program, int count, const char* const* options) {
@@ -47,6 +61,7 @@ FAKE int nvrtcCompileProgram(FakeProgram* program, int count, const char* const*
   if (!program->log.empty()) return 6;
   for (int i = 0; i < count; ++i) {
     const char* text = "-DMYOPS_T=::myops::";
+    program->is_text = program->is_text || std::strstr(options[i], "=compute_") != nullptr;
     if (std::strncmp(options[i], text, std::strlen(text)) == 0) {
       program->code = std::string("fake ") + (options[i] + std::strlen(text));
     }
@@ -62,8 +77,16 @@ FAKE int nvrtcGetProgramLog(FakeProgram* program, char* log) {
   std::memcpy(log, program->log.c_str(), program->log.size() + 1);
   return 0;
 }
+FAKE int nvrtcGetPTXSize(FakeProgram* program, size_t* size) {
+  *size = program->is_text ? program->code.size() : 0;
+  return 0;
+}
+FAKE int nvrtcGetPTX(FakeProgram* program, char* code) {
+  std::memcpy(code, program->code.data(), program->code.size());
+  return 0;
+}
 FAKE int nvrtcGetCUBINSize(FakeProgram* program, size_t* size) {
-  *size = program->code.size();
+  *size = program->is_text ? 0 : program->code.size();
   return 0;
 }
 FAKE int nvrtcGetCUBIN(FakeProgram* program, char* code) {

@@ -160,4 +160,4 @@ void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
 }  // namespace myops
 
 MYOPS_KERNEL(deform_direct, DeformForward, deform_direct)
-MYOPS_BLOCK_KERNEL(deform_tile, DeformForward, ForwardShared, DeformForward::kThreads, deform_tile)
+MYOPS_BLOCK_KERNEL(deform_tile, DeformForward, ForwardShared, deform_tile)

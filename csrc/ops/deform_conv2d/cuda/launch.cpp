@@ -1,7 +1,6 @@
 // Launches the CUDA kernels of deform_conv2d, of its gradients, and of theirs.
 #include "../../../core/kernel_switch.h"
 #include "../conv_shape.h"
-#include "cells.h"
 #include "entry.h"
 #include "forward.h"
 #include "gradients.h"
@@ -98,7 +97,7 @@ class Gradients {
                            arguments_.grad_mask.data != nullptr;
     if (arguments_.grad_X.data == nullptr && !positions) return;
     cuda::Gpu gpu = gpu_with(context_, myops_deform_gradients);
-    if (arguments_.grad_X.data != nullptr) list_entries();
+    if (arguments_.grad_X.data != nullptr) list_entries(gpu);
     if (positions) {
       arguments_.direct_sums = make_sums(gpu);
       if (changed_.data != nullptr) arguments_.changed_sums = make_sums(gpu);
@@ -143,8 +142,7 @@ class Gradients {
     return sums;
   }
 
-  void list_entries() {
-    cuda::Gpu gpu = gpu_with(context_, myops_deform_cells);
+  void list_entries(cuda::Gpu& gpu) {
     DeformCells& cells = arguments_.cells;
     cells.inputs = arguments_.inputs;
     cells.cells = deform_kernels::cells_of(sizes_);

@@ -106,5 +106,4 @@ void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t 
 }  // namespace myops
 
 MYOPS_KERNEL(transposed_direct, DeformTransposed, transposed_direct)
-MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposed, TransposedShared, DeformTransposed::kThreads,
-                   transposed_tile)
+MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposed, TransposedShared, transposed_tile)

@@ -188,6 +188,5 @@ void add_slices(const DeformWeights& arguments, int64_t i) {
 }  // namespace myops
 
 MYOPS_KERNEL(weights_direct, DeformWeights, weights_direct)
-MYOPS_BLOCK_KERNEL(weights_tile, DeformWeights, WeightsShared, DeformWeights::kThreads,
-                   weights_tile)
+MYOPS_BLOCK_KERNEL(weights_tile, DeformWeights, WeightsShared, weights_tile)
 MYOPS_KERNEL(add_slices, DeformWeights, add_slices)

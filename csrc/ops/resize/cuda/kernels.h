@@ -115,15 +115,19 @@ template <class A>
 struct Sum {
   explicit Sum(bool few_) : few(few_) {}
   void add(A weight, A value) {
-    A& part = few ? parts[0] : parts[count & 3];
-    part = few && count == 0 ? weight * value : std::fma(weight, value, part);
-    ++count;
+    if (few) {
+      first = empty ? weight * value : std::fma(weight, value, first);
+      empty = false;
+      return;
+    }
+    // The four parts take turns: the oldest is the next one. An index would keep them in memory.
+    const A next = std::fma(weight, value, first);
+    first = second, second = third, third = fourth, fourth = next;
   }
-  A total() const { return few ? parts[0] : (parts[0] + parts[2]) + (parts[1] + parts[3]); }
+  A total() const { return few ? first : (first + third) + (second + fourth); }
 
-  bool few;
-  int64_t count = 0;
-  A parts[4] = {};
+  bool few, empty = true;
+  A first = 0, second = 0, third = 0, fourth = 0;
 };
 
 }  // namespace resize_kernels
