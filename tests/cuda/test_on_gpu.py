@@ -2,132 +2,120 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from gpu_cases import ON_DEVICE
+from on_device import check_case
 
-import myops
+from myops.testing import Case
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU that this PyTorch can use"
 )
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5, torch.float64: 1e-12}
+each_case = pytest.mark.parametrize("name", ON_DEVICE)
 
 
-def numbers(*shape: int, dtype: torch.dtype, scale: float = 1) -> torch.Tensor:
-    return ((torch.rand(shape, dtype=torch.float64) * 2 - 1) * scale).to(dtype)
-
-
-def resizing(mode: str, antialias: bool, dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
-    def call(x: torch.Tensor) -> torch.Tensor:
-        return myops.resize(x, [1.0, 1.0, 1.7, 0.4], mode=mode, antialias=antialias)
-
-    return call, [numbers(2, 3, 17, 23, dtype=dtype)]
-
-
-def deforming(masked: bool, dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
-    def call(x: Any, offset: Any, weight: Any, bias: Any, mask: Any = None) -> torch.Tensor:
-        return myops.deform_conv2d(x, offset, weight, bias, padding=1, mask=mask)
-
-    inputs = [
-        numbers(2, 8, 12, 11, dtype=dtype),
-        numbers(2, 36, 12, 11, dtype=dtype, scale=2),
-        numbers(6, 4, 3, 3, dtype=dtype),
-        numbers(6, dtype=dtype),
-    ]
-    return call, [*inputs, numbers(2, 18, 12, 11, dtype=dtype)] if masked else inputs
-
-
-def adding(dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
-    return myops.my_add, [numbers(5, 1, 7, dtype=dtype), numbers(33, 7, dtype=dtype)]
-
-
-CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool]] = {
-    "my_add": (adding, (), True),
-    **{
-        f"resize-{mode}{'-antialias' * antialias}": (resizing, (mode, antialias), True)
-        for mode, antialias in itertools.product(("nearest", "linear", "cubic"), (False, True))
-        if not (mode == "nearest" and antialias)
-    },
-    "deform_conv2d": (deforming, (False,), False),
-    "deform_conv2d-mask": (deforming, (True,), False),
-}
-each_case = pytest.mark.parametrize("name", CASES)
-each_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
-
-
-def made(name: str, dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
-    torch.manual_seed(0)
-    make, arguments, _ = CASES[name]
-    return make(*arguments, dtype)
+def on_gpu(name: str, dtype: torch.dtype, device: str = "cuda") -> tuple[Any, list[torch.Tensor]]:
+    function, case = ON_DEVICE[name][:2]
+    return function, [item.to(device, dtype) for item in case.tensors]
 
 
 @each_case
-@each_dtype
-def test_results_and_gradients(name: str, dtype: torch.dtype) -> None:
-    call, inputs = made(name, dtype)
-    results = []
-    for device in ("cpu", "cuda", "cuda"):
-        leaves = [item.to(device).detach().requires_grad_() for item in inputs]
-        y = call(*leaves)
-        torch.manual_seed(1)
-        grad = numbers(*y.shape, dtype=dtype).to(device)
-        results.append([y.detach(), *torch.autograd.grad(y, leaves, grad)])
-    exact = CASES[name][2]
-    tolerance = TOLERANCES[dtype]
-    for place, (expected, found, again) in enumerate(zip(*results, strict=True)):
-        assert found.device.type == "cuda"
-        assert torch.equal(found, again), "from run to run"
-        scale = float(expected.abs().max())
-        torch.testing.assert_close(found.cpu(), expected, rtol=tolerance, atol=tolerance * scale)
-        if exact and place == 0:
-            assert torch.equal(found.cpu(), expected)
+def test_conformance(name: str) -> None:
+    function, case, exact, scale = ON_DEVICE[name]
+    compared = check_case(function, case, "cuda", exact=exact, scale=scale)
+    assert compared.calls > compared.refused
+    assert compared.gradients > 0
 
 
 @each_case
 def test_gradcheck(name: str) -> None:
-    call, inputs = made(name, torch.float64)
-    leaves = [item.cuda().requires_grad_() for item in inputs]
-    assert torch.autograd.gradcheck(call, leaves, fast_mode=True, nondet_tol=0.0)
+    function, inputs = on_gpu(name, torch.float64)
+    if not inputs[0].numel():
+        pytest.skip("no elements")
+    leaves = [item.requires_grad_() for item in inputs]
+    assert torch.autograd.gradcheck(function, leaves, fast_mode=True, nondet_tol=0.0)
+    assert torch.autograd.gradgradcheck(function, leaves, fast_mode=True, nondet_tol=0.0)
 
 
 @each_case
 def test_streams_and_graphs(name: str) -> None:
-    call, inputs = made(name, torch.float32)
-    inputs = [item.cuda() for item in inputs]
-    expected = call(*inputs)
+    function, inputs = on_gpu(name, torch.float32)
+    expected = function(*inputs)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        found = call(*inputs)
+        found = function(*inputs)
     stream.synchronize()
     assert torch.equal(found, expected)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = call(*inputs)
+        captured = function(*inputs)
     inputs[0].mul_(2)
     graph.replay()
     torch.cuda.synchronize()
-    assert torch.equal(captured, call(*inputs))
+    assert torch.equal(captured, function(*inputs))
 
 
 @each_case
 def test_compiled(name: str) -> None:
-    call, inputs = made(name, torch.float32)
-    inputs = [item.cuda() for item in inputs]
+    function, inputs = on_gpu(name, torch.float32)
     torch._dynamo.reset()
-    assert torch.equal(torch.compile(call)(*inputs), call(*inputs))
+    assert torch.equal(torch.compile(function)(*inputs), function(*inputs))
+
+
+@each_case
+def test_autocast_is_that_of_the_cpu(name: str) -> None:
+    results = []
+    for device in ("cpu", "cuda"):
+        function, inputs = on_gpu(name, torch.float32, device)
+        with torch.autocast(device, torch.bfloat16):
+            results.append(function(*inputs))
+    assert results[0].dtype == results[1].dtype
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU alone")
 @each_case
 def test_another_gpu(name: str) -> None:
-    call, inputs = made(name, torch.float32)
-    expected = call(*[item.to("cuda:0") for item in inputs])
-    found = call(*[item.to("cuda:1") for item in inputs])
+    function, inputs = on_gpu(name, torch.float32, "cuda:0")
+    expected = function(*inputs)
+    found = function(*(item.to("cuda:1") for item in inputs))
     assert found.device == torch.device("cuda:1")
     torch.testing.assert_close(found.cpu(), expected.cpu())
+
+
+def test_nothing_waits() -> None:
+    """A call must not wait for the device: torch raises where its own functions would."""
+    for name in ON_DEVICE:
+        function, inputs = on_gpu(name, torch.float32)
+        function(*inputs)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            function(*inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_large_tensors() -> None:
+    """More than 2^31 elements: every index has 64 bits."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < 20 << 30:
+        pytest.skip("less than 20 GB of free memory")
+    function, _ = ON_DEVICE["my_add"][:2]
+    a = torch.ones((1 << 31) + 5, dtype=torch.float16, device="cuda")
+    c = function(a, torch.ones(1, dtype=torch.float16, device="cuda"))
+    assert float(c[-1]) == 3
+    assert float(c.min()) == 3
+
+
+def test_refusals() -> None:
+    from myops import my_add
+
+    x = torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="my_add: b: got a tensor on cpu, expected one on cuda"):
+        my_add(x, torch.ones(3))
+    with pytest.raises(RuntimeError, match="my_add: b: got length 4 on axis 0"):
+        my_add(x, torch.ones(4, device="cuda"))
+    assert Case((x,)).tensors[0].is_cuda
