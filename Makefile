@@ -18,7 +18,7 @@
 #   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
-#   make test-cuda     tests on an NVIDIA GPU; says so and ends where there is none
+#   make test-cuda     tests and measurements on an NVIDIA GPU; says so and ends where there is none
 #   make test-cuda-sources  compiles the CUDA sources for five architectures, without a GPU (two minutes)
 #   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
 #                      `make test` leaves out into tests/slow_tests.txt
@@ -111,12 +111,13 @@ test-python: build
 
 # tests/cuda is no part of the other targets: they need no GPU, and on most machines there is none.
 test-cuda: build
-	@$(BIN)/python -c "import torch; raise SystemExit(not torch.cuda.is_available())" \
-	  || { echo "no GPU that this PyTorch can use: the tests on CUDA are left out"; exit 0; } \
-	  && $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/cuda
+	PYTHON=$(BIN)/python PYTEST_FLAGS="$(PYTEST_FLAGS)" sh scripts/test_on_gpu.sh
 
-test-cuda-sources: test-native
-	PYTHON=$(PYTHON) scripts/compile_cuda_sources.sh build/native/tests/native/cuda/myops_cuda_tests
+CUDA_TESTS = build/native/tests/native/cuda/myops_cuda_tests
+test-cuda-sources: objects
+	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
+	$(CMAKE) --build build/native --target myops_cuda_tests
+	PYTHON=$(PYTHON) sh scripts/compile_cuda_sources.sh $(CUDA_TESTS)
 
 # Of a run of all tests: what the others take is left as it was in tests/slow_tests.txt.
 slowest: build

@@ -39,12 +39,16 @@ def derived(tested: OpUnderTest, case: Case) -> Iterator[tuple[str, Case]]:
         yield f"{kind} {label}", other
 
 
-def placed(tested: OpUnderTest, case: Case, device: str) -> Case:
-    """The case with its tensors on the device, but for those whose numbers decide a shape."""
+def value_places(tested: OpUnderTest, case: Case) -> set[int]:
+    """The places of the tensors whose numbers decide a shape: they stay on the CPU."""
     values = {id(item) for item in variations.value_tensors(tested, case)}
-    return case.having(
-        [item if id(item) in values else moved(item, device) for item in case.tensors]
-    )
+    return {place for place, item in enumerate(case.tensors) if id(item) in values}
+
+
+def placed(case: Case, on_cpu: set[int], device: str) -> Case:
+    """The case with its tensors on the device, but for those that stay on the CPU."""
+    pairs = enumerate(case.tensors)
+    return case.having([item if place in on_cpu else moved(item, device) for place, item in pairs])
 
 
 def moved(item: torch.Tensor, device: str) -> torch.Tensor:
@@ -96,18 +100,26 @@ def check_case(
         scale: Of the tolerances of the conformance suite.
     """
     tested, compared = op_under_test(function, [case]), Compared()
+    on_cpu, floats = value_places(tested, case), differentiable(tested, case)
     for what, other in derived(tested, case):
         try:
-            _check_call(tested, other, device, exact, scale, compared)
+            there = placed(other, on_cpu, device)
+            _check_call(tested, other, there, device, floats, exact, scale, compared)
         except AssertionError as error:
             raise AssertionError(f"{tested.name}: {case.title}: {what}: {error}") from error
     return compared
 
 
 def _check_call(
-    tested: OpUnderTest, case: Case, device: str, exact: bool, scale: float, compared: Compared
+    tested: OpUnderTest,
+    case: Case,
+    there: Case,
+    device: str,
+    floats: list[int],
+    exact: bool,
+    scale: float,
+    compared: Compared,
 ) -> None:
-    there = placed(tested, case, device)
     expected, refused = run(tested, case)
     found, text = run(tested, there)
     compared.calls += 1
@@ -119,7 +131,7 @@ def _check_call(
     check_close(found, expected, device, 0 if exact else tolerance)
     again, _ = run(tested, there)
     check_close(again, [item.cpu() for item in found], device, 0)
-    places = differentiable(tested, case)
+    places = [place for place in floats if case.tensors[place].is_floating_point()]
     if not places or not expected[0].is_floating_point():
         return
     torch.manual_seed(0)

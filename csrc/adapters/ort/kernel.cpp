@@ -216,10 +216,10 @@ Status* compute_on_cuda(void* kernel, ComputeContext* context) noexcept {
   const Api& api = *self.typed.api;
   return guard(api, [&] {
     OrtRuntime runtime(self, context);
-    Tensors inputs(self.op.inputs.size());
     const MemoryInfo* memory = nullptr;
     size_t count = 0;
     check(api, api.KernelContext_GetInputCount(context, &count));
+    Tensors inputs(self.op.is_variadic() ? count : self.op.inputs.size());
     for (size_t i = 0; i < inputs.size() && i < count; ++i) {
       const Value* value = nullptr;
       check(api, api.KernelContext_GetInput(context, i, &value));
@@ -233,7 +233,8 @@ Status* compute_on_cuda(void* kernel, ComputeContext* context) noexcept {
       DeviceType device;
       api.MemoryInfoGetDeviceType(memory_of(api, value), &device);
       if (device != DeviceType::Gpu) {
-        fail(self.op.name, self.op.inputs[i].name, "a tensor on the CPU", "one on the CUDA device");
+        fail(self.op.name, self.op.input_name(i), "a tensor on the CPU",
+             "one on the CUDA device");
       }
       memory = memory_of(api, value);
     }

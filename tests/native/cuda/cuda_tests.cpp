@@ -156,16 +156,6 @@ void test_larger_deform() {
   }
 }
 
-void test_stream() {
-  Random random(3);
-  const std::unique_ptr<Case> made = random_deform(random, 1);
-  DeviceRuntime runtime;
-  run_on_device(*made, runtime, 0);
-  expect(control<void*()>("fake_last_stream")() == runtime.stream(), "the stream of the call");
-}
-
-// ---- The loader, each time in a process that has loaded nothing.
-
 std::string refusal_of(const Op& op, const Tensors& inputs, const Attributes& attributes) {
   DeviceRuntime runtime;
   try {
@@ -175,6 +165,78 @@ std::string refusal_of(const Op& op, const Tensors& inputs, const Attributes& at
   }
   return "";
 }
+
+// Ops of other kinds than ours: probe_ops.cpp.
+void test_lists_and_optional_outputs() {
+  for (const bool wanted : {false, true}) {
+    for (const int items : {1, 3}) {
+      Random random(static_cast<uint64_t>(items));
+      Case made("list_probe");
+      made.set("with_largest", wanted);
+      for (int i = 0; i < items; ++i) made.add_numbers(random, DType::Float32, {300});
+      Compared compared;
+      compare(made, true, compared);
+      expect(compared.calls == (wanted ? 2 : 1), "outputs of a list");
+    }
+  }
+}
+
+void test_random_numbers() {
+  Random random(1);
+  Case made("noise_probe");
+  made.set("seed", int64_t{7});
+  made.add_numbers(random, DType::Float32, {1000});
+  made.add_nothing();  // the key
+  Compared compared;
+  compare(made, true, compared);
+}
+
+// What a kernel on a device cannot do is refused when the library is loaded, or by name in a call.
+void test_what_is_refused() {
+  const auto refusal = [](const std::function<void(Op&)>& change) {
+    Op op = *find_op("noise_probe");
+    change(op);
+    try {
+      check_description(op);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  expect(refusal([](Op&) {}).empty(), "a description that is right");
+  expect(refusal([](Op& op) {
+           op.onnx_type.clear();
+           op.inputs[0].is_written = true;
+         }) == "noise_probe: cuda: got a kernel for CUDA in an op that writes into its inputs, "
+               "expected none: describe an op with outputs alone",
+         "an op that writes");
+  expect(refusal([](Op& op) { op.types[0].dtypes.push_back(DType::String); }) ==
+             "noise_probe: x: got dtype string in an op with a kernel for CUDA, expected none: a "
+             "device has no strings",
+         "an op of strings");
+  Op decided = *find_op("list_probe");
+  decided.shape_rule = [](ShapeContext& context) {
+    context.set_output(0, {Dim::at_most(context.dims(0)[0], "K")});
+    context.set_output(1, context.dims(0));
+  };
+  Random random(1);
+  Case made("list_probe");
+  made.add_numbers(random, DType::Float32, {4});
+  expect(refusal_of(decided, made.inputs, made.attributes) ==
+             "list_probe: CUDA: got a length that the kernel decides, expected lengths that the "
+             "shape rule knows: the CPU would have to wait for the device. Call the op on the CPU",
+         "a length that the kernel decides");
+}
+
+void test_stream() {
+  Random random(3);
+  const std::unique_ptr<Case> made = random_deform(random, 1);
+  DeviceRuntime runtime;
+  run_on_device(*made, runtime, 0);
+  expect(control<void*()>("fake_last_stream")() == runtime.stream(), "the stream of the call");
+}
+
+// ---- The loader, each time in a process that has loaded nothing.
 
 std::string refusal_of_add() {
   Random random(1);
@@ -327,6 +389,13 @@ void test_cache() {
 // Every source for every element type, through calls.
 int compile() {
   int calls = 0;
+  for (const char* probe : {"list_probe", "noise_probe"}) {
+    Random random(1);
+    Case made(probe);
+    made.add_numbers(random, DType::Float32, {4});
+    if (made.op->is_random) made.add_nothing();
+    expect(refusal_of(*made.op, made.inputs, made.attributes).empty(), probe);
+  }
   for (int seed = 0; seed < 60; ++seed) {
     for (int kind = 0; kind < 6; ++kind) {
       Random random(static_cast<uint64_t>(seed));
@@ -358,6 +427,9 @@ int main(int count, char** arguments) {
   test_cache();
   test_kernels();
   test_larger_deform();
+  test_lists_and_optional_outputs();
+  test_random_numbers();
+  test_what_is_refused();
   test_stream();
   return finish("tests of CUDA kernels");
 }

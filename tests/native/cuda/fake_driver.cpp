@@ -122,6 +122,9 @@ struct SharedMemory {
 #include "deform_conv2d/cuda/gradients.h"
 #include "deform_conv2d/cuda/transposed.h"
 #include "deform_conv2d/cuda/weights.h"
+#undef MYOPS_FAKE_TYPES
+#define MYOPS_FAKE_TYPES float
+#include "probe/kernels.h"
 
 namespace {
 

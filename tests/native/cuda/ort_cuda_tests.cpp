@@ -51,7 +51,9 @@ std::vector<Node> nodes() {
               {floats({1, 4, 9, 8}), floats({3, 4, 3, 3}), floats({1, 18, 9, 8}), floats({3}),
                floats({1, 9, 9, 8})}};
   deform.inputs[1]->is_constant = true;  // which nothing may read on the CPU
-  return {add, resize, deform};
+  Node list{"ListProbe", {}, {floats({40}), floats({40}, 2), floats({40}, 3)}};
+  Node noise{"NoiseProbe", {{"seed", {int64_t{7}}}}, {floats({40})}};
+  return {add, resize, deform, list, noise};
 }
 
 double largest_difference(const fake_ort::Value& a, const fake_ort::Value& b) {
@@ -97,6 +99,13 @@ void test_an_older_release_has_the_cpu_alone() {
   }
 }
 
+void test_an_op_without_a_kernel_has_the_cpu_alone() {
+  Node node{"PlainProbe", {}, {floats({40})}};
+  expect(Session(node).refusal().empty(), "on the CPU: " + Session(node).refusal());
+  node.on_cuda = true;
+  expect(!Session(node).refusal().empty(), "on CUDA");
+}
+
 void test_errors() {
   Node node = nodes()[0];
   node.on_cuda = true;
@@ -117,6 +126,7 @@ int main() {
   fake_ort::provide_cuda();
   test_calls();
   test_an_older_release_has_the_cpu_alone();
+  test_an_op_without_a_kernel_has_the_cpu_alone();
   test_errors();
   expect(fake_ort::live_statuses() == 0, "every status is released");
   expect(fake_ort::live_values() == 0, "all memory is given back");
