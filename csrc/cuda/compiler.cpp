@@ -208,9 +208,8 @@ std::string compile(const std::string& op, const Request& request, int driver_ve
   const std::unique_ptr<ProgramOpaque, decltype(destroy)> owner(program, destroy);
   if (compiler.nvrtcCompileProgram(program, static_cast<int>(flags.size()), flags.data()) != 0) {
     throw Error(str(op, ": CUDA source ", request.source.main.name, ": got mistakes for ",
-                    target.name, " and ", request.element,
-                    ", expected CUDA C++ that NVRTC ", compiler.version, " compiles:\n",
-                    log_of(compiler, program)));
+                    target.name, " and ", request.element, ", expected CUDA C++ that NVRTC ",
+                    compiler.version, " compiles:\n", log_of(compiler, program)));
   }
   size_t size = 0;
   std::string code;

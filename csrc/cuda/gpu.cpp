@@ -1,6 +1,4 @@
 // What kernels for CUDA call: sources become modules, and kernels of modules are queued.
-#include "myops/cuda.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "compiler.h"
 #include "driver.h"
+#include "myops/cuda.h"
 
 namespace myops::cuda {
 namespace {
@@ -136,10 +135,9 @@ void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const vo
   const auto each = static_cast<unsigned>(threads == 0 ? std::min(count, kThreads) : threads);
   long long all = count;
   void* parameters[] = {const_cast<void*>(arguments), &all};
-  check(
-      loaded_driver, op, str("launching kernel ", name),
-      loaded_driver.cuLaunchKernel(function, blocks, 1, 1, each, 1, 1, 0,
-                                   static_cast<Stream>(device_.stream()), parameters, nullptr));
+  check(loaded_driver, op, str("launching kernel ", name),
+        loaded_driver.cuLaunchKernel(function, blocks, 1, 1, each, 1, 1, 0,
+                                     static_cast<Stream>(device_.stream()), parameters, nullptr));
 }
 
 void* Gpu::scratch_bytes(size_t bytes) {

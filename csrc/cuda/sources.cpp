@@ -45,8 +45,8 @@ constexpr char kMemory[] =
 }  // namespace
 
 std::vector<File> standard_files() {
-  return {myops_device_h,           myops_narrow_floats_h,       myops_random_h,
-          text("array", kArray),    text("cmath", kMath),        text("cstdint", kIntegers),
+  return {myops_device_h,          myops_narrow_floats_h, myops_random_h,
+          text("array", kArray),   text("cmath", kMath),  text("cstdint", kIntegers),
           text("cstring", kMemory)};
 }
 

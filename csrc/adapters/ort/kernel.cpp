@@ -233,8 +233,7 @@ Status* compute_on_cuda(void* kernel, ComputeContext* context) noexcept {
       DeviceType device;
       api.MemoryInfoGetDeviceType(memory_of(api, value), &device);
       if (device != DeviceType::Gpu) {
-        fail(self.op.name, self.op.input_name(i), "a tensor on the CPU",
-             "one on the CUDA device");
+        fail(self.op.name, self.op.input_name(i), "a tensor on the CPU", "one on the CUDA device");
       }
       memory = memory_of(api, value);
     }

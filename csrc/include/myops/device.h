@@ -143,14 +143,14 @@ class PerThread {
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) \
       ::myops::body<MYOPS_T, MYOPS_A>(arguments, i);                                           \
   }
-#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                            \
-  extern "C" __global__ void __launch_bounds__(::myops::Arguments::kThreads)         \
-      name(const ::myops::Arguments arguments, const long long count) {              \
-    __shared__ ::myops::Shared<MYOPS_A> shared;                                      \
-    static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory");  \
-    const ::myops::Block<::myops::Arguments::kThreads> block;                        \
-    for (long long i = blockIdx.x; i < count; i += gridDim.x)                        \
-      ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                  \
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                           \
+  extern "C" __global__ void __launch_bounds__(::myops::Arguments::kThreads)        \
+      name(const ::myops::Arguments arguments, const long long count) {             \
+    __shared__::myops::Shared<MYOPS_A> shared;                                      \
+    static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory"); \
+    const ::myops::Block<::myops::Arguments::kThreads> block;                       \
+    for (long long i = blockIdx.x; i < count; i += gridDim.x)                       \
+      ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                 \
   }
 #elif !defined(MYOPS_KERNEL)  // where what launches kernels includes their arguments
 #define MYOPS_KERNEL(name, Arguments, body)

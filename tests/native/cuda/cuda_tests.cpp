@@ -207,8 +207,9 @@ void test_what_is_refused() {
   expect(refusal([](Op& op) {
            op.onnx_type.clear();
            op.inputs[0].is_written = true;
-         }) == "noise_probe: cuda: got a kernel for CUDA in an op that writes into its inputs, "
-               "expected none: describe an op with outputs alone",
+         }) ==
+             "noise_probe: cuda: got a kernel for CUDA in an op that writes into its inputs, "
+             "expected none: describe an op with outputs alone",
          "an op that writes");
   expect(refusal([](Op& op) { op.types[0].dtypes.push_back(DType::String); }) ==
              "noise_probe: x: got dtype string in an op with a kernel for CUDA, expected none: a "

@@ -96,20 +96,21 @@ struct SharedMemory {
   };                                                                                               \
   static const bool added_##name = add<Run_##name, MYOPS_FAKE_TYPES>(#name, 0);
 
-#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                             \
-  template <class T>                                                                           \
-  struct Run_##name {                                                                          \
-    static void run(const void* arguments, int64_t i) {                                        \
-      using A = ::myops::Accumulate<T>;                                                        \
-      SharedMemory<::myops::Shared<A>> shared;                                                 \
-      static_assert(sizeof(::myops::Shared<A>) <= 48 << 10, "as on a device");                 \
-      ::myops::Block<::myops::Arguments::kThreads> block;                                                  \
-      block.shuffle = shuffle;                                                                 \
-      ::myops::body<T, A>(*static_cast<const ::myops::Arguments*>(arguments), block, i,        \
-                          shared.get());                                                       \
-    }                                                                                          \
-  };                                                                                           \
-  static const bool added_##name = add<Run_##name, MYOPS_FAKE_TYPES>(#name, ::myops::Arguments::kThreads);
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                               \
+  template <class T>                                                                    \
+  struct Run_##name {                                                                   \
+    static void run(const void* arguments, int64_t i) {                                 \
+      using A = ::myops::Accumulate<T>;                                                 \
+      SharedMemory<::myops::Shared<A>> shared;                                          \
+      static_assert(sizeof(::myops::Shared<A>) <= 48 << 10, "as on a device");          \
+      ::myops::Block<::myops::Arguments::kThreads> block;                               \
+      block.shuffle = shuffle;                                                          \
+      ::myops::body<T, A>(*static_cast<const ::myops::Arguments*>(arguments), block, i, \
+                          shared.get());                                                \
+    }                                                                                   \
+  };                                                                                    \
+  static const bool added_##name =                                                      \
+      add<Run_##name, MYOPS_FAKE_TYPES>(#name, ::myops::Arguments::kThreads);
 
 #define MYOPS_FAKE_TYPES Half, BFloat16, float, double, int32_t, int64_t
 #include "my_add/cuda/kernels.h"

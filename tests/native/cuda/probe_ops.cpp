@@ -1,5 +1,5 @@
-// Ops of other kinds than ours, with kernels for CUDA: a list of tensors, an optional output, random
-// numbers, and one without such a kernel.
+// Ops of other kinds than ours, with kernels for CUDA: a list of tensors, an optional output,
+// random numbers, and one without such a kernel.
 #include "myops/cuda.h"
 #include "myops/random.h"
 #include "probe/kernels.h"
@@ -20,8 +20,8 @@ void list_on_cpu(KernelContext& context) {
 }
 
 void list_on_cuda(KernelContext& context) {
-  ListProbe arguments{{}, static_cast<int32_t>(context.input_count()), context.output(0).data,
-                      nullptr};
+  ListProbe arguments{
+      {}, static_cast<int32_t>(context.input_count()), context.output(0).data, nullptr};
   for (size_t k = 0; k < context.input_count(); ++k) arguments.items[k] = context.input(k).data;
   if (context.output(1).present) arguments.largest = context.output(1).data;
   cuda::Gpu(context, {probe_source}, DType::Float32)

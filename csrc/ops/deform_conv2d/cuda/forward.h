@@ -77,8 +77,7 @@ void deform_direct(const DeformForward& arguments, int64_t i) {
     const DeformTerm& of = arguments.terms[term];
     deform_kernels::each_offset_group(sizes, group, [&](int64_t g, int64_t from, int64_t to) {
       for (int64_t k = 0; k < sizes.taps; ++k) {
-        const auto at =
-            deform_kernels::sampler<T, A>(arguments.inputs, of.column, n, g, k, pixel);
+        const auto at = deform_kernels::sampler<T, A>(arguments.inputs, of.column, n, g, k, pixel);
         for (int64_t c = from; c < to; ++c) {
           const A value = deform_kernels::sample<T, A>(arguments.inputs, of.column, n, c, at);
           for (int o = 0; o < kOutputs; ++o) {

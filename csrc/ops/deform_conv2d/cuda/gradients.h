@@ -63,8 +63,7 @@ void gather_image(const DeformGradients& arguments, int64_t i) {
         sum = std::fma(deform_kernels::masked(at).at[j], t, sum);
       }
       if (arguments.changed != nullptr && inputs.shifted()) {
-        const auto move =
-            deform_kernels::move_of<T, A>(inputs, of.n, of.group, of.tap, of.pixel);
+        const auto move = deform_kernels::move_of<T, A>(inputs, of.n, of.group, of.tap, of.pixel);
         const A t = deform_kernels::product_at<A>(sizes, arguments.changed, row, of);
         sum = std::fma(deform_kernels::changes(at, move).at[j], t, sum);
       }

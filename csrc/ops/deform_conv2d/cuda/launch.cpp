@@ -53,8 +53,7 @@ size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) :
 // Whether products are made in tiles: with fewer outputs, most of a tile would be empty.
 bool in_tiles(const DeformSizes& sizes) {
   constexpr int64_t kFewOutputs = 16;
-  return sizes.outputs / sizes.groups >= kFewOutputs &&
-         kernel_enabled("deform_conv2d.cuda_tiles");
+  return sizes.outputs / sizes.groups >= kFewOutputs && kernel_enabled("deform_conv2d.cuda_tiles");
 }
 
 void run_forward(const KernelContext& context, const DeformForward& arguments) {
@@ -93,8 +92,8 @@ class Gradients {
     arguments_.grad_X = result(grad_X);
     arguments_.grad_offset = result(grad_offset);
     arguments_.grad_mask = result(grad_mask);
-    const bool positions = arguments_.grad_offset.data != nullptr ||
-                           arguments_.grad_mask.data != nullptr;
+    const bool positions =
+        arguments_.grad_offset.data != nullptr || arguments_.grad_mask.data != nullptr;
     if (arguments_.grad_X.data == nullptr && !positions) return;
     cuda::Gpu gpu = gpu_with(context_, myops_deform_gradients);
     if (arguments_.grad_X.data != nullptr) list_entries(gpu);
@@ -190,11 +189,10 @@ class Gradients {
   void multiply(const DeformTensor& W, const void* products) {
     if (W.data == nullptr) return;
     cuda::Gpu gpu = gpu_with(context_, myops_deform_transposed);
-    const DeformTransposed arguments{sizes_,           grad_, W, arguments_.first_row,
-                                     arguments_.rows, const_cast<void*>(products)};
+    const DeformTransposed arguments{
+        sizes_, grad_, W, arguments_.first_row, arguments_.rows, const_cast<void*>(products)};
     if (in_tiles(sizes_)) {
-      gpu.launch_blocks("transposed_tile", deform_kernels::transposed_blocks(arguments),
-                        arguments);
+      gpu.launch_blocks("transposed_tile", deform_kernels::transposed_blocks(arguments), arguments);
     } else {
       gpu.launch("transposed_direct", arguments.rows * sizes_.taps * pixels(), arguments);
     }

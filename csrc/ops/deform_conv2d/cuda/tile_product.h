@@ -33,8 +33,8 @@ inline int64_t tiles(int64_t length, int64_t each) { return (length + each - 1) 
 inline int row_of(int thread) { return thread / (Tile::kColumns / Tile::kEach) * Tile::kEach; }
 inline int column_of(int thread) { return thread % (Tile::kColumns / Tile::kEach) * Tile::kEach; }
 
-// Calls put(d, i) once for each d below `depth` and i below 64, in some thread. Neighbouring threads
-// have neighbouring d if `along_depth`, otherwise neighbouring i.
+// Calls put(d, i) once for each d below `depth` and i below 64, in some thread. Neighbouring
+// threads have neighbouring d if `along_depth`, otherwise neighbouring i.
 template <class Put>
 void fill(int thread, int depth, bool along_depth, const Put& put) {
   constexpr int kSide = Tile::kRows;

@@ -75,23 +75,21 @@ void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t 
     block.each([&](int thread) {
       deform_kernels::fill(thread, depth, false, [&](int d, int r) {
         shared.factors.left[d][r] =
-            r < rows
-                ? deform_kernels::read_weight<T, A>(sizes, arguments.W, group * each + o + d,
-                                                    (first + r) / taps, (first + r) % taps)
-                : A(0);
+            r < rows ? deform_kernels::read_weight<T, A>(sizes, arguments.W, group * each + o + d,
+                                                         (first + r) / taps, (first + r) % taps)
+                     : A(0);
       });
       deform_kernels::fill(thread, depth, false, [&](int d, int c) {
         const int64_t pixel = first_pixel + c;
         shared.factors.right[d][c] =
-            c < columns ? deform_kernels::read<T, A>(arguments.grad, n, group * each + o + d,
-                                                     pixel / sizes.out_width,
-                                                     pixel % sizes.out_width)
-                        : A(0);
+            c < columns
+                ? deform_kernels::read<T, A>(arguments.grad, n, group * each + o + d,
+                                             pixel / sizes.out_width, pixel % sizes.out_width)
+                : A(0);
       });
     });
-    block.each([&](int thread) {
-      deform_kernels::multiply(shared.factors, depth, thread, sums[thread]);
-    });
+    block.each(
+        [&](int thread) { deform_kernels::multiply(shared.factors, depth, thread, sums[thread]); });
   }
   block.each([&](int thread) {
     deform_kernels::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {

@@ -61,8 +61,8 @@ template <class T, class A>
 A sample_at(const DeformWeights& arguments, int64_t channel, int64_t tap, int64_t p) {
   const DeformSizes& sizes = arguments.inputs.sizes;
   const int64_t n = p / pixels(sizes), pixel = p % pixels(sizes);
-  const auto at = sampler<T, A>(arguments.inputs, arguments.column, n, channel / sharing(sizes),
-                                tap, pixel);
+  const auto at =
+      sampler<T, A>(arguments.inputs, arguments.column, n, channel / sharing(sizes), tap, pixel);
   return sample<T, A>(arguments.inputs, arguments.column, n, channel, at);
 }
 
@@ -94,12 +94,10 @@ void weights_direct(const DeformWeights& arguments, int64_t i) {
     const int64_t end = smaller(begin + DeformWeights::kTogether, pixels.end);
     A sums[kOutputs] = {};
     for (int64_t p = begin; p < end; ++p) {
-      const A value =
-          deform_kernels::sample_at<T, A>(arguments, channel, weight % sizes.taps, p);
+      const A value = deform_kernels::sample_at<T, A>(arguments, channel, weight % sizes.taps, p);
       for (int o = 0; o < kOutputs; ++o) {
         if (o >= count) break;
-        sums[o] =
-            std::fma(deform_kernels::grad_at<T, A>(arguments, first + o, p), value, sums[o]);
+        sums[o] = std::fma(deform_kernels::grad_at<T, A>(arguments, first + o, p), value, sums[o]);
       }
     }
     for (int o = 0; o < kOutputs; ++o) totals[o] += sums[o];
@@ -165,8 +163,7 @@ void weights_tile(const DeformWeights& arguments, const B& block, int64_t i,
   }
   block.each([&](int thread) {
     deform_kernels::each_sum(thread, totals[thread], rows, columns, [&](int r, int c, A sum) {
-      deform_kernels::slice_sum<A>(arguments, slice, group * each + first_row + r, first + c) =
-          sum;
+      deform_kernels::slice_sum<A>(arguments, slice, group * each + first_row + r, first + c) = sum;
     });
   });
 }

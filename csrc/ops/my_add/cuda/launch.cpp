@@ -1,10 +1,9 @@
 // Launches the CUDA kernel of my_add.
 #define MYOPS_ISA on_cuda
-#include "myops/cuda.h"
-
 #include "../loop_nest.h"
 #include "entry.h"
 #include "kernels.h"
+#include "myops/cuda.h"
 
 MYOPS_CUDA_FILE(myops_add_source, "my_add/cuda/kernels.h")
 

@@ -1,6 +1,6 @@
 // The taps of one output element of an axis, as coordinates.h, interpolation_taps.h,
-// antialias_taps.h and area_taps.h in ../plan compute them: operation for operation, so that the numbers
-// are the same. Tests compare all modes.
+// antialias_taps.h and area_taps.h in ../plan compute them: operation for operation, so that the
+// numbers are the same. Tests compare all modes.
 #pragma once
 
 #include "myops/device.h"

@@ -1,6 +1,4 @@
 // Launches the CUDA kernels of resize and its gradient: the passes of a call, in the CPU's order.
-#include "myops/cuda.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "../spec/geometry.h"
 #include "entry.h"
 #include "kernels.h"
+#include "myops/cuda.h"
 
 MYOPS_CUDA_FILE(myops_resize_source, "resize/cuda/kernels.h")
 MYOPS_CUDA_FILE(myops_resize_coordinates, "resize/cuda/coordinates.h")
