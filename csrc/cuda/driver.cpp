@@ -72,16 +72,23 @@ void check(const Driver& driver, const std::string& op, const std::string& tried
       str(op, ": CUDA: got ", error_text(driver, result), " from ", tried, ", expected success"));
 }
 
-Context current_context(const Driver& driver, const std::string& op, int index) {
-  Context context = nullptr;
-  check(driver, op, "cuCtxGetCurrent", driver.cuCtxGetCurrent(&context));
-  if (context != nullptr) return context;
-  int device = 0;
+CurrentContext::CurrentContext(const Driver& driver, const std::string& op, int index)
+    : driver_(driver) {
+  int device = 0, present = 0;
   check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
+  check(driver, op, "cuCtxGetCurrent", driver.cuCtxGetCurrent(&previous_));
+  current_ = previous_;
+  if (previous_ != nullptr) {
+    check(driver, op, "cuCtxGetDevice", driver.cuCtxGetDevice(&present));
+    if (present == device) return;
+  }
   // Never released: the runtime that owns the tensors has retained it too.
-  check(driver, op, "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&context, device));
-  check(driver, op, "cuCtxSetCurrent", driver.cuCtxSetCurrent(context));
-  return context;
+  check(driver, op, "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&current_, device));
+  check(driver, op, "cuCtxSetCurrent", driver.cuCtxSetCurrent(current_));
+}
+
+CurrentContext::~CurrentContext() {
+  if (current_ != previous_) (void)driver_.cuCtxSetCurrent(previous_);
 }
 
 bool is_captured(const Driver& driver, const std::string& op, Stream stream) {

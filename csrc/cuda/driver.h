@@ -27,6 +27,7 @@ enum class DeviceAttribute : int { ComputeMajor = 75, ComputeMinor = 76 };
   call(cuDeviceGet, int* device, int index)                                                       \
   call(cuDeviceGetAttribute, int* value, DeviceAttribute, int device)                             \
   call(cuCtxGetCurrent, Context*)                                                                 \
+  call(cuCtxGetDevice, int* device)                                                               \
   call(cuCtxSetCurrent, Context)                                                                  \
   call(cuDevicePrimaryCtxRetain, Context*, int device)                                            \
   call(cuModuleLoadData, Module*, const void* image)                                              \
@@ -56,9 +57,21 @@ const Driver& driver_for(const std::string& op);
 // Throws, with what was tried, if a call of the driver has failed.
 void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
 
-// Makes the device's primary context, which PyTorch and ONNX Runtime use, current in this thread if
-// none is, and returns the one that is.
-Context current_context(const Driver& driver, const std::string& op, int index);
+// As long as this exists, a context of the device is current in this thread: the one that is, if it
+// is of the device, or else the device's primary context, which PyTorch and ONNX Runtime use.
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, const std::string& op, int index);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+  Context get() const { return current_; }
+
+ private:
+  const Driver& driver_;
+  Context previous_ = nullptr, current_ = nullptr;
+};
 
 // Whether what is queued on the stream becomes part of a CUDA graph instead of being run.
 bool is_captured(const Driver& driver, const std::string& op, Stream stream);

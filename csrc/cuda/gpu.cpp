@@ -70,9 +70,9 @@ const char* element_name(const std::string& op, DType dtype) {
                   ", expected one that device.h has a type for"));
 }
 
-Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device) {
-  const Driver& loaded_driver = driver_for(op);
-  const Context context = current_context(loaded_driver, op, device.index());
+Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device,
+             Context context) {
+  const Driver& loaded_driver = driver();
   static std::mutex mutex;  // one thread compiles, the others wait for it
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Loaded>& entry = modules()[{context, source.main.begin, dtype}];
@@ -113,8 +113,12 @@ const Op& on_device(const Op& op) {
 
 Gpu::Gpu(const KernelContext& context, const Source& source, DType dtype)
     : context_(context), device_(*context.cuda_device()) {
-  module_ = &load(context.op_name(), source, dtype, device_);
+  const std::string& op = context.op_name();
+  current_ = std::make_unique<CurrentContext>(driver_for(op), op, device_.index());
+  module_ = &load(op, source, dtype, device_, current_->get());
 }
+
+Gpu::~Gpu() = default;
 
 void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const void* arguments) {
   const std::string& op = context_.op_name();

@@ -198,6 +198,16 @@ Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget
   return Tensor();
 }
 
+// The tensor that says where a call is; the number of inputs where there is none.
+size_t first_tensor(const Op& op, const std::vector<Argument>& inputs) {
+  size_t first = 0;
+  while (first < inputs.size() &&
+         (tensor_in(inputs[first]) == nullptr || is_read_early(op, first))) {
+    ++first;
+  }
+  return first;
+}
+
 // Refuses tensors that are not where the call is, `first` being the input that says where.
 void check_places(const Op& op, const std::vector<Argument>& inputs, size_t first,
                   const Place& home) {
@@ -219,16 +229,13 @@ void check_places(const Op& op, const std::vector<Argument>& inputs, size_t firs
 
 }  // namespace
 
-bool is_elsewhere(const std::vector<Argument>& inputs) {
-  for (const Argument& input : inputs) {
-    if (const TorchTensor* tensor = tensor_in(input)) return !tensor->is_cpu();
-  }
-  return false;
+bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs) {
+  const size_t first = first_tensor(op, inputs);
+  return first < inputs.size() && !tensor_in(inputs[first])->is_cpu();
 }
 
 void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack) {
-  size_t first = 0;
-  while (tensor_in(arguments.inputs[first]) == nullptr) ++first;
+  const size_t first = first_tensor(op, arguments.inputs);
   const Place home = place_of(*tensor_in(arguments.inputs[first]));
   if (home.type != aoti_torch_device_type_cuda() || op.compute_cuda == nullptr) {
     const std::string input = op.input_name(first);

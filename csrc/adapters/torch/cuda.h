@@ -13,8 +13,9 @@ namespace myops::torch_adapter {
 inline constexpr std::array<const char*, 6> kOtherDevices = {"CUDA", "XPU",  "MPS",
                                                              "HPU",  "MTIA", "PrivateUse1"};
 
-// Whether the first tensor is on another device.
-bool is_elsewhere(const std::vector<Argument>& inputs);
+// Whether the first tensor is on another device, but for those whose numbers are read before the
+// kernel runs.
+bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs);
 
 // As call() in library.cpp, for those.
 void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack);

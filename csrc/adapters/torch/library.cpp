@@ -186,7 +186,7 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   Arguments arguments(op, overload, stack);
   std::optional<TorchTensor>& out = arguments.out;
   if (out) refuse_recorded(op, arguments.inputs, *out);
-  if (is_elsewhere(arguments.inputs)) return call_elsewhere(op, arguments, stack);
+  if (is_elsewhere(op, arguments.inputs)) return call_elsewhere(op, arguments, stack);
   // A copy-on-write tensor gets memory of its own here: an input that is the same tensor must be
   // read at its new address.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();

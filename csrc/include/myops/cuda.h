@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -53,12 +54,17 @@ class Device {
 // each op, which is never destroyed.
 const Op& on_device(const Op& op);
 
+class CurrentContext;  // cuda/driver.h
+
 // The device of one call, with a source compiled for it.
 class Gpu {
  public:
   // In the source, MYOPS_T is the C++ type of `dtype`, and MYOPS_A the type of sums of it
   // (Accumulate). Throws where there is no driver, no compiler, or a mistake in the source.
   Gpu(const KernelContext& context, const Source& source, DType dtype);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
 
   // Queues the kernel `name`, declared with MYOPS_KERNEL, with a thread for each number below
   // `count`. The arguments are copied. Does not wait.
@@ -101,6 +107,7 @@ class Gpu {
 
   const KernelContext& context_;
   Device& device_;
+  std::unique_ptr<CurrentContext> current_;  // the driver's context of the device
   void* module_;
 };
 

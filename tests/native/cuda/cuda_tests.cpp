@@ -229,6 +229,29 @@ void test_what_is_refused() {
          "a length that the kernel decides");
 }
 
+// Each device has a context and modules of its own; what was current before a call is so
+// afterwards.
+void test_several_devices() {
+  const auto get = control<int(void**)>("cuCtxGetCurrent");
+  const auto set = control<int(void*)>("cuCtxSetCurrent");
+  const auto retain = control<int(void**, int)>("cuDevicePrimaryCtxRetain");
+  Random random(3);
+  const std::unique_ptr<Case> made = random_deform(random, 1);
+  void *first = nullptr, *found = nullptr;
+  retain(&first, 0);
+  for (void* before : {static_cast<void*>(nullptr), first}) {
+    for (const int device : {1, 0, 2}) {
+      set(before);
+      DeviceRuntime runtime;
+      runtime.device = device;
+      run_on_device(*made, runtime, 0);
+      expect(control<int()>("fake_device_of_last_launch")() == device, "the device of the call");
+      get(&found);
+      expect(found == before, "the context that was current");
+    }
+  }
+}
+
 void test_stream() {
   Random random(3);
   const std::unique_ptr<Case> made = random_deform(random, 1);
@@ -431,6 +454,7 @@ int main(int count, char** arguments) {
   test_lists_and_optional_outputs();
   test_random_numbers();
   test_what_is_refused();
+  test_several_devices();
   test_stream();
   return finish("tests of CUDA kernels");
 }

@@ -42,9 +42,11 @@ class DeviceRuntime final : public PlainRuntime, public cuda::Device {
  public:
   void run(int64_t, Task, void*) override { throw Error("parallel_for on the device"); }
   cuda::Device* cuda_device() override { return this; }
-  int index() const override { return 0; }
+  int index() const override { return device; }
   void* stream() const override { return const_cast<int*>(&stream_); }
   void* scratch(size_t bytes) override { return blocks.make(bytes); }
+
+  int device = 0;
 
  private:
   int stream_ = 0;

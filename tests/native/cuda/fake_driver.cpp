@@ -153,10 +153,11 @@ size_t elf_size(const char* image) {
   return sections + uint64_t{size} * count;
 }
 
-int context_of_process = 1;
+int contexts[4];  // the primary context of each device
 thread_local void* current = nullptr;
 int launches = 0;
 void* last_stream = nullptr;
+int last_device = -1;
 int capturing = 0;
 
 }  // namespace
@@ -169,6 +170,7 @@ FAKE void fake_order(int wanted) {
   order = wanted;
   random_state = static_cast<uint64_t>(wanted) + 1;
 }
+FAKE int fake_device_of_last_launch() { return last_device; }
 FAKE void fake_capture(int wanted) { capturing = wanted; }
 FAKE int fake_launches() { return launches; }
 FAKE void* fake_last_stream() { return last_stream; }
@@ -201,12 +203,17 @@ FAKE int cuCtxGetCurrent(void** context) {
   *context = current;
   return 0;
 }
+FAKE int cuCtxGetDevice(int* device) {
+  if (current == nullptr) return 201;
+  *device = static_cast<int>(static_cast<int*>(current) - contexts);
+  return 0;
+}
 FAKE int cuCtxSetCurrent(void* context) {
   current = context;
   return 0;
 }
-FAKE int cuDevicePrimaryCtxRetain(void** context, int) {
-  *context = &context_of_process;
+FAKE int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = &contexts[device];
   return 0;
 }
 FAKE int cuStreamIsCapturing(void*, int* status) {
@@ -254,8 +261,10 @@ FAKE int cuLaunchKernel(void* function, unsigned grid, unsigned grid_y, unsigned
   const bool one_axis = grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1;
   if (!one_axis || shared != 0 || extra != nullptr || grid == 0 || block == 0) return 1;
   if (grid > 0x7fffffffu || block > 1024) return 1;
+  if (current == nullptr) return 201;
   ++launches;
   last_stream = stream;
+  last_device = static_cast<int>(static_cast<int*>(current) - contexts);
   const Kernel& kernel = static_cast<const FakeFunction*>(function)->kernel;
   if (kernel.run == nullptr) return 0;
   if (kernel.threads != 0 && static_cast<unsigned>(kernel.threads) != block) return 1;
