@@ -33,7 +33,12 @@ def run(*arguments: str | Path) -> None:
 def compiled(sources: list[Path], folder: Path) -> list[Path]:
     pytest.importorskip("ziglang")
     flags = ["-std=c++17", "-O0", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    flags += [f"-I{SOURCE / 'include'}", '-DMYOPS_DOMAIN="myops"', '-DMYOPS_NAMESPACE="myops"']
+    flags += [
+        f"-I{SOURCE / 'include'}",
+        f"-I{SOURCE / 'ops'}",
+        '-DMYOPS_DOMAIN="myops"',
+        '-DMYOPS_NAMESPACE="myops"',
+    ]
 
     def one(source: Path) -> Path:
         made = folder / f"{str(source.relative_to(SOURCE)).replace('/', '.')}.o"
