@@ -76,7 +76,7 @@ class BuildPy(build_py):
 
 setup(
     ext_modules=[
-        *build.extensions("myops", OPS, folder="lib", include_dirs=[str(ROOT / "csrc" / "ops")]),
+        *build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib"),
         torch_internals(),
     ],
     cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
