@@ -1,8 +1,8 @@
 """Runs clang-tidy with the checks of .clang-tidy on the portable sources: `make tidy`.
 
 These are csrc/core/, csrc/cuda/, csrc/adapters/ (but torch_internals/, whose headers are most of
-PyTorch) and, of each op, what is not compiled for an instruction set. Headers are checked through the sources
-that include them. Given files, it checks only these.
+PyTorch) and, of each op, what is not compiled for an instruction set. Headers are checked through
+the sources that include them. Given files, it checks only these.
 """
 
 from __future__ import annotations
