@@ -60,6 +60,7 @@ class TorchOp:
         self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
+        self._eager = autograd.eager_function_of(self, save, gradient)
         self._written = [
             OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
             for written, functional in (("out", "default"), ("values_out", "values"))
@@ -108,10 +109,11 @@ class TorchOp:
         """The same without the packing of arguments, which takes as long as a small kernel.
 
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
-        needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
-        torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
-        nothing asks for a gradient, plain tensors go past the dispatcher (see direct_call.py), and
-        others enter it below its autograd, which would call Python again.
+        needs the `torch.autograd.Function`, whose `symbolic` it reads; torch.func uses it too,
+        because it is faster than the dispatcher's Python autograd, and eager autograd uses a
+        shorter one. Where nothing asks for a gradient, or `use_gradient` says how it is computed,
+        plain tensors bypass the dispatcher (see direct_call.py), and others enter it below its
+        autograd, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """
@@ -145,7 +147,10 @@ class TorchOp:
             if len(values) != len(self.defaults):
                 raise self._unknown(attributes)
             absent = (None,) * (len(self.info.inputs) - len(inputs))
-            return self.function.apply(*self._flat((*inputs, *absent)), *values.values())
+            flat = self._flat((*inputs, *absent))
+            if exported or functorch() or forward_ad._current_level >= 0:
+                return self.function.apply(*flat, *values.values())
+            return self._eager(*flat, values)
         if out is not None:
             before = version(out)
             with BelowAutogradAndCounts():
@@ -156,6 +161,11 @@ class TorchOp:
             if not self._lists and not self._texts:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, None, attributes)
+
+    def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
+        """Makes calls that ask for the gradient of the first input fast; see
+        `direct_call.use_gradient`."""
+        direct_call.use_gradient(self.info, self._direct, gradient._direct, python)
 
     def _dispatched(
         self,
