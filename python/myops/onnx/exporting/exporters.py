@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx.exporting import exact_doubles, exact_optimizer
+from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import Settings
@@ -64,7 +64,12 @@ def dynamo(
     translation.register_now()
     arguments = (model, inputs, output_names, shapes, opset, settings)
     call = functools.partial(_call_dynamo, *arguments)
-    with recording_torch_export(recorded), exact_optimizer.exact(), exact_doubles.kept():
+    with (
+        recording_torch_export(recorded),
+        exact_optimizer.exact(),
+        exact_doubles.kept(),
+        linspace.kept(),
+    ):
         program = _with_or_without_integers(model, inputs, call)
     exact_doubles.restore(program)  # where the optimizer is off
     proto, exported = program.model_proto, program.exported_program
