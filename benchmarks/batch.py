@@ -1,23 +1,27 @@
 """Rows a second of `myops run`, beside a plain loop over session.run, and Ray Data by hand.
 
 python benchmarks/batch.py                     # 3 minutes on 2 cores
-python benchmarks/batch.py --part digits       # or pictures, rows
+python benchmarks/batch.py --part digits       # or pictures, rows, cores
 python benchmarks/batch.py --part ray          # needs myops[ray]
 
 Candidates run in turns; the table has the median of the rounds. A plain loop is what a program does
 without us: it reads, decodes, runs a session with default settings, encodes and writes, one row
-after the other, or 16 rows in a call.
+after the other, or 16 rows in a call. The part `cores` shows how the defaults would do on more
+cores than this machine has: the calls of the model are waited for, not computed.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import resource
 import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +92,15 @@ def timed(candidates: dict[str, Callable[[Path], Any]], rounds: int, rows: int) 
         print(f"  {name:<36} {rows / median:10.1f} rows/s  {first / median:5.2f} x", flush=True)
 
 
-def settings(run: Callable[..., Any]) -> dict[str, Callable[[Path], Any]]:
+def settings(run: Callable[..., Any], **more: Sequence[int]) -> dict[str, Callable[[Path], Any]]:
     """The defaults, and what they are chosen among."""
-    found: dict[str, Callable[[Path], Any]] = {"myops run": lambda out: run(out)}
-    for workers, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1)):
-        found[f"  --workers {workers} --threads {threads}"] = lambda out, w=workers, t=threads: run(
-            out, workers=w, threads=t
-        )
+    found: dict[str, Callable[[Path], Any]] = {"myops run": run}
+    choices: list[dict[str, int]] = [{"workers": workers, "threads": threads} for workers, threads
+                                     in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))]  # fmt: skip
+    choices += [{name: value} for name, values in more.items() for value in values]
+    for choice in choices:
+        words = " ".join(f"--{name} {value}" for name, value in choice.items())
+        found[f"  {words}"] = functools.partial(run, **choice)
     return found
 
 
@@ -147,7 +153,7 @@ def digits(folder: Path, count: int, rounds: int) -> None:
     print(f"deformable digits, {count} rows of 28 x 28")
     candidates = {"plain loop, a row a call": plain,
                   "plain loop, 16 rows a call": lambda out: plain(out, 16)}  # fmt: skip
-    timed({**candidates, **settings(ours)}, rounds, count)
+    timed({**candidates, **settings(ours, batch=(1, 4, 16, 64))}, rounds, count)
 
 
 def rows(folder: Path, most: int) -> None:
@@ -158,15 +164,85 @@ def rows(folder: Path, most: int) -> None:
     while count <= most:
         path = folder / f"{count}.npy"
         np.save(path, np.random.default_rng(0).random((count, 4), np.float32))
+        size = path.stat().st_size / 2**20
         found = []
         for place in range(3):
             start = time.perf_counter()
             result = myops.batch.run(model, path, folder / f"out-{count}-{place}")
             found.append((time.perf_counter() - start, result.seconds))
         whole, running = map(min, zip(*found, strict=True))
-        print(f"  {count:>8} rows: {whole:6.2f} s, {running / count * 1e6:8.2f} us a row while it "
-              f"runs, {whole / count * 1e6:8.2f} with the start", flush=True)  # fmt: skip
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {running / count * 1e6:6.2f} us "
+              f"a row, {whole / count * 1e6:6.2f} with the start; memory {peak:.0f} MiB at most",
+              flush=True)  # fmt: skip
         count *= 10
+
+
+class Waiting:
+    """A session whose calls wait as long as a model would take on some of so many cores.
+
+    Args:
+        session: What answers.
+        seconds: Of a call with one thread.
+        parallel: The share of the work that threads divide among them (Amdahl's law).
+        threads: Of a call.
+        free: The cores; a call waits until its threads have some.
+    """
+
+    def __init__(
+        self, session: Any, seconds: float, parallel: float, threads: int, free: threading.Semaphore
+    ) -> None:
+        self._session = session
+        self._seconds = seconds * (1 - parallel + parallel / threads)
+        self._threads = threads
+        self._free = free
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def run(self, names: Any, feeds: dict[str, np.ndarray]) -> Any:
+        rows = len(next(iter(feeds.values())))
+        for _ in range(self._threads):
+            self._free.acquire()
+        time.sleep(self._seconds * rows)
+        for _ in range(self._threads):
+            self._free.release()
+        return self._session.run(names, feeds)
+
+
+def on_more_cores(folder: Path, cores: int, count: int) -> None:
+    """The default of --workers and --threads on `cores` cores, beside all others."""
+    from myops.batch import _local, _run
+
+    np.save(folder / "waiting.npy", np.zeros((count, 4), np.float32))
+    model = tiny(folder)
+    free = threading.Semaphore(cores)
+    make = _run.make_session
+
+    def waiting(*words: Any) -> Any:
+        return Waiting(make(*words), 0.02, 0.9, words[3] if len(words) > 3 else 1, free)
+
+    def ours(out: Path, **words: Any) -> None:
+        myops.batch.run(model, folder / "waiting.npy", out, batch=1, **words)
+
+    candidates: dict[str, Callable[[Path], Any]] = {"myops run": ours}
+    for exponent in range(cores.bit_length() + 1):
+        for threads in (1, 2, 4, 8, 16):
+            workers = 2**exponent
+            if cores // 2 <= workers * threads <= cores * 2 and threads <= cores:
+                words = {"workers": workers, "threads": threads}
+                candidates[f"  --workers {workers} --threads {threads}"] = functools.partial(
+                    ours, **words
+                )
+    before = _local.cores
+    _local.cores = lambda: cores
+    _run.make_session = _local.make_session = waiting
+    try:
+        print(f"calls of 20 ms, 90% of them parallel, {count} rows, as on {cores} cores")
+        timed(candidates, 1, count)
+    finally:
+        _local.cores = before
+        _run.make_session = _local.make_session = make
 
 
 def by_ray(folder: Path, count: int) -> None:
@@ -203,8 +279,8 @@ def by_ray(folder: Path, count: int) -> None:
 def main() -> None:
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
-    parser.add_argument("--part", choices=("pictures", "digits", "rows", "ray"), nargs="*",
-                        default=["pictures", "digits", "rows"])  # fmt: skip
+    parser.add_argument("--part", choices=("pictures", "digits", "rows", "cores", "ray"), nargs="*",
+                        default=["pictures", "digits", "rows", "cores"])  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pictures", type=int, default=128)
     parser.add_argument("--digits", type=int, default=4096)
@@ -224,6 +300,9 @@ def main() -> None:
             digits(folder, args.digits, args.rounds)
         if "rows" in args.part:
             rows(folder, args.most)
+        if "cores" in args.part:
+            for cores in (4, 8, 16):
+                on_more_cores(folder, cores, 32 * cores)
         if "ray" in args.part:
             by_ray(folder, args.digits)
 
