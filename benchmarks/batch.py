@@ -104,15 +104,33 @@ def settings(run: Callable[..., Any], **more: Sequence[int]) -> dict[str, Callab
     return found
 
 
-def pictures(folder: Path, count: int, rounds: int) -> None:
-    """Super-resolution: PNG in, PNG out."""
+def photos(folder: Path, count: int) -> Path:
+    """A folder with pictures of 96 x 64."""
     source = folder / "photos"
+    if source.exists():
+        return source
     source.mkdir()
     random = np.random.default_rng(0)
     base = random.integers(0, 256, (24, 16, 3), np.uint8)
     for place in range(count):
         image = Image.fromarray(np.roll(base, place, 0)).resize((96, 64), Image.Resampling.BICUBIC)
         image.save(source / f"{place:05d}.png")
+    return source
+
+
+def enlarge(session: Any, scales: np.ndarray, path: Path, out: Path) -> None:
+    """One picture, by hand."""
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255
+    (y,) = session.run(None, {"picture": x, "scales": scales})
+    made = np.rint(y[0].transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
+    Image.fromarray(made).save(out, compress_level=3)
+
+
+def pictures(folder: Path, count: int, rounds: int) -> None:
+    """Super-resolution: PNG in, PNG out."""
+    source = photos(folder, count)
     model = folder / "super_resolution.onnx"
     scales = np.float32([1, 1, FACTOR, FACTOR])
 
@@ -120,12 +138,7 @@ def pictures(folder: Path, count: int, rounds: int) -> None:
         out.mkdir()
         session = myops.ort.session(model)
         for path in sorted(source.iterdir()):
-            with Image.open(path) as image:
-                pixels = np.asarray(image.convert("RGB"))
-            x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255
-            (y,) = session.run(None, {"picture": x, "scales": scales})
-            made = np.rint(y[0].transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
-            Image.fromarray(made).save(out / path.name, compress_level=3)
+            enlarge(session, scales, path, out / path.name)
 
     def ours(out: Path, **words: Any) -> None:
         myops.batch.run(model, source, out, constants={"scales": scales}, range=(0, 1), **words)
@@ -172,9 +185,9 @@ def rows(folder: Path, most: int) -> None:
             found.append((time.perf_counter() - start, result.seconds))
         whole, running = map(min, zip(*found, strict=True))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {running / count * 1e6:6.2f} us "
-              f"a row, {whole / count * 1e6:6.2f} with the start; memory {peak:.0f} MiB at most",
-              flush=True)  # fmt: skip
+        each, start = running / count * 1e6, (whole - running) * 1e3
+        print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {each:6.2f} us a row and "
+              f"{start:.0f} ms to start; memory {peak:.0f} MiB at most", flush=True)  # fmt: skip
         count *= 10
 
 
@@ -245,35 +258,79 @@ def on_more_cores(folder: Path, cores: int, count: int) -> None:
         _run.make_session = _local.make_session = make
 
 
-def by_ray(folder: Path, count: int) -> None:
-    """The digits on Ray's local cluster: ours, and map_batches by hand, with two workers."""
+def by_ray(folder: Path, count: int, pictures: int, rounds: int) -> None:
+    """Both examples on Ray's local cluster: ours, and map_batches by hand, one and two workers."""
     import ray
 
     np.save(folder / "digits.npy", np.random.default_rng(0).random((count, 1, 28, 28), np.float32))
-    model = str(folder / "deformable_digits.onnx")
+    source = photos(folder, pictures)
+    model = {name: str(folder / f"{name}.onnx")
+             for name in ("deformable_digits", "super_resolution")}  # fmt: skip
+    scales = np.float32([1, 1, FACTOR, FACTOR])
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
 
     class Scores:
         def __init__(self) -> None:
-            self.session = myops.ort.session(model)
+            self.session = session_of_one_thread(model["deformable_digits"])
 
         def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             return {"scores": self.session.run(None, {"pictures": batch["data"]})[0]}
 
-    def by_hand(out: Path) -> None:
-        made = ray.data.from_numpy(np.load(folder / "digits.npy"))
-        made = made.repartition(64)
-        pool = ray.data.ActorPoolStrategy(size=2)
+    class Enlarged:
+        def __init__(self, out: Path) -> None:
+            self.session = session_of_one_thread(model["super_resolution"])
+            self.out = out
+
+        def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            for path in batch["item"]:
+                enlarge(self.session, scales, Path(path), self.out / Path(path).name)
+            return batch
+
+    def scores_by_hand(out: Path, workers: int) -> None:
+        made = ray.data.from_numpy(np.load(folder / "digits.npy")).repartition(64)
+        pool = ray.data.ActorPoolStrategy(size=workers)
         made = made.map_batches(Scores, compute=pool, batch_size=16, num_cpus=1)
         made.write_parquet(str(out))
 
-    def ours(out: Path) -> None:
-        myops.batch.run(model, folder / "digits.npy", out, engine="ray", workers=2, threads=1)
+    def enlarged_by_hand(out: Path, workers: int) -> None:
+        out.mkdir()
+        made = ray.data.from_items([str(path) for path in sorted(source.iterdir())])
+        pool = ray.data.ActorPoolStrategy(size=workers)
+        made = made.repartition(16).map_batches(
+            Enlarged, fn_constructor_args=(out,), compute=pool, batch_size=8, num_cpus=1
+        )
+        assert made.materialize().count() == pictures
 
-    print(f"deformable digits on Ray, {count} rows, two workers, without the start of Ray")
-    timed({"Ray Data by hand": by_hand, "myops run --engine ray": ours}, 2, count)
+    def scores(out: Path, workers: int) -> None:
+        myops.batch.run(model["deformable_digits"], folder / "digits.npy", out, engine="ray",
+                        workers=workers, threads=1)  # fmt: skip
+
+    def enlarged(out: Path, workers: int) -> None:
+        myops.batch.run(model["super_resolution"], source, out, constants={"scales": scales},
+                        range=(0, 1), engine="ray", workers=workers, threads=1)  # fmt: skip
+
+    for title, rows, by_hand, ours in (
+        (f"deformable digits on Ray, {count} rows", count, scores_by_hand, scores),
+        (f"super-resolution on Ray, {pictures} pictures", pictures, enlarged_by_hand, enlarged),
+    ):
+        print(f"{title}, without the start of Ray")
+        named = (("Ray Data by hand", by_hand), ("myops run --engine ray", ours))
+        candidates: dict[str, Callable[[Path], Any]] = {
+            f"{name}, {workers} workers": functools.partial(run, workers=workers)
+            for workers in (1, 2) for name, run in named
+        }  # fmt: skip
+        timed(candidates, rounds, rows)
     ray.shutdown()
+
+
+def session_of_one_thread(model: str) -> Any:
+    """What a program makes in each of several processes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return myops.ort.session(model, session_options=options)
 
 
 def main() -> None:
@@ -304,7 +361,7 @@ def main() -> None:
             for cores in (4, 8, 16):
                 on_more_cores(folder, cores, 32 * cores)
         if "ray" in args.part:
-            by_ray(folder, args.digits)
+            by_ray(folder, args.digits, args.pictures, args.rounds)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_rows_of_a_call_by_the_time_they_take(waiting: list[Waiting], tmp_path: 
     """3 ms a row: no more than four in a call, so that others can have the rest."""
     np.save(tmp_path / "x.npy", np.arange(360, dtype=np.float32).reshape(120, 3))
     model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=1)
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=1, threads=1)
     assert 1 < max(waiting[0].rows) <= 4
 
 
