@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import myops
-from myops import _description, _recording
+from myops import _numpy_call, _recording
 
 
 def plan(function: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_every_runtime_is_recorded() -> None:
     calls = {
         "torch fast call": lambda: myops.my_add(a, a),
         "torch": lambda: torch.ops.myops.my_add(a, a),
-        "numpy": lambda: _description.call("my_add", [array, array]),
+        "numpy": lambda: _numpy_call.call("my_add", [array, array]),
     }
     for runtime, call in calls.items():
         assert myops.explain(call).call.runtime == runtime

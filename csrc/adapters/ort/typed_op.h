@@ -54,7 +54,8 @@ void destroy_kernel(void* kernel) noexcept;
 // shape_inference.cpp
 Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
 
-// node_attributes.cpp. A missing attribute has its default; one of another type is refused.
+// kernel_attributes.cpp and inference_attributes.cpp. A missing attribute has its default; one of
+// another type is refused.
 int64_t read_version(const TypedOp& typed, const KernelInfo* info);
 int64_t read_version(const TypedOp& typed, const ShapeInferContext* context);
 Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info);

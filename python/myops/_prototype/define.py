@@ -48,10 +48,10 @@ def prototype(
 ) -> Callable[..., Any]:
     """Makes an op of a NumPy function: for torch, both exporters, ONNX tools and PyOps.
 
-    What is true of an op with a C++ kernel is true of it: the same checks with the same texts,
-    autograd, torch.compile, torch.export, function bodies, `myops.onnx.lower`. Two things it has
-    not: speed, and a library for ONNX Runtime, where its nodes run in `myops.ort.pyop_session`
-    or as their function bodies.
+    It has everything that an op with a C++ kernel has: the same checks with the same texts,
+    autograd, torch.compile, torch.export, function bodies, `myops.onnx.lower`; except speed, and
+    a library for ONNX Runtime, where its nodes run in `myops.ort.pyop_session` or as their function
+    bodies.
 
     Later the description moves to C++ (`myops new` shows where), and the other arguments to
     `library.define`. Neither callers nor exported models change.
@@ -195,7 +195,7 @@ _defined: dict[tuple[str, str], _Defined] = {}
 
 
 def _late(rules: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
-    """The rule of that kind that is there when it is called."""
+    """A function that calls the current rule of that kind, which a new definition may replace."""
     return lambda *arguments: rules[kind](*arguments)
 
 
@@ -273,7 +273,7 @@ def _check_signature(
 ) -> None:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a ufunc, say, tells none; calling it will show
+    except ValueError:  # a ufunc, for example, has no signature; a wrong call will fail
         return
     try:
         signature.bind(*inputs, **{item.name: item.default for item in attributes})

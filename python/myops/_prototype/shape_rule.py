@@ -10,14 +10,14 @@ from myops._description import DecidedLength, Dim
 
 
 class UnknownLengthError(Exception):
-    """A rule wanted to know a length that a graph does not tell: nothing can be inferred."""
+    """A rule needs a length that is unknown in the graph: nothing can be inferred."""
 
 
 class Length:
     """A length that is not known: it has the name of a dimension, or none.
 
-    What is computed with it is unknown too. To compare it, other than with itself, ends shape
-    inference, and the output's shape stays unknown until the model runs.
+    What is computed with it is unknown too. Comparing it with anything but itself ends shape
+    inference; the output's shape then stays unknown until the model runs.
     """
 
     def __init__(self, symbol: str = "") -> None:

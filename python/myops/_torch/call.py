@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _numpy_call
 from myops._description import OpInfo
 from myops._torch import autocast, autograd, batching, direct_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
@@ -111,7 +111,7 @@ class TorchOp:
         needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
         torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
         nothing asks for a gradient, plain tensors go past the dispatcher (see direct_call.py), and
-        others below its autograd, in which it would come back to Python.
+        others enter it below its autograd, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """
@@ -240,7 +240,7 @@ class TorchOp:
             ValueError: The kernel's own refusal.
         """
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
-        results = tuple(_description.call(self.info, padded, attributes, threads))
+        results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
         return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _shape_rule
 from myops._description import DecidedLength, OpInfo
 from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
@@ -86,7 +86,7 @@ class FakeKernel:
             for item in inputs
         ]
         try:
-            results = _description.infer_decided(described, shapes, dtypes, attributes, values)
+            results = _shape_rule.infer_decided(described, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
         found: list[Shape] = []

@@ -13,8 +13,8 @@
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
 before 1.24, shapes are not inferred for ops that have optional inputs (Resize), because ONNX
-Runtime itself would crash on one that is left out; and 1.17 wants the type of the result of a
-node that leaves out an input in the middle written in the model, as onnx.shape_inference does.
+Runtime itself would crash on one that is left out; and for a node that leaves out an input in the
+middle, 1.17 needs the type of its result in the model, as onnx.shape_inference writes it.
 
 Example:
     >>> session = myops.ort.session("upscale.onnx")
@@ -74,7 +74,7 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
                 f"myops.ort.{name}: got myops-runtime, expected all of myops: "
                 "pip uninstall myops-runtime, then pip install myops"
             )
-        if _MODULES[name] == "pyops":  # the doctor reports on an onnxruntime that is missing
+        if _MODULES[name] == "pyops":  # a missing onnxruntime is reported by the doctor
             checked_onnxruntime()
         return getattr(importlib.import_module(f"myops.ort.{_MODULES[name]}"), name)
 

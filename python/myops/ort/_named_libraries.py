@@ -1,9 +1,9 @@
 """Which custom-op libraries a model needs, and which of them may be loaded.
 
 A bundled model (myops.ort.bundle) names its libraries in its metadata, each with version and hash.
-A model file is data from somewhere, and a library is code that runs: so a name in a model never
-decides alone what is loaded. It is a plain file name, its bytes must have the recorded hash, and
-the file beside the model is taken only where the caller said that the folder is to be trusted.
+A model file may come from anywhere, and a library is code that runs. Therefore a name in a model
+never decides alone what is loaded. It is a plain file name, the file must have the recorded hash,
+and the file beside the model is taken only if the caller said that the folder is trusted.
 """
 
 from __future__ import annotations

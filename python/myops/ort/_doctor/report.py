@@ -127,7 +127,7 @@ class Report:
 
     @contextlib.contextmanager
     def careful(self, what: str) -> Iterator[None]:
-        """A file may be garbage in ways that nobody thought of; the runtime still has its say."""
+        """A file may be damaged in unforeseen ways: the examination then continues."""
         try:
             yield
         except Exception as error:
