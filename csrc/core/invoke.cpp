@@ -98,13 +98,28 @@ Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& sh
                                                            : Layout::Contiguous;
 }
 
-// Runs code of the op, and puts the op's name in front of a Mistake that it throws.
+// Runs code of the op, a `part` of it. What it throws gets the op's name, unless it is an Error,
+// which has it, or something of the runtime that passes through: no more memory, an exception of
+// Python, a call that goes another way.
 template <class Body>
-void with_name(const Op& op, const Body& body) {
+void run_code(const Op& op, const char* part, const Body& body) {
+  constexpr const char* expected = "none; MYOPS_EXPECT and myops::fail refuse arguments";
   try {
     body();
   } catch (const Mistake& mistake) {
     throw Error(str(op.name, ": ", mistake.what()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::logic_error& error) {
+    fail(op.name, part, str("an exception, ", error.what()), expected);
+  } catch (const std::runtime_error& error) {
+    fail(op.name, part, str("an exception, ", error.what()), expected);
+  } catch (const std::exception&) {
+    throw;
+  } catch (const NotAFailure&) {
+    throw;
+  } catch (...) {
+    fail(op.name, part, "something thrown that is no std::exception", expected);
   }
 }
 
@@ -183,7 +198,7 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared, nullptr, report,
                         call.decided ? &decided : nullptr);
   runtime.begin_kernel();
-  with_name(op, [&] { op.compute(context); });
+  run_code(op, "kernel", [&] { op.compute(context); });
   decided.check_complete();
   if (report != nullptr && call.decided) report->made_outputs(outputs);
 }
@@ -210,20 +225,34 @@ DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {
   return op.dtypes(type).front();
 }
 
-void ShapeContext::set_output(size_t output, Dims dims) { outputs_[output] = std::move(dims); }
+void ShapeContext::set_output(size_t output, Dims dims) {
+  if (output >= outputs_.size()) detail::refuse_place("output", output, outputs_.size());
+  outputs_[output] = std::move(dims);
+}
+
+void detail::refuse_place(const char* what, size_t index, size_t count) {
+  throw Mistake(str(what, " ", index, ": got code of the op that asks for it, expected one of the ",
+                    count, " from 0 on"));
+}
+
+void detail::refuse_absent(size_t input) {
+  throw Mistake(str("input ", input, ": got code of the op that asks for its lengths, expected ",
+                    "ShapeContext::has() before: the call leaves it out"));
+}
 
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   check_inputs(op, context);
   check_attributes(op, attributes);
   context.outputs_.clear();
   context.outputs_.resize(op.outputs.size());
-  with_name(op, [&] { op.shape_rule(context); });
+  run_code(op, "shape", [&] { op.shape_rule(context); });
 }
 
 Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes) {
   Prepared prepared;
   if (op.make_prepared == nullptr) return prepared;
-  with_name(op, [&] { prepared = op.make_prepared(PrepareContext(op, constants, attributes)); });
+  run_code(op, "prepare",
+           [&] { prepared = op.make_prepared(PrepareContext(op, constants, attributes)); });
   return prepared;
 }
 
@@ -256,7 +285,7 @@ void run(const Op& op, const Tensors& given, const Attributes& attributes, Runti
   if (report != nullptr) report->starts_kernel(inputs, outputs);
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared,
                         std::move(cached.call_cache), report);
-  with_name(op, [&] { op.compute(context); });
+  run_code(op, "kernel", [&] { op.compute(context); });
   if (context.new_call_cache() && cached.number != 0)
     last->store_call_cache(cached.number, context.new_call_cache());
 }

@@ -43,6 +43,7 @@ class Pattern:
 def rule_of(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list[Any]]]:
     """The textual rule of an op, as `shape=` of `define`."""
     inputs, outputs = _parsed(info.rule)
+    outputs = outputs if info.outputs else ()  # "N ->" of an op without outputs
 
     def run(given: Sequence[Any], attributes: dict[str, Any]) -> list[list[Any]]:
         known = _Known(attributes)

@@ -17,10 +17,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from myops.batch import _store, _work
+from myops.batch import _job, _store
+from myops.batch._job import Job
 from myops.batch._plan import Shard
 from myops.batch._state import Record
-from myops.batch._work import Job
+from myops.batch._work import Worker
 
 
 class Isolated:
@@ -48,7 +49,7 @@ class Isolated:
         singly = False
         while True:
             if self._stopped.is_set():
-                raise _work.Stopped
+                raise _job.Stopped
             rows: Sequence[int] = []
             try:
                 process = self._running()
@@ -61,7 +62,7 @@ class Isolated:
             except (EOFError, BrokenPipeError, ConnectionError):
                 status = self._end()
                 if self._stopped.is_set():
-                    raise _work.Stopped from None
+                    raise _job.Stopped from None
                 self.deaths += 1
                 if not rows:
                     raise RuntimeError(
@@ -152,10 +153,10 @@ def main() -> None:
             return
         try:
             if worker is None:
-                session = _work.make_session(
+                session = _job.make_session(
                     job.model, job.libraries, job.named_libraries, job.threads
                 )
-                worker = _work.Worker(
+                worker = Worker(
                     job, [session], threading.Event(), lambda rows: _send(own, ("rows", [*rows]))
                 )
             answer = ("record", worker.process(shard, skip, singly))

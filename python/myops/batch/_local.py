@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from myops.batch import _work
+from myops.batch import _job
 from myops.batch._isolated import Isolated
+from myops.batch._job import Job, Stopped
 from myops.batch._plan import Shard
-from myops.batch._work import Job, Worker
+from myops.batch._work import Worker
 
 READERS = {False: 2, True: 16}  # threads beyond the workers; for each worker where it is remote
 
@@ -116,7 +117,7 @@ class Local:
                     else:
                         assert self.worker is not None
                         tell(("record", self.worker.process(shard)))
-            except _work.Stopped:
+            except Stopped:
                 pass
             except BaseException as error:
                 tell(("error", error))
@@ -158,7 +159,7 @@ class Local:
     def _sessions(self) -> list[Any]:
         """One for each call at once. Without threads of its own one session serves all of them."""
         job = self.job
-        make: Callable[[], Any] = lambda: _work.make_session(  # noqa: E731
+        make: Callable[[], Any] = lambda: _job.make_session(  # noqa: E731
             job.model, job.libraries, job.named_libraries, job.threads
         )
         first = self._session or make()

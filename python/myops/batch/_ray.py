@@ -27,9 +27,9 @@ import myops
 from myops._distribution import RUNTIME_ONLY
 from myops.batch import _store
 from myops.batch._isolated import Isolated
+from myops.batch._job import Job
 from myops.batch._plan import Shard
 from myops.batch._state import Record
-from myops.batch._work import Job
 
 _BLOCKS = 4096  # of shards, at most: Ray keeps track of each
 

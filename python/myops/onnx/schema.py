@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,12 +143,17 @@ def schema_for(info: OpInfo) -> OpSchema:
     return _schema(info.domain, info.onnx_type, info.since_version)
 
 
-def schema_of_node(info: OpInfo, count: int) -> OpSchema:
-    """For writing a node with `count` inputs: it has one input for each tensor of a variadic one.
+def schema_of_node(info: OpInfo, inputs: int, outputs: int) -> OpSchema:
+    """For writing a node with so many inputs and outputs: it has one input for each tensor of a
+    variadic one, and none of the optional outputs behind the last that the node has.
 
-    torch's exporter writes a variadic input that follows others with these once more.
+    torch's exporter writes a variadic input that follows others with these once more, and each
+    output of the schema.
     """
-    return _of_description(info.expanded(count)) if info.is_variadic else schema_for(info)
+    if not info.is_variadic and outputs == len(info.outputs):
+        return schema_for(info)
+    expanded = info.expanded(inputs)
+    return _of_description(replace(expanded, outputs=expanded.outputs[:outputs]))
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:

@@ -13,7 +13,7 @@ from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import Case, copy_of
-from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
+from myops.testing.families.gradients import backward_calls, leaves_of
 from myops.testing.op_under_test import DispatcherCalls, Seen
 from myops.testing.trial import Trial
 
@@ -31,7 +31,7 @@ _EAGER_CAUSE = "the compiled program calls the op with other arguments than eage
 
 def opcheck(trial: Trial) -> None:
     """torch.library.opcheck of the op and of what is called backwards, in several layouts."""
-    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    places = trial.differentiable() if trial.settings.gradients else []
     varied = {
         "": trial.case,
         "channels_last": trial.case.having(
@@ -49,7 +49,7 @@ def opcheck(trial: Trial) -> None:
         _opcheck(trial, label, inner, asked)
     if trial.settings.gradients:
         try:
-            below = backward_calls(trial.tested, trial.case, trial.settings.gradients)
+            below = backward_calls(trial, trial.case)
         except Exception as error:  # "gradients" has the details
             trial.tally.note(f"no gradient to look at: {refusal(error)}")
             below = []
@@ -154,7 +154,7 @@ def compiled(trial: Trial) -> None:
     program = torch.compile(
         module.call, fullgraph=True, dynamic=True, backend=trial.settings.backend
     )
-    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    places = trial.differentiable() if trial.settings.gradients else []
     for label, case in [("", trial.case), *other_lengths(trial)]:
         ran, leaves = leaves_of(case, places)
         try:

@@ -73,7 +73,7 @@ def _large(trial: Trial) -> Case:
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
     try:
-        calls = backward_calls(trial.tested, case, trial.settings.gradients)
+        calls = backward_calls(trial, case)
     except Exception as error:  # "gradients" has the details
         trial.tally.note(f"no gradient to look at: {refusal(error)}")
         return
