@@ -28,7 +28,9 @@
 #   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
 #   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
 #   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (half an hour)
-#   make wheel         a wheel in dist/
+#   make wheel         a wheel in dist/, for this machine
+#   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: half an hour
+#   make test-dist     try these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
 #   make clean         remove what was built
 
 PYTHON ?= python3
@@ -46,7 +48,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -249,6 +251,15 @@ bench: build $(VENV)/.bench
 
 wheel: $(READY)
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+# SOURCE_DATE_EPOCH is the time stamp in the wheels; default: the time of the last commit.
+DIST_FLAGS ?=
+dist: build
+	$(BIN)/python scripts/dist.py $(DIST_FLAGS)
+
+TRY_FLAGS ?=
+test-dist: dist
+	$(BIN)/python scripts/try_dist.py $(TRY_FLAGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

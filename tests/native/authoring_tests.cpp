@@ -148,6 +148,37 @@ void test_rules_that_compute() {
        "op: steps: got 2 numbers, expected at least 3");
 }
 
+// "N ->" is one output without axes, or none where the op has none.
+void test_rules_of_no_output() {
+  Op op = Op("move_")
+              .type("T", {DType::Float32})
+              .input(Input{"x", "T", "."}.written())
+              .input({"by", "T", "."})
+              .shape("S..., S... ->")
+              .kernel(nothing);
+  check_description(op);
+  const Attributes attributes(op.attributes);
+  const auto infers = [&](const Dims& by) {
+    ShapeContext context(op, attributes);
+    context.inputs_ = {Dims{3, 4}, by};
+    context.dtypes_ = {DType::Float32, DType::Float32};
+    context.values_ = {std::nullopt, std::nullopt};
+    try {
+      infer(op, attributes, context);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return str(context.outputs_.size(), " outputs");
+  };
+  same(infers({3, 4}), "0 outputs");
+  same(infers({3, 5}), "move_: by: got shape [3, 5], expected [S...] with S = [3, 4]");
+  same(computed("A, B ->", Dims{3}, Dims{5}), "[]");
+  same(
+      computed("A, B -> B", Dims{3}, std::nullopt),
+      "op: the shape rule asks for the length \"B\", which no input of this call has: it stands in "
+      "the patterns of optional inputs alone");
+}
+
 void test_rules_without_sense() {
   const auto fault = [](const char* rule) { return computed(rule, Dims{3}, std::nullopt); };
   same(
@@ -262,6 +293,7 @@ void test_scratch_arrays() {
 int main() {
   test_rules();
   test_rules_that_compute();
+  test_rules_of_no_output();
   test_rules_without_sense();
   test_rules_that_do_not_fit();
   test_bounds();

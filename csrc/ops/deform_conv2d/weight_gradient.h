@@ -29,6 +29,10 @@ template <class T>
 class WeightGradient {
  public:
   using A = Accumulate<T>;
+  struct Job {
+    int64_t offset_group;
+    Range taps, channels;
+  };
 
   WeightGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                  const Tensor& gradient, Column column, const Tensor& out)
@@ -73,6 +77,64 @@ class WeightGradient {
     if (slabs_ > 1) add_copies(copies.get());
   }
 
+  // Used instead of run() by tasks that sample X anyway, one for each offset group of each image:
+  // start(), then in each task, for each block of taps, a Total whose add() gets the strips of each
+  // tile and end_tile() follows; finish() after the tasks.
+  bool takes_images() const {
+    return blocks_ == 1 && conv_.group_outputs() <= kOutputs<A> &&
+           conv_.batch * size_ * static_cast<int64_t>(sizeof(A)) <= kCopyBytes;
+  }
+  void start_images() {
+    slabs_ = conv_.batch;
+    if (slabs_ > 1) sums_.emplace(context_, slabs_ * size_);
+  }
+  class Total {
+   public:
+    explicit Total(const WeightGradient& whole)
+        : whole_(whole),
+          size_(whole.sums_size()),
+          sums_(whole.context_, size_),
+          total_(whole.context_, size_) {}
+    void start(int64_t image, int64_t offset_group, int64_t first_tap) {
+      image_ = image;
+      job_ = whole_.job(offset_group * whole_.tap_blocks_ + first_tap / whole_.blocking_.taps);
+      sums_.zero(size_);
+      total_.zero(size_);
+    }
+    void add(const Tile& tile, const Range& strip, const A* sampled,
+             const GradientStrip<T>& gradient) const {
+      whole_.for_each_part(job_, 0, sums_.get(), [&](const Job& own, const Share& share, A* part) {
+        whole_.add_strip(own, share, tile, strip, sampled, gradient, part);
+      });
+    }
+    // Sums of sums: long sums of floats lose digits.
+    void end_tile() const {
+      A *sums = sums_.get(), *total = total_.get();
+      for (int64_t i = 0; i < size_; ++i) total[i] += sums[i];
+      sums_.zero(size_);
+    }
+    void finish() const {
+      whole_.for_each_part(job_, 0, total_.get(),
+                           [&](const Job& own, const Share& share, const A* part) {
+                             if (whole_.slabs_ == 1) {
+                               whole_.write(own, share, part, whole_.out_);
+                             } else {
+                               A* own_copy = whole_.sums_->get() + image_ * whole_.size_;
+                               whole_.write(own, share, part, whole_.copy(own_copy));
+                             }
+                           });
+    }
+
+   private:
+    const WeightGradient& whole_;
+    int64_t size_, image_ = 0;
+    Job job_{};
+    Buffer<A> sums_, total_;
+  };
+  void finish_images() const {
+    if (slabs_ > 1) add_copies(sums_->get());
+  }
+
   // Used instead of run() by a pass over the same tiles that samples X anyway: start(), then for
   // each tile of each image add() for all strips of all offset groups, and end_tile().
   bool takes_samples() const { return shared_ && conv_.group_outputs() <= kOutputs<A>; }
@@ -108,10 +170,6 @@ class WeightGradient {
   static constexpr int64_t kSharing = 8;  // runs of several jobs
   static constexpr int64_t kCopyBytes = 640 * 1024;
 
-  struct Job {
-    int64_t offset_group;
-    Range taps, channels;
-  };
   Job job(int64_t index) const {
     const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
     const int64_t group = unit / blocks_, length = conv_.channels_per_offset();

@@ -132,6 +132,11 @@ def run(
                  threads=threads, limit=limit, readers=readers)  # fmt: skip
     if address and engine != "ray":
         raise ValueError(f"address: got {address!r} with engine={engine!r}, expected engine='ray'")
+    if named_libraries == "signed" and engine == "ray":
+        raise ValueError(
+            "named_libraries: got 'signed' with engine='ray', expected engine='local': what "
+            "travels to the machines of Ray is a bundle made here, not the signed one"
+        )
     given = tuple(os.path.abspath(item) for item in libraries)
     session = make_session(path, given, named_libraries)
     fixed = _constants.constants(session, constants or {})
@@ -155,10 +160,12 @@ def run(
     total = sum(entry.rows for entry in plan)
     if not total:
         return Result(target.output, 0, 0, 0, 0, "", 0.0, engine, 0, 0, 0, 0, shown)
-    length = _plan.shard_rows(plan, parts, table)
+    dense = recipe.stacks and all(item.kind in ("array", "text") for item in recipe.inputs)
+    length = _plan.shard_rows(plan, parts, table, dense)
     identity = _identity.identity(job, plan, length)
     count = sum(-(-entry.rows // length) for entry in plan) if table else -(-total // length)
-    works = _local.sizes(workers, threads, count)
+    shared = table and dense and engine == "local" and not isolate  # cores help with a shard
+    works = _local.sizes(workers, threads, total if shared else count)
     if engine == "ray":
         works = (workers or (0 if address else works[0]), threads or (1 if address else works[1]))
     job = replace(job, threads=works[1])

@@ -1,0 +1,107 @@
+"""How calls of the model are divided among the cores."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import batch_models as models
+import numpy as np
+import pytest
+
+import myops.batch
+from myops.batch import _local, _run
+
+
+class Waiting:
+    """A session whose calls take a while, and which counts how many there are at once."""
+
+    def __init__(self, session: Any, seconds: float) -> None:
+        self._session = session
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self.now = self.most = 0
+        self.rows: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def run(self, names: Any, feeds: dict[str, np.ndarray]) -> Any:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.rows.append(len(feeds["x"]))
+        time.sleep(self._seconds)
+        try:
+            return self._session.run(names, feeds)
+        finally:
+            with self._lock:
+                self.now -= 1
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> list[Waiting]:
+    made: list[Waiting] = []
+    make = _run.make_session
+
+    def session(*words: Any) -> Waiting:
+        made.append(Waiting(make(*words), 0.003))
+        return made[-1]
+
+    for module in (_run, _local):
+        monkeypatch.setattr(module, "make_session", session)
+    return made
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_cores_without_a_shard_help(workers: int, waiting: list[Waiting], tmp_path: Path) -> None:
+    """A table with one shard keeps all of them busy, if its calls take long."""
+    x = np.arange(360, dtype=np.float32).reshape(120, 3)
+    np.save(tmp_path / "x.npy", x)
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=workers, threads=1)
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
+    assert len(waiting) == 1
+    assert waiting[0].most == workers
+
+
+def test_an_error_in_a_helping_thread(
+    waiting: list[Waiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the run, as it would in the thread that has the shard."""
+    from myops.batch import _calls
+
+    part = _calls.Calls._part
+
+    def failing(self: Any, task: Any, session: Any, rows: list[int], feeds: Any) -> None:
+        part(self, task, session, rows, feeds)
+        if threading.current_thread().name.startswith("myops-batch-helper"):
+            raise OSError("a helper")
+
+    monkeypatch.setattr(_calls.Calls, "_part", failing)
+    np.save(tmp_path / "x.npy", np.zeros((120, 3), np.float32))
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    with pytest.raises(OSError, match="a helper"):
+        myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=2, threads=1, batch=1)
+
+
+def test_rows_of_a_call_by_the_time_they_take(waiting: list[Waiting], tmp_path: Path) -> None:
+    """3 ms a row: no more than four in a call, so that others can have the rest."""
+    np.save(tmp_path / "x.npy", np.arange(360, dtype=np.float32).reshape(120, 3))
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=1, threads=1)
+    assert 1 < max(waiting[0].rows) <= 4
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"), [(100, (8, 1)), (8, (8, 1)), (3, (3, 2)), (1, (1, 8))]
+)
+def test_defaults(calls: int, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread a call, but where there are fewer calls than cores."""
+    monkeypatch.setattr(_local, "cores", lambda: 8)
+    assert _local.sizes(None, None, calls) == expected
+    assert _local.sizes(2, None, calls) == (2, 4)
+    assert _local.sizes(None, 4, calls) == (2, 4)
+    assert _local.sizes(3, 3, calls) == (3, 3)
