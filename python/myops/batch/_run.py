@@ -132,6 +132,11 @@ def run(
                  threads=threads, limit=limit, readers=readers)  # fmt: skip
     if address and engine != "ray":
         raise ValueError(f"address: got {address!r} with engine={engine!r}, expected engine='ray'")
+    if named_libraries == "signed" and engine == "ray":
+        raise ValueError(
+            "named_libraries: got 'signed' with engine='ray', expected engine='local': what "
+            "travels to the machines of Ray is a bundle made here, not the signed one"
+        )
     given = tuple(os.path.abspath(item) for item in libraries)
     session = make_session(path, given, named_libraries)
     fixed = _constants.constants(session, constants or {})

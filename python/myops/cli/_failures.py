@@ -69,6 +69,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
         value = r"(\[[^\]]*\]|\([^)]*\)|\"[^\"]*\"|'[^']*'|[\w.]+)"
         text = re.sub(rf"(?<![\w.]){name}={value}", typed, text)
+        text = re.sub(rf"(?<![\w.]){name}=(?=[,;.]?(?:\s|$))", option, text)  # "say range=, such as"
         text = re.sub(rf"(?<![\w.-]){name}(?=[:,] )", option, text)
     return text
 

@@ -125,7 +125,8 @@ def run(
         typer.Option(help="A custom-op library that the model needs; may be given several times."),
     ] = None,
     named_libraries: Annotated[
-        str, typer.Option(help="check, trust or ignore the libraries that a bundle's model names."),
+        str, typer.Option(help="check, trust or ignore the libraries that a bundle's model names; "
+                          "or signed: load a signed bundle only, by a key in MYOPS_TRUSTED_KEYS."),
     ] = "check",
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip

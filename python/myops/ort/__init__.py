@@ -8,6 +8,7 @@
     pyop_session(model)  a session that runs every node of ours through NumPy
     bundle(model, folder) a folder with a model, the libraries it needs, and loaders
     bench(model)         how long a model takes, beside others
+    verify(folder)       who signed a bundle, and that none of its files was changed
     explain(model)       what runs for each custom node, and how long it takes
     doctor(model)        why a model does not load or run, in words
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
     from myops.ort._explain import explain
+    from myops.ort._signing import verify
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "pyop_session",
     "register",
     "session",
+    "verify",
 ]
 
 # Imported when it is first used, and not part of myops-runtime: name -> module.
@@ -67,6 +70,8 @@ _MODULES = {
 if not TYPE_CHECKING:  # or any name would be right for a type checker
 
     def __getattr__(name: str) -> Any:
+        if name == "verify":  # of both distributions
+            return importlib.import_module("myops.ort._signing").verify
         if name not in _MODULES:
             raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
         if RUNTIME_ONLY:

@@ -87,6 +87,16 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
     )
 
 
+def largest(wanted: np.ndarray, got: np.ndarray) -> float:
+    """The largest difference in units of (the element's own size + the mean size)."""
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    size = np.abs(wanted[finite])
+    if not size.size:
+        return 0.0
+    unit = size + size.mean(where=size < fill_values.least(size)) + np.finfo(np.float64).tiny
+    return float((np.abs(got[finite] - wanted[finite]) / unit).max())
+
+
 def _compare_exactly(wanted: np.ndarray, got: np.ndarray) -> str:
     apart = wanted != got
     if apart.mean() <= _FEW:
