@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import myops.batch
-from myops.batch import _local, _run
+from myops.batch import _calls, _local, _recipe, _run
 
 
 class Waiting:
@@ -71,8 +71,6 @@ def test_an_error_in_a_helping_thread(
     waiting: list[Waiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the run, as it would in the thread that has the shard."""
-    from myops.batch import _calls
-
     part = _calls.Calls._part
 
     def failing(self: Any, task: Any, session: Any, rows: list[int], feeds: Any) -> None:
@@ -87,12 +85,16 @@ def test_an_error_in_a_helping_thread(
         myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=2, threads=1, batch=1)
 
 
-def test_rows_of_a_call_by_the_time_they_take(waiting: list[Waiting], tmp_path: Path) -> None:
-    """3 ms a row: no more than four in a call, so that others can have the rest."""
-    np.save(tmp_path / "x.npy", np.arange(360, dtype=np.float32).reshape(120, 3))
-    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=1, threads=1)
-    assert 1 < max(waiting[0].rows) <= 4
+@pytest.mark.parametrize(
+    ("seconds", "size", "expected"),
+    [(1e-6, 4, 256), (1e-6, 1024, 64), (0.005, 4, 4), (1.0, 4, 1), (1e-6, 1_000_000, 1)],
+)
+def test_rows_of_a_call(seconds: float, size: int, expected: int) -> None:
+    """64 KiB and 20 ms: other cores can have the rest."""
+    inputs = _recipe.Input("x", "x", "array", True, "uint8", (None, size))
+    recipe = _recipe.Recipe((inputs,), {}, (_recipe.Output("y", True),))
+    calls = _calls.Calls(recipe, lambda rows: None)
+    assert calls._most({"x": np.zeros((2, size), np.uint8)}, 2, seconds) == expected
 
 
 @pytest.mark.parametrize(
