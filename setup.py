@@ -70,11 +70,14 @@ class BuildPy(build_py):
             return  # myops.build finds them in the source tree
         sdk = Path(self.build_lib) / "myops" / "sdk"
         shutil.rmtree(sdk, ignore_errors=True)
-        for folder in ("csrc/include", "csrc/core", "csrc/adapters", "cmake"):
+        for folder in ("csrc/include", "csrc/core", "csrc/cuda", "csrc/adapters", "cmake"):
             shutil.copytree(ROOT / folder, sdk / folder)
 
 
 setup(
-    ext_modules=[*build.extensions("myops", OPS, folder="lib"), torch_internals()],
+    ext_modules=[
+        *build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib"),
+        torch_internals(),
+    ],
     cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
 )

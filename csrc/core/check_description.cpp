@@ -189,6 +189,10 @@ void check_arguments(const Op& op) {
            "another name: nodes state the version of their meaning by it");
     }
   }
+  if (op.is_random && names.count("generator") != 0) {
+    fail(op.name, "generator", "an input or attribute of this name in a random op",
+         "another name: callers give a torch.Generator by it");
+  }
   if (op.outputs.size() == 1 && names.count("out") != 0) {
     fail(op.name, "out", "an input or attribute of this name",
          "another name: torch has it for the "
@@ -302,6 +306,24 @@ void check_prepare(const Op& op) {
   }
 }
 
+// What a kernel on a device cannot do.
+void check_cuda(const Op& op) {
+  if (op.compute_cuda == nullptr) return;
+  if (op.writes() || op.in_place) {
+    fail(op.name, "cuda", "a kernel for CUDA in an op that writes into its inputs",
+         "none: describe an op with outputs alone");
+  }
+  const auto refuse_strings = [&](const std::string& name, const std::string& type) {
+    for (const DType dtype : op.dtypes(type)) {
+      if (dtype != DType::String) continue;
+      fail(op.name, name, "dtype string in an op with a kernel for CUDA",
+           "none: a device has no strings");
+    }
+  };
+  for (const Input& input : op.inputs) refuse_strings(input.name, input.type);
+  for (const Output& output : op.outputs) refuse_strings(output.name, output.type);
+}
+
 void check_rules(const Op& op) {
   if (!op.shape_rule) fail(op.name, "shape", "no rule", "one, given with .shape()");
   if (!op.shape_text.empty()) check_rule(op, op.shape_text);
@@ -341,6 +363,7 @@ void check_description(const Op& op) {
   check_rules(op);
   check_autocast(op);
   check_prepare(op);
+  check_cuda(op);
 }
 
 const char* detail::kind_of(const AttributeValue& value) {

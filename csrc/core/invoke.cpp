@@ -174,6 +174,12 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
                     ": shape: got a length for the kernel to decide, expected none in an "
                     "op of functional_of()"));
   }
+  if (call.decided && runtime.cuda_device() != nullptr) {
+    throw Error(str(op.name,
+                    ": CUDA: got a length that the kernel decides, expected lengths that the shape "
+                    "rule knows: the CPU would have to wait for the device. Call the op on the "
+                    "CPU"));
+  }
   refuse_shared(op, given);
   const OutputDescriptions& described = call.outputs;
   static const DecidedAxes none;

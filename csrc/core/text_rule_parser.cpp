@@ -284,8 +284,7 @@ std::string step_fault(const Step& step, const Names& names,
   const auto wanted = step.kind == Kind::Name ? AttributeType::Int : AttributeType::Ints;
   for (const Attribute& attribute : attributes) {
     if (attribute.name != step.name || attribute.type() != wanted) continue;
-    return attribute.is_optional ? str("the attribute ", quoted(step.name), ", which is optional")
-                                 : "";
+    return attribute.is_optional ? "the optional attribute " + quoted(step.name) : "";
   }
   return step.kind == Kind::Name ? "the length " + quoted(step.name)
                                  : str(quoted(step.name), "[], which is no list of ints");

@@ -173,7 +173,7 @@ def extensions(
         ],
     }
     compile_args = [*COMPILE, *extra_compile_args]
-    link_args = list(extra_link_args)
+    link_args = [*extra_link_args, "-ldl"]
 
     torch_library = cpp_extension.CppExtension(
         f"{place}.lib{title}_torch",
@@ -274,10 +274,10 @@ class BuildExtension(cpp_extension.BuildExtension):
         folders = [f"adapters/{folder}" for folder in ADAPTERS[adapter]]
         if adapter == "torch":
             ext.sources = [*ext.myops_kernels, names]
-            ext.extra_objects = self._sdk_objects(ext, _sources("core", *folders))
+            ext.extra_objects = self._sdk_objects(ext, _sources("core", "cuda", *folders))
         else:
             ext.sources = [names]
-            shared = self._objects([*ext.myops_kernels, *_sources("core")])
+            shared = self._objects([*ext.myops_kernels, *_sources("core", "cuda")])
             ext.extra_objects = [*shared, *self._sdk_objects(ext, _sources(*folders))]
         ext.depends = [*_headers(ext.myops_kernels), *ext.myops_kernels, *_sdk_files("*.cpp")]
 
@@ -314,7 +314,7 @@ class BuildExtension(cpp_extension.BuildExtension):
 
 
 def _sdk_files(pattern: str) -> list[str]:
-    folders = (_root() / "csrc" / name for name in ("include", "core", "adapters"))
+    folders = (_root() / "csrc" / name for name in ("include", "core", "cuda", "adapters"))
     return sorted(str(path) for folder in folders for path in folder.rglob(pattern))
 
 

@@ -78,6 +78,7 @@ Status* make_output(ComputeContext* context, size_t index, const int64_t* dims, 
   auto value = std::make_unique<Value>();
   value->type = context->op->get_output_type(context->op, index);
   value->dims.assign(dims, dims + count);
+  value->on_device = context->node->on_cuda;
   const auto elements = static_cast<size_t>(myops::element_count(value->dims));
   value->bytes.assign(elements * element_size(value->type), context->fill);
   if (value->type == ElementType::String) value->texts.resize(elements);
@@ -145,16 +146,18 @@ Functions make_functions() {
     *out = new TypeAndShape{value->type, value->dims, {}};
     return nullptr;
   };
-  f.GetTensorMemoryInfo = [](const Value*, const MemoryInfo** out) -> Status* {
-    static const MemoryInfo cpu;
-    *out = &cpu;
+  f.GetTensorMemoryInfo = [](const Value* value, const MemoryInfo** out) -> Status* {
+    static const MemoryInfo cpu{DeviceType::Cpu}, gpu{DeviceType::Gpu};
+    *out = value->on_device ? &gpu : &cpu;
     return nullptr;
   };
   f.MemoryInfoGetMemType = [](const MemoryInfo*, MemoryType* out) -> Status* {
     *out = MemoryType::Default;
     return nullptr;
   };
-  f.MemoryInfoGetDeviceType = [](const MemoryInfo*, DeviceType* out) { *out = DeviceType::Cpu; };
+  f.MemoryInfoGetDeviceType = [](const MemoryInfo* memory, DeviceType* out) {
+    *out = memory->device;
+  };
 
   f.CreateTensorTypeAndShapeInfo = [](TypeAndShape** out) -> Status* {
     *out = new TypeAndShape;
@@ -269,6 +272,7 @@ Functions make_functions() {
     return nullptr;
   };
   add_attribute_functions(f);
+  add_cuda_functions(f);
   return f;
 }
 
@@ -286,6 +290,7 @@ const Table* table(uint32_t version) {
     std::array<void (*)(), 418> places{};
     MYOPS_ORT_CALLS(FAKE_ORT_PLACE)
     MYOPS_ORT_NEWER_CALLS(FAKE_ORT_PLACE)
+    MYOPS_ORT_GPU_CALLS(FAKE_ORT_PLACE)
     MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_PLACE)
     return places;
   }();

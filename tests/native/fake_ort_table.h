@@ -15,6 +15,7 @@ struct Functions {
 #define FAKE_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(FAKE_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(FAKE_ORT_MEMBER)
+  MYOPS_ORT_GPU_CALLS(FAKE_ORT_MEMBER)
   MYOPS_ORT_NEWEST_CALLS(FAKE_ORT_MEMBER)
 #undef FAKE_ORT_MEMBER
 };
@@ -26,5 +27,8 @@ Status* refuse(const std::string& text, ErrorCode code = ErrorCode::Fail);
 
 // fake_ort_attributes.cpp
 void add_attribute_functions(Functions& f);
+
+// fake_ort_cuda.cpp
+void add_cuda_functions(Functions& f);
 
 }  // namespace fake_ort

@@ -34,6 +34,9 @@ inline bool is_true(PyObject* result) {
 // Throws NotPlain for anything but an int within int64_t.
 int64_t integer(PyObject* object);
 
+// Throws NotPlain for a dtype that no kernel has.
+Tensor tensor_of(const DLTensor& described);
+
 // Reads the address, dtype, shape and strides of a tensor.
 struct TensorReader {
   const TorchInternals* internals;  // null: the members below are used

@@ -183,6 +183,7 @@ PYBIND11_MODULE(_numpy, module) {
            py::arg("body") = py::none())
 #ifndef MYOPS_WITHOUT_FAST_CALL
       .def("direct", &myops::fast_call::make_fast_call)
+      .def_static("use_gradient", &myops::fast_call::use_gradient)
 #endif
       .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);

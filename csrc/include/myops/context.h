@@ -19,6 +19,9 @@ namespace myops {
 
 struct Op;
 class Report;  // core/report.h
+namespace cuda {
+class Device;  // cuda.h
+}
 
 namespace detail {
 // Mistakes in the code of an op: a number that is no place of an input or output, and the lengths
@@ -141,6 +144,8 @@ class Runtime {
   // For reports of calls: the runtime, and the node of the model where there is one.
   virtual const char* name() const { return "cpp"; }
   virtual std::string node() const { return {}; }
+  // Of a call whose tensors are on a CUDA device; otherwise null.
+  virtual cuda::Device* cuda_device() { return nullptr; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
   Budget& budget() { return budget_; }
@@ -216,6 +221,8 @@ class KernelContext {
   // The same for every output that has the decided length of this name; where an output has several
   // decided lengths, it is made with the last of them.
   void set_length(const std::string& name, int64_t length) const;
+  // For a kernel given to Op::cuda(), which uses it through cuda::Gpu.
+  cuda::Device* cuda_device() const { return runtime_.cuda_device(); }
 
   // What Op::prepare returned; null in most calls.
   template <class T>

@@ -7,17 +7,19 @@ shows nothing of other rows.
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from myops.batch._job import Block, Stopped, Task
+from myops.batch._cores import Cores
+from myops.batch._job import Block, Task
 from myops.batch._recipe import Recipe
 
 _CALL_BYTES = 64 * 1024  # of inputs in one call: more rows stop being faster in the caches
 _CALL_ROWS = 256
+_CALL_SECONDS = 0.02  # more rows gain nothing, and other cores may have nothing to do meanwhile
 _WAITING_BYTES = 4 * 2**20  # of decoded rows that wait for others of their shape
 _WAITING_ROWS = 16
 
@@ -33,18 +35,15 @@ class Calls:
 
     Args:
         recipe: What the inputs and outputs are.
-        stopped: Set when the run is to end.
         on_rows: Is told which rows are about to be run.
     """
 
-    def __init__(
-        self, recipe: Recipe, stopped: threading.Event, on_rows: Callable[[Sequence[int]], None]
-    ) -> None:
+    def __init__(self, recipe: Recipe, on_rows: Callable[[Sequence[int]], None]) -> None:
         self.recipe = recipe
         self.largest = 0  # rows of a call
-        self._stopped = stopped
         self._on_rows = on_rows
         self._wanted = [item.name for item in recipe.outputs]
+        self._seconds: dict[Any, float] = {}  # shapes: of a row alone, at best
         self._equal: dict[Any, bool] = {}  # (shapes, rows of a call): whether it may be one call
 
     def enough(self, rows: int, size: int) -> bool:
@@ -65,27 +64,36 @@ class Calls:
             return
         task.keep(block)
 
-    def together(self, task: Task, session: Any, rows: Sequence[int], feeds: Feeds) -> None:
+    def together(self, task: Task, cores: Cores, rows: Sequence[int], feeds: Feeds) -> None:
         """Runs rows of one shape, in as few calls as leave their bits unchanged.
 
         Raises:
             Stopped: The run is to end.
             DiffersError: It turned out that an earlier call of this shard had too many rows.
         """
-        most = self._most(feeds, len(rows))
+
+        def run(session: Any, part: tuple[int, int]) -> None:
+            start, end = part
+            self._on_rows(rows[start:end])
+            inner = {name: item[start:end] for name, item in feeds.items()}
+            self._part(task, session, list(rows[start:end]), inner)
+
         at = 0
+        key = shapes(feeds)
+        if key not in self._seconds:  # how long a row takes says how many may be in a call
+            at = min(2, len(rows))
+            cores.each([(place, place + 1) for place in range(at)], run)
+        parts = []
+        most = self._most(feeds, len(rows), self._seconds.get(key, _CALL_SECONDS))
         while at < len(rows):
-            if self._stopped.is_set():
-                raise Stopped
             count = min(most, len(rows) - at)
             if self.recipe.fixed < 2:  # a power of two, so that few numbers of rows occur
                 count = 1 << count.bit_length() - 1
-            part = {name: item[at : at + count] for name, item in feeds.items()}
-            self._on_rows(rows[at : at + count])
-            self._part(task, session, list(rows[at : at + count]), part)
+            parts.append((at, at + count))
             at += count
+        cores.each(parts, run)
 
-    def _most(self, feeds: Feeds, rows: int) -> int:
+    def _most(self, feeds: Feeds, rows: int, seconds: float) -> int:
         """Rows of a call, at most."""
         recipe = self.recipe
         if recipe.one_by_one or not all(item.rows for item in recipe.outputs):
@@ -93,7 +101,8 @@ class Calls:
         if recipe.fixed:
             return min(recipe.fixed, recipe.batch or recipe.fixed)
         size = sum(item.nbytes for item in feeds.values()) // rows
-        return recipe.batch or max(1, min(_CALL_ROWS, _CALL_BYTES // max(1, size)))
+        most = min(_CALL_ROWS, _CALL_BYTES // max(1, size), int(_CALL_SECONDS / seconds))
+        return recipe.batch or max(1, most)
 
     def _part(self, task: Task, session: Any, rows: list[int], feeds: Feeds) -> None:
         key = (shapes(feeds), len(rows))
@@ -134,12 +143,16 @@ class Calls:
     def _each(self, task: Task, session: Any, rows: Sequence[int], feeds: Feeds) -> list[list[Any]]:
         """Runs rows one by one; the outputs of those that did not fail."""
         found = []
+        key = shapes(feeds)
         for place, row in enumerate(rows):
+            started = time.perf_counter()
             try:
                 values = self._single(session, _row(feeds, place))
             except Exception as error:  # what ONNX Runtime raises has no common base
                 task.fail(row, error)
                 continue
+            seconds = time.perf_counter() - started
+            self._seconds[key] = min(seconds, self._seconds.get(key, seconds))
             found.append(values)
             task.keep(Block([row], values))
         return found

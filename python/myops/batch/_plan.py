@@ -101,15 +101,20 @@ def digest(plan: Sequence[Entry]) -> str:
     return found.hexdigest()
 
 
-def shard_rows(plan: Sequence[Entry], parts: bool, table: bool) -> int:
-    """How many rows a shard has: a 64th of all, within limits.
+def shard_rows(plan: Sequence[Entry], parts: bool, table: bool, dense: bool) -> int:
+    """How many rows a shard has, within limits: a 64th of a table, a 256th of files.
+
+    A shard is decoded by one thread, so files need more shards than there may be cores.
 
     Args:
         parts: Whether each shard becomes a file, which should not be small.
         table: Whether files have many rows.
+        dense: Whether rows of a table are numbers or text, which need no decoding.
     """
-    least, most = (256, 4096) if table else (64, 1024) if parts else (1, 64)
-    return max(least, min(most, sum(entry.rows for entry in plan) // 64))
+    total = sum(entry.rows for entry in plan)
+    if table:
+        return max(256 if dense else 16, min(4096, total // 64))
+    return max(16, min(1024, total // 64)) if parts else max(1, min(64, total // 256))
 
 
 def shards(plan: Sequence[Entry], rows: int, table: bool) -> Iterator[Shard]:

@@ -97,7 +97,7 @@ def run(
         threads: Of a call. Default: so that workers * threads are the cores.
         readers: Threads beyond the workers that read and write. Default: 2, or 16 a worker for
             URLs.
-        batch: Rows of one call, at most. Default: as many as fit into 64 KiB.
+        batch: Rows of one call, at most. Default: as many as fit into 64 KiB and 20 ms.
         isolate: Run the model in processes of their own, for models that may end theirs.
         address: Of a Ray cluster; default: one is started.
         limit: Only so many rows.
@@ -160,10 +160,12 @@ def run(
     total = sum(entry.rows for entry in plan)
     if not total:
         return Result(target.output, 0, 0, 0, 0, "", 0.0, engine, 0, 0, 0, 0, shown)
-    length = _plan.shard_rows(plan, parts, table)
+    dense = recipe.stacks and all(item.kind in ("array", "text") for item in recipe.inputs)
+    length = _plan.shard_rows(plan, parts, table, dense)
     identity = _identity.identity(job, plan, length)
     count = sum(-(-entry.rows // length) for entry in plan) if table else -(-total // length)
-    works = _local.sizes(workers, threads, count)
+    shared = table and dense and engine == "local" and not isolate  # cores help with a shard
+    works = _local.sizes(workers, threads, total if shared else count)
     if engine == "ray":
         works = (workers or (0 if address else works[0]), threads or (1 if address else works[1]))
     job = replace(job, threads=works[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from myops.batch import _arrays, _pixels, _recipe, _sinks, _store, _tables
 from myops.batch._calls import Calls, DiffersError, shapes
+from myops.batch._cores import Cores
 from myops.batch._job import Job, Stopped, Task
 from myops.batch._plan import Shard
 from myops.batch._state import Record
@@ -39,27 +39,15 @@ class Worker:
     ) -> None:
         self.job = job
         self.recipe = job.recipe
-        self._sessions: queue.LifoQueue[Any] = queue.LifoQueue()
-        for item in sessions:
-            self._sessions.put(item)
+        self._cores = Cores(sessions, stopped)
         self._stopped = stopped
         self._on_rows = on_rows or (lambda rows: None)
-        self.calls = Calls(job.recipe, stopped, self._on_rows)
+        self.calls = Calls(job.recipe, self._on_rows)
         self.in_memory = Gauge()
 
-    @contextlib.contextmanager
-    def _session(self) -> Iterator[Any]:
-        """One of the sessions, which stand for the cores: decoding takes one too."""
-        while True:
-            if self._stopped.is_set():
-                raise Stopped
-            with contextlib.suppress(queue.Empty):
-                session = self._sessions.get(timeout=0.2)
-                break
-        try:
-            yield session
-        finally:
-            self._sessions.put(session)
+    def close(self) -> None:
+        """Lets its threads go."""
+        self._cores.close()
 
     def process(
         self, shard: Shard, skip: Mapping[int, str] | None = None, singly: bool = False
@@ -147,8 +135,7 @@ class Worker:
                 feeds[item.name] = _recipe.shaped(_recipe.cast(column, item), item, count)
         except ValueError:  # of a single row; each is looked at
             return False
-        with self._session() as session:
-            self.calls.together(task, session, list(rows), feeds)
+        self.calls.together(task, self._cores, list(rows), feeds)
         return True
 
     # ---- Row by row: decoding, waiting for others of the same shape, running.
@@ -163,7 +150,7 @@ class Worker:
         for row, values in rows:
             count += 1
             self.in_memory.add(counted)
-            with self._session() as session:
+            with self._cores.one() as session:
                 feeds = self._decoded(task, row, values)
                 if feeds is not None and alone:
                     self.calls.alone(task, session, row, feeds)
@@ -193,8 +180,7 @@ class Worker:
             feeds = {
                 name: np.concatenate([feed[name] for _, feed in group]) for name in group[0][1]
             }
-            with self._session() as session:
-                self.calls.together(task, session, [row for row, _ in group], feeds)
+            self.calls.together(task, self._cores, [row for row, _ in group], feeds)
         waiting.clear()
         task.sink.flush()
 

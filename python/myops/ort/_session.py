@@ -196,7 +196,8 @@ def session(
 
     Args:
         model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
-        providers: Execution providers, most wanted first. Our nodes always run on the CPU.
+        providers: Execution providers, most wanted first. Our nodes run on the CPU, and on
+            CUDAExecutionProvider where the op has a kernel for it (docs/cuda.md).
         session_options: Your own; our library is added to them. Default: new ones.
         libraries: Custom-op libraries of others that the model needs too.
         named_libraries: What to do with the libraries that the model names. "check": one that is
