@@ -66,14 +66,13 @@ class Plan:
         )
         found = [str(path.relative_to(ROOT)) for path in (ROOT / "csrc/ops").rglob("*.cpp")]
         ops = sorted(path for path in found if not others.search(path))
-        self.extensions = {
-            item.myops_adapter: item for item in self.build.extensions("myops", ops, folder="lib")
-        }
-        self.kernels = [*ops, *self._sources("core"), f"csrc/{self.build.NAMES}"]
+        made = self.build.extensions("myops", ops, include_dirs=["csrc/ops"], folder="lib")
+        self.extensions = {item.myops_adapter: item for item in made}
+        self.kernels = [*ops, *self._sources(*self.build.CORE), f"csrc/{self.build.NAMES}"]
 
     def write(self) -> Path:
         """Writes build.ninja."""
-        torch, ort, numpy = (self.extensions[name] for name in ("torch", "ort", "numpy"))
+        torch, ort = (self.extensions[name] for name in ("torch", "ort"))
         common = ["-fPIC", "-DNDEBUG", "-std=c++20", "-Wno-psabi", *self._prefixes()]
         kernels = [self._object(path, "kernels", torch, common) for path in self.kernels]
         adapter = [self._object(path, "torch", torch, common) for path in self._adapters("torch")]
@@ -126,8 +125,8 @@ class Plan:
     def _module(self, python: Python) -> str:
         return f"_numpy.cpython-{python.tag[2:]}-{self.processor}-linux-gnu.so"
 
-    def _sources(self, folder: str) -> list[str]:
-        return [os.path.relpath(path, ROOT) for path in self.build._sources(folder)]
+    def _sources(self, *folders: str) -> list[str]:
+        return [os.path.relpath(path, ROOT) for path in self.build._sources(*folders)]
 
     def _adapters(self, name: str) -> list[str]:
         folders = self.build.ADAPTERS[name]
