@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "dist" / "try"
 RECORD = ROOT / "docs" / "wheels.json"
 OLDEST = "~=1.17.0"  # ONNX Runtime
+EMULATED = "==1.27.0"  # 1.29, 1.31 and 1.32 end QEMU 7.2 when they are imported, without ours too
 # What a model is exported with; torch is installed apart, without CUDA.
 FOR_EXPORT = ("onnx", "onnx_ir", "onnxscript", "ml_dtypes", "protobuf", "rich", "sympy", "typer")
 
@@ -84,9 +85,9 @@ TRIALS = (
     Trial("3.11", X86, torch="2.13.0"),
     Trial("3.12", X86, OLDEST, torch="2.10.0"),
     Trial("3.14", X86, torch="2.15.0"),
-    Trial("3.11", ARM),
-    Trial("3.13", ARM),
-    Trial("3.11", ARM, torch="2.10.0"),
+    Trial("3.11", ARM, EMULATED),
+    Trial("3.13", ARM, EMULATED),
+    Trial("3.11", ARM, EMULATED, torch="2.10.0"),
 )
 
 
@@ -98,7 +99,7 @@ def prepared(trial: Trial, dist: Path, wheels_of_torch: Path | None) -> places.P
     distribution = "myops" if trial.torch else "myops_runtime"
     (wheel,) = dist.glob(f"{distribution}-*-none-manylinux_*_{trial.processor}.whl")
     runtime = f"onnxruntime{trial.onnxruntime}"
-    numpy = "numpy<2" if trial.onnxruntime else "numpy"  # 1.17 was built for NumPy 1
+    numpy = "numpy<2" if trial.onnxruntime == OLDEST else "numpy"  # 1.17 was built for NumPy 1
     if trial.torch:
         tag = f"torch-{trial.torch}*cp{trial.python.replace('.', '')}-*_{trial.processor}.whl"
         found = [*wheels_of_torch.rglob(tag)] if wheels_of_torch else []
