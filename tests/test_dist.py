@@ -13,11 +13,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import dist
 import pytest
 import shared
 from wheels import calls, checking, compiling, contents, debian, packing, pythons, sbom
 
+import dist
 import myops
 from myops import _numpy
 
@@ -36,7 +36,7 @@ def build(folder: Path) -> None:
         binaries[place] = folder / f"{name}.so"
         source = folder / f"{name}.c"
         source.write_text(f"void {name}(void) {{}}\n")
-        command = ["cc", "-shared", "-nostdlib", "-s", "-o", str(binaries[place]), str(source)]
+        command = ["cc", "-shared", "-s", "-o", str(binaries[place]), str(source)]
         subprocess.run(command, check=True)
     dist.make("myops-runtime", binaries, [TAG], "x86_64", folder)
 
@@ -90,7 +90,8 @@ def test_binaries_of_this_machine_are_refused(made: Path, tmp_path: Path) -> Non
     )  # fmt: skip
     text = "\n".join(checking.check(path))
     assert f"myops/{LIBRARY}: needs libstdc++.so.6" in text
-    assert "auditwheel: got " in text
+    (said,) = checking._policy(path)
+    assert said.startswith("auditwheel: got ")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_bill_of_materials(made: Path) -> None:
     assert sbom.make(*arguments) == sbom.make(*arguments)
     assert b'"torch"' in sbom.make(*arguments)
     with pytest.raises(ValueError, match="is not valid"):
-        sbom.check(json.dumps(bill | {"specVersion": "one"}))
+        sbom.check(json.dumps(bill | {"components": 1}))
 
 
 def test_pip_installs_it(made: Path, tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_plan_compiles_each_kernel_once(tmp_path: Path, monkeypatch: pytest.Mo
         "lib/libmyops_ort.so",
     ]  # fmt: skip
     flags = [line for line in lines if "-ffp-contract=off" in line]
-    assert len(flags) == sum(" -c " in line for line in lines)
+    assert len(flags) == sum(" -c csrc/" in line for line in lines)
 
 
 def test_the_calls_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

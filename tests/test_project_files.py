@@ -103,7 +103,7 @@ OPTIONAL = {
 
 
 def test_what_is_imported_is_declared() -> None:
-    extras = [item for extra in ("batch", "build", "tools", "pyops")
+    extras = [item for extra in ("batch", "build", "sign", "tools", "pyops")
               for item in PROJECT["optional-dependencies"].get(extra, [])]  # fmt: skip
     declared = {_distribution(item) for item in [*PROJECT["dependencies"], *extras]}
     owners = importlib.metadata.packages_distributions()

@@ -122,7 +122,8 @@ def _symbols(name: str, data: bytes, processor: str) -> Iterator[str]:
             if not re.fullmatch(shown, symbol.name):
                 yield f"{name}: shows {symbol.name}"
             continue
-        versioned = versions.get_symbol(number)["ndx"] not in ("VER_NDX_LOCAL", "VER_NDX_GLOBAL")
+        plain = ("VER_NDX_LOCAL", "VER_NDX_GLOBAL")
+        versioned = versions is not None and versions.get_symbol(number)["ndx"] not in plain
         weak = symbol["st_info"]["bind"] == "STB_WEAK"
         from_host = (
             _OF_TORCH.fullmatch(symbol.name) if "torch" in name
