@@ -39,7 +39,7 @@ struct Binding {
   TensorReader reader;
   py::object wrap;                    // function: a Python tensor from a new one's handle
   py::object bump;                    // function
-  py::object forward_ad;              // module
+  py::dict forward_ad;                // the names of this module
   std::vector<py::object> observers;  // functions: whether something observes calls
   py::str level;
   mutable std::array<ShapeCache, 8> last = {};

@@ -161,8 +161,8 @@ Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tens
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
                 PyObject* out_object) {
   require_plain(!observed(binding));
-  require_plain(
-      integer(take(PyObject_GetAttr(binding.forward_ad.ptr(), binding.level.ptr())).ptr()) < 0);
+  PyObject* level = PyDict_GetItemWithError(binding.forward_ad.ptr(), binding.level.ptr());
+  require_plain(level != nullptr && integer(level) < 0);
   const bool differentiable = binding.services.grad_enabled();
   // Before the inputs: a copy-on-write tensor gets memory of its own here, and an input that is the
   // same tensor must be read at its new address.
@@ -254,7 +254,7 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                    parts["is_conj"], parts["requires_grad"], parts["uint8"], parts["int8"]},
                   parts["wrap"],
                   parts["bump"],
-                  parts["forward_ad"],
+                  parts["forward_ad"].attr("__dict__"),
                   parts["watchers"].cast<std::vector<py::object>>(),
                   "_current_level"});
   binding->is_inference = parts["is_inference"];

@@ -10,7 +10,7 @@ namespace myops::fast_call {
 namespace py = pybind11;
 
 // No std::exception: nothing failed, and a report of the call has no error.
-struct NotPlain {};
+struct NotPlain : NotAFailure {};
 
 inline void require_plain(bool plain) {
   if (!plain) throw NotPlain();

@@ -17,7 +17,7 @@ from myops._torch.private_names import private
 INTERNALS = torch_internals.table(torch.__version__, torch.version.git_version)
 
 # Private names of torch. Where one is missing, calls go through the dispatcher.
-_WATCHERS = (  # each says whether somebody wants to see the calls that torch makes
+_WATCHERS = (  # each tells whether something observes torch's calls
     "_are_functorch_transforms_active",
     "_len_torch_dispatch_stack",
     "_len_torch_function_stack",

@@ -23,7 +23,13 @@ from myops.onnx.graph import files, versions, writing
 from myops.onnx.guards import ExportCheckError
 from myops.onnx.guards._changes import resized
 from myops.onnx.lowering import LoweringError, lower
-from myops.onnx.symbolics import adaptive_pooling, floor_division, interpolate, torchvision
+from myops.onnx.symbolics import (
+    adaptive_pooling,
+    floor_division,
+    interpolate,
+    torchvision,
+    unflatten,
+)
 
 DEFAULT_OPSET = 20  # torch's own default since 2.9, and the highest that both exporters know
 
@@ -187,6 +193,7 @@ def export(
             interpolate.registered(register_interpolate),
             adaptive_pooling.registered(),
             floor_division.registered(),
+            unflatten.registered(),
         ):
             proto = _any(task) if exporter == "auto" else _one(task, exporter)
     writing.write(proto, f, external_data)
@@ -289,6 +296,8 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
 def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
     """What torch's exporter makes of the model, and what torch.export made of it before."""
     model, inputs = task.model, task.inputs
+    names = (name for name, _ in getattr(model, "named_modules", list)())
+    recorded.parametrized = any("parametrizations" in name.split(".") for name in names)
     if exporter == "dynamo":
         exporters.refuse_scripted(model)
         longer = _enlarged(task)

@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import myops
-from myops.onnx.exporting import exact_optimizer
+from myops.onnx.exporting import exact_doubles, exact_optimizer, linspace
 from myops.onnx.exporting.inputs import NUMBERS, Inputs
 from myops.onnx.exporting.recorded import Recorded, recording_torch_export, recording_trace
 from myops.onnx.exporting.torch_arguments import Settings
@@ -34,6 +34,14 @@ _OWN_MESSAGES = (  # of torch's exporters about their own code
     "The feature will be removed. Please remove usage of this function",
     r".*isinstance\(treespec, LeafSpec\)",
     r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
+    "no signature found for <torch.ScriptMethod",
+    r"`torch\.jit\.trace(_method)?` is deprecated",
+    "_check_is_size will be removed",
+    "The tensor attributes? .* assigned during export",  # as LSTM and GRU do in every call
+    "Constant folding - Only steps=1 can be constant folded",
+    "None of the inputs have requires_grad=True",  # torch.utils.checkpoint, as gradients are off
+    # The check "numbers" runs the file at other lengths of a dynamic batch.
+    "Exporting a model to ONNX with a batch_size other than 1, with a variable length",
 )
 _TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -58,8 +66,14 @@ def dynamo(
     translation.register_now()
     arguments = (model, inputs, output_names, shapes, opset, settings)
     call = functools.partial(_call_dynamo, *arguments)
-    with recording_torch_export(recorded), exact_optimizer.exact():
+    with (
+        recording_torch_export(recorded),
+        exact_optimizer.exact(),
+        exact_doubles.kept(),
+        linspace.kept(),
+    ):
         program = _with_or_without_integers(model, inputs, call)
+    exact_doubles.restore(program)  # where the optimizer is off
     proto, exported = program.model_proto, program.exported_program
     _separate_outputs(proto)
     got = scopes.onnx_opset(proto)
@@ -236,10 +250,9 @@ def torchscript(
         recording_trace(recorded),
     ):
         path = os.path.join(folder, "model.onnx")
-        torch.onnx.export(
-            model,
-            _positional(args, kwargs),
-            path,
+        given = _positional(args, kwargs)
+        write = functools.partial(
+            torch.onnx.export,
             kwargs=kwargs or None,
             input_names=inputs.names,
             output_names=output_names,
@@ -249,6 +262,13 @@ def torchscript(
             verbose=settings.verbose,
             do_constant_folding=settings.optimize,
         )
+        try:
+            write(model, given, path)
+        except RuntimeError as error:
+            # The exporter's own trace cannot call scripted modules inside the model.
+            if "is not part of the active trace" not in str(error) or kwargs:
+                raise
+            write(torch.jit.trace(model, given, check_trace=False), given, path)
         proto = onnx.load(path)
     return proto if opset <= highest else convert(proto, opset)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -24,6 +24,15 @@ def tolerance(value: float | None) -> Iterator[None]:
     """Inside, this much is allowed for every dtype; None: what stands in TOLERANCES."""
     given = {} if value is None else dict.fromkeys([*TOLERANCES, "complex64", "complex128"], value)
     with mock.patch.dict(TOLERANCES, given):
+        yield
+
+
+@contextlib.contextmanager
+def of_narrowest(computed: Iterable[str]) -> Iterator[None]:
+    """Inside, results of wider dtypes may be as far apart as the narrowest that is computed in."""
+    least = max((TOLERANCES[item] for item in computed if item in TOLERANCES), default=0.0)
+    wider = {name: max(value, least) for name, value in TOLERANCES.items()}
+    with mock.patch.dict(TOLERANCES, wider):
         yield
 
 
@@ -85,6 +94,16 @@ def _compare(wanted: np.ndarray, got: Any) -> str:
         f"PyTorch {a[place]:.6g}; allowed there: {allowed[place]:.3g}, which for {wanted.dtype} is "
         f"{tolerance:g} of the value and of the mean"
     )
+
+
+def largest(wanted: np.ndarray, got: np.ndarray) -> float:
+    """The largest difference in units of (the element's own size + the mean size)."""
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    size = np.abs(wanted[finite])
+    if not size.size:
+        return 0.0
+    unit = size + size.mean(where=size < fill_values.least(size)) + np.finfo(np.float64).tiny
+    return float((np.abs(got[finite] - wanted[finite]) / unit).max())
 
 
 def _compare_exactly(wanted: np.ndarray, got: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 PyTorch's own result may depend on rounding more than the tolerance allows, as it does in deep
 networks whose layers amplify small differences; it may depend on which of equal values is taken
-first; and it may be wrong where torch has a known fault.
+first; it may be no number; and it may be wrong where torch has a known fault.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _ROUNDINGS, _ROUNDINGS_OF_16_BITS = 64, 4
 # times larger at most. Of amplified rounding a few elements are far beyond the others.
 _TIMES = (32, 4)
 
+_CHOICES = {f"aten::{name}" for name in ("topk", "sort", "argmax", "argmin", "max", "min")}
+
 
 def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequence[Any]) -> str:
     """Why results that differ may do so; empty where the file is to be refused.
@@ -36,10 +38,19 @@ def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequenc
     if [a.shape for a in wanted] != [np.asarray(b).shape for b in got]:
         return ""
     return (
-        _known_fault(exported, changes, got)
+        _no_number(exported, wanted, got)
+        or _known_fault(exported, changes, got)
         or _equal_values(exported, changes, got)
+        or _all_masked(exported, changes, got)
         or _rounding(exported, changes, wanted, got)
     )
+
+
+def chooses(exported: Exported) -> bool:
+    """Whether the model takes the largest or smallest of numbers, and so shows which is."""
+    watch = _Names()
+    _run_again(exported, {}, watch)
+    return bool(watch.found & _CHOICES)
 
 
 def _run_again(exported: Exported, changes: Any, watch: Any = None) -> list[Any] | None:
@@ -59,6 +70,77 @@ def _known_fault(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
         "PyTorch's own result is wrong there: torch gives all rows of an antialiased image the "
         "values of the first where it is one pixel wide. The file computes every row"
     )
+
+
+def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) -> str:
+    """At other lengths: whether all that differs is NaN in PyTorch, which never is so otherwise."""
+    if any(a.dtype.kind in "fc" and np.isnan(a).any() for a in exported.base):
+        return ""
+    missing = [np.isnan(a) if a.dtype.kind in "fc" else np.zeros(a.shape, bool) for a in wanted]
+    if not any(item.any() for item in missing):
+        return ""
+    filled = [
+        np.where(places, a, np.asarray(b)).astype(a.dtype)
+        for a, b, places in zip(wanted, got, missing, strict=True)
+    ]
+    if compare(wanted, filled) is not None:
+        return ""
+    return (
+        "PyTorch's own result has NaN there, as from a division by a length - 1 that is 0, and "
+        "what is made of NaN differs between runtimes. The other elements are equal"
+    )
+
+
+class _Masked(TorchDispatchMode):
+    """While it is entered, attention to nothing gives NaN, as a softmax of -inf alone does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        result = function(*args, **given)
+        name = function.name().partition(".")[0]
+        if name == "aten::_safe_softmax":
+            scores, axis = args[0], args[1]
+            return self._without(result, torch.isneginf(scores).all(axis, keepdim=True))
+        mask = given.get("attn_mask")
+        if name != "aten::_scaled_dot_product_flash_attention_for_cpu" or mask is None:
+            return result
+        nothing = ~mask if mask.dtype == torch.bool else torch.isneginf(mask)
+        return self._without(result[0], nothing.all(-1, keepdim=True)), *result[1:]
+
+    def _without(self, result: torch.Tensor, nothing: torch.Tensor) -> torch.Tensor:
+        self.found = self.found or bool(nothing.any())
+        return result.masked_fill(nothing, torch.nan)
+
+
+def _all_masked(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
+    masked = _Masked()
+    right = _run_again(exported, changes, masked)
+    if right is None or not masked.found or compare(right, got) is not None:
+        return ""
+    return (
+        "PyTorch's attention gives 0 where a mask leaves no place to attend to, the file NaN. If "
+        "such inputs come, use a mask of -1e4 instead of -inf or bool"
+    )
+
+
+class _Names(TorchDispatchMode):
+    """Notes which operators are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.found.add(function.name().partition(".")[0])
+        return function(*args, **(kwargs or {}))
 
 
 class _FirstOfEqual(TorchDispatchMode):

@@ -6,15 +6,18 @@ large, tiny and negative numbers, and at other lengths where axes are dynamic.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import numpy as np
 
 from myops.onnx.guards import _advice, frozen_input, other_lengths, special_values
-from myops.onnx.guards._difference import Difference, compare
+from myops.onnx.guards._difference import Difference, compare, largest
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
 
 NAME = "numbers"
+_FLOAT64 = 1e-10  # far more than what rounding makes of sums in float64
 
 
 def check(exported: Exported) -> None:
@@ -44,6 +47,8 @@ def check(exported: Exported) -> None:
         if not reason:
             _judge(exported, found, "at the example inputs")
         exported.warn_excused(f"at the example inputs: {found.text}", reason)
+    elif exported.base:
+        _warn_of_fewer_digits(exported, got)
     for name, value, wanted, result in exported.pairs:
         found = compare(wanted, result)
         reason = excuse(exported, {name: value}, wanted, result) if found is not None else ""
@@ -57,6 +62,21 @@ def check(exported: Exported) -> None:
             )
     other_lengths.check(exported)
     special_values.check(exported)
+
+
+def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
+    """ONNX's attributes are float32, and so are some constants of torch's translations."""
+    for place, (wanted, result) in enumerate(zip(exported.base, got, strict=True)):
+        if wanted.dtype != np.float64 or not isinstance(result, np.ndarray):
+            continue
+        apart = largest(wanted, result)
+        if apart > _FLOAT64:
+            exported.warn(
+                f"{NAME}: output {exported.final.graph.output[place].name!r} is float64, but "
+                f"agrees with PyTorch to {apart:.0e} only: some numbers in the file are float32, "
+                "as all attributes of ONNX nodes are. If that matters, write the operator of which "
+                "it is an attribute (gelu, celu, addmm, log2) as arithmetic on tensors."
+            )
 
 
 def _judge(exported: Exported, found: Difference, where: str) -> NoReturn:

@@ -55,8 +55,8 @@ def check(exported: Exported) -> None:
     elif not search.more_time():
         search.correct_outputs()
         exported.warn(
-            f"{NAME}: one run takes {exported.seconds:.1f} s, so only {search.taken} other lengths "
-            f"of the dynamic axes were compared, in {SECONDS:g} s."
+            f"{NAME}: only {search.taken} other lengths of the dynamic axes were compared, as "
+            f"{SECONDS:g} s were over; one run in PyTorch takes {exported.seconds:.2g} s."
         )
     else:
         _warn_of_lengths_of_one(search)
@@ -71,9 +71,10 @@ def _warn_of_lengths_of_one(search: _Search) -> None:
             try:
                 search.attempt(dict.fromkeys((item for item, _ in group.axes), 1))
             except ExportCheckError as error:
+                said = error.text.partition(" At the example's lengths")[0]
                 search.exported.warn(
                     f"{NAME}: the model is right at all other lengths that were tried, but not at "
-                    f"length 1 of axis {axis} of {name!r}: {error.text}"
+                    f"length 1 of axis {axis} of {name!r}: {said}"
                 )
 
 
