@@ -189,6 +189,10 @@ void check_arguments(const Op& op) {
            "another name: nodes state the version of their meaning by it");
     }
   }
+  if (op.is_random && names.count("generator") != 0) {
+    fail(op.name, "generator", "an input or attribute of this name in a random op",
+         "another name: callers give a torch.Generator by it");
+  }
   if (op.outputs.size() == 1 && names.count("out") != 0) {
     fail(op.name, "out", "an input or attribute of this name",
          "another name: torch has it for the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import batch_models as models
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import myops.batch
-from myops.batch import _local, _run
+from myops.batch import _calls, _job, _local, _plan, _recipe, _run
 
 
 class Waiting:
@@ -71,8 +72,6 @@ def test_an_error_in_a_helping_thread(
     waiting: list[Waiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the run, as it would in the thread that has the shard."""
-    from myops.batch import _calls
-
     part = _calls.Calls._part
 
     def failing(self: Any, task: Any, session: Any, rows: list[int], feeds: Any) -> None:
@@ -87,12 +86,16 @@ def test_an_error_in_a_helping_thread(
         myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=2, threads=1, batch=1)
 
 
-def test_rows_of_a_call_by_the_time_they_take(waiting: list[Waiting], tmp_path: Path) -> None:
-    """3 ms a row: no more than four in a call, so that others can have the rest."""
-    np.save(tmp_path / "x.npy", np.arange(360, dtype=np.float32).reshape(120, 3))
-    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
-    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=1, threads=1)
-    assert 1 < max(waiting[0].rows) <= 4
+@pytest.mark.parametrize(
+    ("seconds", "size", "expected"),
+    [(1e-6, 4, 256), (1e-6, 1024, 64), (0.005, 4, 4), (1.0, 4, 1), (1e-6, 1_000_000, 1)],
+)
+def test_rows_of_a_call(seconds: float, size: int, expected: int) -> None:
+    """64 KiB and 20 ms: other cores can have the rest."""
+    inputs = _recipe.Input("x", "x", "array", True, "uint8", (None, size))
+    recipe = _recipe.Recipe((inputs,), {}, (_recipe.Output("y", True),))
+    calls = _calls.Calls(recipe, lambda rows: None)
+    assert calls._most({"x": np.zeros((2, size), np.uint8)}, 2, seconds) == expected
 
 
 @pytest.mark.parametrize(
@@ -105,3 +108,30 @@ def test_defaults(calls: int, expected: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert _local.sizes(2, None, calls) == (2, 4)
     assert _local.sizes(None, 4, calls) == (2, 4)
     assert _local.sizes(3, 3, calls) == (3, 3)
+
+
+class Answering:
+    """A session of y = x, or of y = x - mean(x) over the rows."""
+
+    def __init__(self, mixing: bool) -> None:
+        self._mixing = mixing
+
+    def run(self, names: Any, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        x = feeds["x"]
+        return [x - x.mean(0, keepdims=True)] if self._mixing else [x]
+
+
+@pytest.mark.parametrize(
+    ("mixing", "rows", "expected"),
+    [(False, np.arange(4), [True]), (True, np.arange(4), [False]), (False, np.zeros(4), [])],
+)
+def test_what_the_first_call_shows(mixing: bool, rows: np.ndarray, expected: list[bool]) -> None:
+    """Whether rows may share calls; nothing, where all of them are the same."""
+    item = _recipe.Input("x", "x", "array", True, "float32", (None, 1))
+    recipe = _recipe.Recipe((item,), {}, (_recipe.Output("y", True),), batch=4)
+    calls = _calls.Calls(recipe, lambda rows: None)
+    kept: list[Any] = []
+    task = _job.Task(_plan.Shard(0, 0, (), 0, 4), SimpleNamespace(add=kept.append), {})
+    calls._part(task, Answering(mixing), [0, 1, 2, 3], {"x": rows.astype(np.float32)[:, None]})
+    assert [*calls._equal.values()] == expected
+    assert [block.rows for block in kept] == [[0], [1], [2], [3]]

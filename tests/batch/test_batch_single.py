@@ -194,3 +194,13 @@ def test_pictures_and_a_bucket(tmp_path: Path) -> None:
             assert arrays["y"].shape == (2, 3, 2, 3)
     finally:
         files.rm("/one", recursive=True)
+
+
+def test_urls_of_this_machine(tmp_path: Path) -> None:
+    """file:// is a path like any other: also the rename that makes outputs appear whole."""
+    np.save(tmp_path / "x.npy", np.ones((3, 3), np.float32))
+    words: dict[str, Any] = {"model": models.times(tmp_path), "constants": {"factor": 2}}
+    source = f"file://{tmp_path}/*.npy"
+    assert myops.batch.run(source=source, output=f"file://{tmp_path}/out.npz", **words).done == 3
+    result = myops.batch.run(source=f"{tmp_path}/*.npy", output=tmp_path / "out.npz", **words)
+    assert (result.before, result.output) == (3, str(tmp_path / "out.npz"))

@@ -75,7 +75,10 @@ void test_rules() {
          str("splat: size: got [6, ", bad, "], expected lengths [H, W]"));
   }
   const std::string lost = inferred(op, {points, std::nullopt, 2, Numbers{6, 7}}, attributes);
-  same(lost, "splat: the shape rule asks for the length \"C\", which none of its patterns has");
+  same(
+      lost,
+      "splat: the shape rule asks for the length \"C\", which no input of this call has: it stands "
+      "in the patterns of optional inputs alone");
 }
 
 // An op with two inputs and the attributes of rules that compute.

@@ -136,6 +136,13 @@ void test_descriptions() {
     refuses([&](Op& op) { op.name = word; },
             str(word, ": name: got a name that Python has, expected another name"));
   }
+  refuses(
+      [](Op& op) {
+        op.attributes.push_back({"generator", 1.0, "."});
+        op.is_random = true;
+      },
+      "scale: generator: got an input or attribute of this name in a random op, expected another "
+      "name: callers give a torch.Generator by it");
   refuses([](Op& op) { op.summary = "caf\xe9"; },
           "scale: doc: got the text \"caf\\xe9\", expected UTF-8, which Python and ONNX read");
   refuses([](Op& op) { op.attributes[0].doc = "\xf0\x9f\x98"; },

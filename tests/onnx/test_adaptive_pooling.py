@@ -1,4 +1,4 @@
-"""Adaptive average pooling of lengths that change, in both exporters, against PyTorch."""
+"""Adaptive pooling of lengths that change, in both exporters, against PyTorch."""
 
 from __future__ import annotations
 
@@ -111,6 +111,55 @@ def test_equal_windows_stay_one_node(exporter: str) -> None:
         types = [node.op_type for node in file.graph.node if node.op_type != "Mul"]
         assert [name for name in types if name in kind.split("|")], types
         assert not {"Range", "Gather"}.intersection(types)
+
+
+class Largest(torch.nn.Module):
+    """With the places, and without."""
+
+    def __init__(self, count: int, out: Any, places: bool) -> None:
+        super().__init__()
+        self.pool = getattr(F, f"adaptive_max_pool{count}d")
+        self.out, self.places = out, places
+
+    def forward(self, x: Tensor) -> Any:
+        values, places = self.pool(x * 1.5, self.out, return_indices=True)
+        return (values, places) if self.places else values
+
+
+@pytest.mark.parametrize(
+    ("exporter", "count", "out", "places"),
+    [
+        ("torchscript", 1, 5, True),
+        ("torchscript", 2, (3, 2), True),
+        ("torchscript", 2, 1, True),
+        ("torchscript", 3, (2, 3, 1), True),
+        ("dynamo", 2, (3, 2), True),
+        ("dynamo", 2, 1, False),
+    ],
+)
+def test_the_largest_and_their_places(exporter: str, count: int, out: Any, places: bool) -> None:
+    model, example = Largest(count, out, places), (9, 10, 8)[:count]
+    file = exported(model, torch.rand(2, 3, *example), count, exporter)
+    if out == 1:
+        assert len(file.graph.node) < 10  # GlobalMaxPool, no windows
+    random = np.random.default_rng()
+    for lengths in [random.integers(2, 24, count) for _ in range(4)] + [[12] * count]:
+        x = torch.randn(2, 3, *map(int, lengths))
+        x[0, 0].flatten()[:2] = -torch.inf
+        wanted = model(x) if places else (model(x),)
+        for a, b in zip(wanted, myops.ort.session(file).run(None, {"x": x.numpy()}), strict=True):
+            np.testing.assert_array_equal(b, a.numpy())
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 9, 8), (3, 9, 8)])
+@pytest.mark.parametrize("opset", [12, 20])
+def test_the_largest_of_constant_lengths(shape: tuple[int, ...], opset: int) -> None:
+    model = Largest(2, (3, 4), True)
+    file = myops.onnx.export(
+        model, (torch.rand(shape),), exporter="torchscript", opset_version=opset
+    )
+    types = {node.op_type for node in file.graph.node}
+    assert ("MaxPool" in types) == (len(shape) == 4)
 
 
 def test_what_somebody_registered_is_taken() -> None:

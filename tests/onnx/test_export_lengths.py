@@ -24,6 +24,7 @@ from pairs import covering
 import myops
 import myops.ort
 from myops.onnx import ExportCheckError, export
+from myops.onnx.exporting import linspace
 
 EXPORTERS = ["dynamo", "torchscript"]
 EXAMPLE = (1, 2, 43, 58)
@@ -159,6 +160,23 @@ def with_positions(x: torch.Tensor) -> torch.Tensor:
     return grown[..., :h, :w] + x[:, :, :1, :1]
 
 
+def with_steps(x: torch.Tensor) -> torch.Tensor:
+    h, w = x.shape[-2:]
+    rows, columns = torch.linspace(-1, 1, h), torch.linspace(0.5, w - 0.5, steps=w)
+    return x + rows[:, None] * columns / w
+
+
+def with_a_grid(x: torch.Tensor) -> torch.Tensor:
+    turned = torch.tensor([[0.8, -0.6, 0.1], [0.6, 0.8, 0.0]]).expand(x.shape[0], 2, 3)
+    grid = F.affine_grid(turned, [*x.shape], align_corners=False)
+    return F.grid_sample(x, grid, align_corners=False)
+
+
+def with_halves(x: torch.Tensor) -> torch.Tensor:
+    left, right = torch.chunk(x, 2, dim=3)
+    return torch.cat([right, left * 2], dim=3)
+
+
 WAYS = [value for name, value in list(globals().items()) if name.startswith("with_")]
 
 
@@ -200,3 +218,73 @@ def _way_of_line(line: str) -> Way:
         (way for way in WAYS if way.__code__.co_firstlineno <= int(line)),
         key=lambda way: way.__code__.co_firstlineno,
     )
+
+
+@pytest.mark.parametrize("way", [with_steps, with_a_grid, with_halves])
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_follows_a_length_is_exported(way: Way, exporter: str) -> None:
+    """torch.export refuses these, or builds the length in."""
+    axes = {"x": {0: "batch", 2: "height", 3: "width"}}
+    model = export(Model(way), torch.rand(1, 2, 9, 12), dynamic_axes=axes, exporter=exporter)
+    for shape in ((1, 2, 10, 7), (3, 2, 2, 31), (2, 2, 16, 16)):
+        x = torch.rand(shape)
+        (got,) = run_plain(model, {"x": x.numpy()})
+        np.testing.assert_allclose(got, way(x).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 8])
+def test_linspace_is_torchs(steps: int) -> None:
+    got = linspace._composed(-0.3, 1.7, steps, torch.float64, None)
+    torch.testing.assert_close(got, torch.linspace(-0.3, 1.7, steps, dtype=torch.float64))
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, heads: int, first: bool) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, heads, batch_first=first)
+
+    def forward(self, x: torch.Tensor, absent: torch.Tensor) -> Any:
+        return self.attention(x, x, x, key_padding_mask=absent)
+
+
+@pytest.mark.parametrize(("heads", "first"), [(1, True), (2, True), (2, False)])
+@pytest.mark.filterwarnings("ignore")
+def test_attention_of_any_length_in_a_trace(heads: int, first: bool) -> None:
+    """torch's exporter makes a constant of the length behind `unflatten`."""
+    model = Attention(heads, first).eval()
+    long = {0: "batch", 1: "time"} if first else {1: "batch", 0: "time"}
+
+    def made(batch: int, time: int) -> tuple[torch.Tensor, torch.Tensor]:
+        shape = (batch, time, 8) if first else (time, batch, 8)
+        return torch.rand(shape), torch.arange(time).expand(batch, time) > time // 2
+
+    axes = {"x": long, "absent": {0: "batch", 1: "time"}}
+    exported = export(model, made(2, 5), dynamic_axes=axes, exporter="torchscript")
+    for batch, time in ((1, 1), (3, 7), (2, 16)):
+        x, absent = made(batch, time)
+        with torch.no_grad():
+            wanted = model(x, absent)
+        for a, b in zip(
+            wanted, run_plain(exported, {"x": x.numpy(), "absent": absent.numpy()}), strict=True
+        ):
+            np.testing.assert_allclose(b, a.numpy(), atol=1e-5)
+
+
+class Unflattened(torch.nn.Module):
+    def __init__(self, dim: int, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.dim, self.sizes = dim, sizes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = (x + 1).unflatten(self.dim, self.sizes)
+        return y.reshape(y.shape[0], -1)
+
+
+@pytest.mark.parametrize(("dim", "sizes"), [(-1, (2, -1)), (1, (3, 2)), (2, (2, 2)), (-2, (-1, 1))])
+@pytest.mark.filterwarnings("ignore")
+def test_unflatten(dim: int, sizes: tuple[int, ...]) -> None:
+    model, axes = Unflattened(dim, sizes), {"x": {0: "a", 2: "b"} if dim != 2 else {0: "a"}}
+    exported = export(model, torch.rand(2, 6, 4), dynamic_axes=axes, exporter="torchscript")
+    x = torch.rand(3, 6, 4 if dim == 2 else 10)
+    np.testing.assert_array_equal(run_plain(exported, {"x": x.numpy()})[0], model(x).numpy())

@@ -14,7 +14,7 @@ from guard_models import Model, assert_fails, made
 from myops.onnx import ExportCheckWarning, export, register_symbolic
 from myops.onnx.comparison import metrics
 from myops.onnx.exporting.inputs import Inputs
-from myops.onnx.guards import _difference, other_lengths
+from myops.onnx.guards import _difference, _excuses, other_lengths
 from myops.onnx.guards._lengths import Group
 from myops.onnx.precision import losses
 from myops.onnx.symbolics.register import unregister
@@ -201,3 +201,72 @@ def test_wrapped_modules() -> None:
     for wrap in (torch.nn.DataParallel, lambda m: torch.compile(m, backend="eager")):
         exported = export(wrap(torch.nn.Linear(3, 4)), x, dynamic_axes=axes, exporter="torchscript")
         assert exported.graph.input[0].name == "input"
+
+
+class Centred(torch.nn.Module):
+    """From -1 to 1: NaN where there is one column."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(x.shape[1]) * 2 / (x.shape[1] - 1) - 1
+        return torch.nan_to_num(x) + (places if self.right else places.nan_to_num(7.0))
+
+    right = True
+
+
+def test_no_number_in_pytorch_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 / 0 in the model, of which the file makes something else."""
+    x, axes = torch.rand(3, 2), {"x": {1: "columns"}}
+    model, traced = Centred(), Model(lambda x: x)
+    traced.forward = lambda x: model(x)  # type: ignore[method-assign]
+    program = export(traced, x, dynamic_axes=axes, exporter="torchscript", skip_checks="all")
+    item = made(20, 20)
+    item.final, item.model, item.base = program, model, [np.zeros((3, 2), np.float32)]
+    wanted = np.float32([[1.0, np.nan], [2.0, 3.0]])
+    got = np.float32([[1.0, 7.0], [2.0, 3.0]])
+    assert "PyTorch's own result has NaN" in _excuses._no_number(item, [wanted], [got])
+    assert _excuses._no_number(item, [wanted], [got + np.float32(1)]) == ""  # others differ too
+    assert _excuses._no_number(item, [got], [wanted]) == ""  # NaN in the file
+    item.base = [wanted]  # the example has NaN as well
+    assert _excuses._no_number(item, [wanted], [got]) == ""
+
+
+class Attending(torch.nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None, None, :])
+
+
+class Counted(Attending):
+    """Attends to the first places: to none where the count is negative."""
+
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(x.shape[2]) < count[:, None]
+        return super().forward(x, torch.where(mask, 0.0, -torch.inf))
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_attention_to_nothing_is_a_warning(exporter: str) -> None:
+    args = torch.rand(2, 1, 5, 4), torch.tensor([2, 4])
+    with pytest.warns(ExportCheckWarning, match="gives 0 where a mask leaves no place"):
+        export(Counted(), args, exporter=exporter)
+
+
+def test_attention_excuses_nothing_else() -> None:
+    class Doubled(Attending):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return super().forward(x, mask) * (2 if mask.all() else 3)
+
+    args = torch.rand(2, 1, 5, 4), torch.ones(2, 5, dtype=torch.bool)
+    assert_fails("frozen_input", "with another value of", Doubled(), *args, exporter="torchscript")
+
+
+class Best(torch.nn.Module):
+    """As CenterNet takes the best places of a map."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.topk((0.002 * x).sigmoid().flatten(1), 6)
+
+
+def test_choices_among_saturated_numbers_are_a_warning() -> None:
+    x = torch.rand(1, 6, 8, generator=torch.Generator().manual_seed(1)) * 2 - 3
+    with pytest.warns(ExportCheckWarning, match="takes the largest of numbers that saturate"):
+        export(Best(), x, exporter="torchscript")

@@ -98,9 +98,8 @@ MYOPS_INLINE Vector<A> load_first(const T* from, int64_t count) {
     return (Vector<A>)_mm512_maskz_loadu_epi32(static_cast<__mmask16>(first_bits(count)), from);
   } else {
     T parts[kLanes<A>];
-    _mm256_storeu_si256(
-        reinterpret_cast<__m256i*>(parts),
-        _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first_bits(count)), from));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts),
+                        _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first_bits(count)), from));
     return load_wide<A>(parts);
   }
 #else

@@ -35,10 +35,10 @@ inline constexpr int64_t kTransposed =
     331776 / sizeof(A);  // offsets and masks of some offset groups
 inline constexpr int64_t kFewChannels =
     8;  // of an offset group: windows of half the size, kTransposed applies
-inline constexpr int64_t kShallow = 16;  // channels of an offset group: tiles with long rows
-inline constexpr int64_t kRow = 128;     // pixels of these rows
-inline constexpr int64_t kManyGroups = 8;           // offset groups that share what they read
-inline constexpr int64_t kPrefetchPixels = 48;      // prefetch distance in pixels
+inline constexpr int64_t kShallow = 16;         // channels of an offset group: tiles with long rows
+inline constexpr int64_t kRow = 128;            // pixels of these rows
+inline constexpr int64_t kManyGroups = 8;       // offset groups that share what they read
+inline constexpr int64_t kPrefetchPixels = 48;  // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
 struct Range {

@@ -44,9 +44,9 @@ class DataGradient {
   bool gives_samples(const WeightGradient<T>& weights) const {
     if (!kernel_enabled("deform_conv2d.with_data_gradient")) return false;
     const bool positions = offset_ || mask_;
-    if (!std::is_same_v<T, A>) return X_ && positions && blocks_ == 1 && weights.takes_images();
+    if (!std::is_same_v<T, A>) return false;
     if (side_by_side()) return (X_ || positions) && weights.takes_samples();
-    return positions && blocks_ == 1 && weights.takes_images();
+    return positions && weights.takes_images();
   }
   void run(WeightGradient<T>* weights = nullptr) const {
     if (conv_.batch == 0) return;
@@ -61,8 +61,7 @@ class DataGradient {
     if (narrow) {
       context_.report("image_in_bands", together ? what : "X",
                       "sums of 16-bit types are held in float32");
-      if (weights && together) report_samples();
-      run_image_in_bands(together, together ? weights : nullptr);
+      run_image_in_bands(together);
     }
     if (together || (!positions && (!X_ || narrow))) return;
     if (side_by_side()) {
@@ -155,12 +154,11 @@ class DataGradient {
   }
 
   // Passes the samples of a tile on to the gradient of W, if there is one.
-  typename TileGradient<T>::Take take(
-      const std::optional<typename WeightGradient<T>::Total>& total, const Task& task,
-      int64_t tile) const {
+  typename TileGradient<T>::Take take(const std::optional<typename WeightGradient<T>::Total>& total,
+                                      const Task& task, int64_t tile) const {
     if (!total) return nullptr;
-    return [&total, tile = tiling_.at(task.image, tile)](
-               const Range& strip, const A* sampled, const GradientStrip<T>& gradient) {
+    return [&total, tile = tiling_.at(task.image, tile)](const Range& strip, const A* sampled,
+                                                         const GradientStrip<T>& gradient) {
       total->add(tile, strip, sampled, gradient);
     };
   }
@@ -169,7 +167,7 @@ class DataGradient {
   void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
   void run_whole(bool positions, WeightGradient<T>* weights) const;
   void run_in_bands() const;
-  void run_image_in_bands(bool positions, WeightGradient<T>* weights) const;
+  void run_image_in_bands(bool positions) const;
   void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
                        const A* sums) const;
@@ -245,20 +243,20 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
   context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, parts);
     TileGradient<T> work = worker(positions, weights != nullptr);
+    const int64_t item = own.image * tiling_.count();
     const int64_t size = 3 * blocking_.taps * tiling_.pixels();
     const Buffer<A> sums(context_, positions ? size : 0);
     std::optional<typename WeightGradient<T>::Total> total;
     if (weights) total.emplace(*weights);
     for_each_taps([&](const Range& taps) {
-      if (total) total->start(own.image, own.offset_group, taps.first);
+      if (total) total->start(own.offset_group, taps.first);
       for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
         if (positions) sums.zero(size);
         add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile));
-        if (total) total->end_tile();
+        if (total) total->end_tile(item + tile);
         if (!positions) continue;
         write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
       }
-      if (total) total->finish();
     });
   });
   if (weights) weights->finish_images();
@@ -305,33 +303,23 @@ void DataGradient<T>::run_in_bands() const {
 // whose sums need all channels of an offset group in one block, those of a tile are computed with
 // the first band that it touches.
 template <class T>
-void DataGradient<T>::run_image_in_bands(bool positions, WeightGradient<T>* weights) const {
+void DataGradient<T>::run_image_in_bands(bool positions) const {
   const int64_t channels = blocking_.channels, size = conv_.height * conv_.width;
   const int64_t band = std::min<int64_t>(kImageBandBytes / sizeof(A) / channels, size);
   const int64_t moves = 3 * blocking_.taps * tiling_.pixels();
-  const int64_t tap_blocks = panels(conv_.taps, blocking_.taps);
-  if (weights) weights->start_images();
   context_.parallel_for(units() * blocks_, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, blocks_);
-    TileGradient<T> work = worker(positions, weights != nullptr);
-    std::vector<std::optional<typename WeightGradient<T>::Total>> totals(
-        static_cast<size_t>(tap_blocks));
-    for (int64_t k = 0; weights && k < tap_blocks; ++k) {
-      totals[static_cast<size_t>(k)].emplace(*weights);
-      totals[static_cast<size_t>(k)]->start(own.image, own.offset_group, k * blocking_.taps);
-    }
+    TileGradient<T> work = worker(positions);
     const Buffer<A> sums(context_, band * channels), moved(context_, positions ? moves : 0);
     // For each block of taps and tile, whether its gradients of positions are written.
-    const int64_t visits = tap_blocks * tiling_.count();
+    const int64_t visits = panels(conv_.taps, blocking_.taps) * tiling_.count();
     const Buffer<uint8_t> written(context_, positions ? visits : 0);
     if (positions) written.zero(visits);
     const auto visit = [&](const Range& taps, int64_t tile, const Target<A>& target) {
       const int64_t number = taps.first / blocking_.taps * tiling_.count() + tile;
       if (!positions || written.get()[number] != 0) return work.run(own.channels, target, nullptr);
-      auto& total = totals[static_cast<size_t>(taps.first / blocking_.taps)];
       moved.zero(moves);
-      work.run(own.channels, target, moved.get(), take(total, own, tile));
-      if (total) total->end_tile();
+      work.run(own.channels, target, moved.get());
       write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
       written.get()[number] = 1;
     };
@@ -348,18 +336,14 @@ void DataGradient<T>::run_image_in_bands(bool positions, WeightGradient<T>* weig
       write_band(own, first, last, sums.get());
     }
     if (!positions) return;
-    for_each_taps([&](const Range& taps) {  // tiles all of whose samples are outside of the image
+    moved.zero(moves);  // of tiles all of whose samples are outside of the image
+    for_each_taps([&](const Range& taps) {
       for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
         if (written.get()[taps.first / blocking_.taps * tiling_.count() + tile] != 0) continue;
-        work.place(tiling_.at(own.image, tile), own.offset_group, taps);
-        visit(taps, tile, Target<A>());
+        write_positions(tiling_.at(own.image, tile), own.offset_group, taps, moved.get());
       }
     });
-    for (const auto& total : totals) {
-      if (total) total->finish();
-    }
   });
-  if (weights) weights->finish_images();
 }
 
 // Rounds the sums of pixels [first, last) of an image, [pixel][channel].

@@ -168,8 +168,8 @@ class Taps {
   PositionLines<T> lines_;
   bool shifted_;
   int64_t stride_, plane_;
-  Buffer<int32_t> cells_;  // y, x, index
-  Buffer<A> bases_;        // y and x of a pixel's first tap
+  Buffer<int32_t> cells_;      // y, x, index
+  Buffer<A> bases_;            // y and x of a pixel's first tap
   Tile tile_{-1, 0, 0, 0, 0};  // of the bases
   Buffer<A> values_, points_, shifts_, changes_;
   Extent<kLanes<A>> extent_;

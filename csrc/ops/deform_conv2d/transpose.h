@@ -236,7 +236,14 @@ inline void transpose_copy(const From* from, int64_t from_step, To* to, int64_t 
   const bool row = rows == 1 && to_step == 1, column = columns == 1 && from_step == 1;
   if constexpr (std::is_same_v<To, A>) {
     if (row || column) return widen(from, 1, row ? columns : rows, to);
-    if (rows >= columns || rows >= kLanes<A>) {
+    constexpr int64_t L = kLanes<A>;
+    if (rows > L && rows % L != 0 && columns >= L) {  // whole squares, then the rows that are left
+      const int64_t whole = rows / L * L;
+      transpose_copy(from, from_step, to, to_step, whole, columns);
+      return transpose_copy(from + whole * from_step, from_step, to + whole, to_step, rows - whole,
+                            columns);
+    }
+    if (rows >= columns || rows >= L) {
       for_each_side<A>(columns, false, [&](auto side, int64_t first, int64_t some) {
         collect_columns<side, false>(from + first, from_step, rows, some, to + first * to_step,
                                      to_step);

@@ -55,6 +55,11 @@ class WeightGradient {
               items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
+    by_image_ = !shared_ && blocks_ == 1 && conv.batch > 0 && conv.batch <= most_copies;
+    if (by_image_) {
+      const int64_t each = std::min(panels(wanted, conv.batch), most_copies / conv.batch);
+      slabs_ = conv.batch * std::clamp<int64_t>(each, 1, std::max<int64_t>(tiling_.count(), 1));
+    }
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
   }
 
@@ -78,28 +83,20 @@ class WeightGradient {
   }
 
   // Used instead of run() by tasks that sample X anyway, one for each offset group of each image:
-  // start(), then in each task, for each block of taps, a Total whose add() gets the strips of each
-  // tile and end_tile() follows; finish() after the tasks.
-  bool takes_images() const {
-    return blocks_ == 1 && conv_.group_outputs() <= kOutputs<A> &&
-           conv_.batch * size_ * static_cast<int64_t>(sizeof(A)) <= kCopyBytes;
-  }
+  // start_images(); in each task, for each block of taps, start() of a Total, then for each tile
+  // add() for all strips and end_tile(); finish_images() after the tasks. The slabs are those of
+  // run(), so the sums are equal.
+  bool takes_images() const { return by_image_ && conv_.group_outputs() <= kOutputs<A>; }
   void start_images() {
-    slabs_ = conv_.batch;
     if (slabs_ > 1) sums_.emplace(context_, slabs_ * size_);
   }
   class Total {
    public:
     explicit Total(const WeightGradient& whole)
-        : whole_(whole),
-          size_(whole.sums_size()),
-          sums_(whole.context_, size_),
-          total_(whole.context_, size_) {}
-    void start(int64_t image, int64_t offset_group, int64_t first_tap) {
-      image_ = image;
+        : whole_(whole), size_(whole.sums_size()), sums_(whole.context_, size_) {}
+    void start(int64_t offset_group, int64_t first_tap) {
       job_ = whole_.job(offset_group * whole_.tap_blocks_ + first_tap / whole_.blocking_.taps);
       sums_.zero(size_);
-      total_.zero(size_);
     }
     void add(const Tile& tile, const Range& strip, const A* sampled,
              const GradientStrip<T>& gradient) const {
@@ -107,29 +104,22 @@ class WeightGradient {
         whole_.add_strip(own, share, tile, strip, sampled, gradient, part);
       });
     }
-    // Sums of sums: long sums of floats lose digits.
-    void end_tile() const {
-      A *sums = sums_.get(), *total = total_.get();
-      for (int64_t i = 0; i < size_; ++i) total[i] += sums[i];
+    void end_tile(int64_t item) const {
+      const int64_t slab = whole_.slab_of(item);
+      if (item + 1 != whole_.begin(slab + 1)) return;
+      whole_.for_each_part(
+          job_, 0, sums_.get(), [&](const Job& own, const Share& share, const A* part) {
+            if (whole_.slabs_ == 1) return whole_.write(own, share, part, whole_.out_);
+            whole_.write(own, share, part, whole_.copy(whole_.sums_->get() + slab * whole_.size_));
+          });
       sums_.zero(size_);
-    }
-    void finish() const {
-      whole_.for_each_part(job_, 0, total_.get(),
-                           [&](const Job& own, const Share& share, const A* part) {
-                             if (whole_.slabs_ == 1) {
-                               whole_.write(own, share, part, whole_.out_);
-                             } else {
-                               A* own_copy = whole_.sums_->get() + image_ * whole_.size_;
-                               whole_.write(own, share, part, whole_.copy(own_copy));
-                             }
-                           });
     }
 
    private:
     const WeightGradient& whole_;
-    int64_t size_, image_ = 0;
+    int64_t size_;
     Job job_{};
-    Buffer<A> sums_, total_;
+    Buffer<A> sums_;
   };
   void finish_images() const {
     if (slabs_ > 1) add_copies(sums_->get());
@@ -153,7 +143,7 @@ class WeightGradient {
   }
   // Uses the same slabs as run(), so the sums are equal.
   void end_tile(int64_t item) const {
-    if (item + 1 != begin(item * slabs_ / items_ + 1)) return;
+    if (item + 1 != begin(slab_of(item) + 1)) return;
     context_.parallel_for(jobs(), 1, [&](int64_t index, int64_t) {
       A *sums = sums_->get() + index * sums_size(), *totals = totals_->get() + index * sums_size();
       for (int64_t i = 0; i < sums_size(); ++i) totals[i] += sums[i];
@@ -179,7 +169,16 @@ class WeightGradient {
             {group * length + c, group * length + std::min(c + blocking_.channels, length)}};
   }
   int64_t jobs() const { return conv_.offset_groups * blocks_ * tap_blocks_; }
-  int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
+  int64_t begin(int64_t slab) const {
+    if (!by_image_) return (items_ * slab + slabs_ - 1) / slabs_;
+    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
+    return slab / each * tiles + (tiles * (slab % each) + each - 1) / each;
+  }
+  int64_t slab_of(int64_t item) const {
+    if (!by_image_) return item * slabs_ / items_;
+    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
+    return item / tiles * each + item % tiles * each / tiles;
+  }
   // The number of outputs that one pass of a job computes.
   int64_t outputs() const { return std::min(conv_.group_outputs(), kOutputs<A>); }
   int64_t sums_size() const {
@@ -255,6 +254,7 @@ class WeightGradient {
   // Jobs that run together share the gradient of Y. Those of a depthwise convolution read different
   // channels of it, so they share nothing.
   bool shared_;
+  bool by_image_;         // no slab has tiles of two images
   int64_t slabs_, each_;  // each_: jobs that run together
   std::optional<Buffer<A>> sums_, totals_;
 };

@@ -130,6 +130,7 @@ def prototype(
     if doc is None:
         doc = (inspect.getdoc(function) or f"{name}.").splitlines()[0]
     namespace = domain.replace(".", "_") if namespace is None else namespace
+    _check_kinds(name, types, inputs, outputs, attributes)
     description = {
         "name": name,
         "onnx_type": onnx_type,
@@ -156,7 +157,7 @@ def prototype(
              "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
     fixed = len(inputs) - 1 if inputs and inputs[-1].variadic else None
-    op = _numpy.Op(description, shape_rule.rule(function_rule, fixed))
+    op = _numpy.Op(description, shape_rule.rule(function_rule, name, len(outputs), fixed))
     before = _defined.get((domain, name))
     if before is not None and before.is_like(description, namespace, given):
         before.native.take(op, function)
@@ -209,6 +210,28 @@ def _register(info: OpInfo) -> None:
     _kept.append(library)
 
 
+def _check_kinds(
+    name: str, types: Any, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[Any]
+) -> None:
+    """Refuses what is no description at all."""
+    given = (
+        ("inputs", inputs, InputInfo, "myops.Input(name, type, doc)"),
+        ("outputs", outputs, OutputInfo, "myops.Output(name, type, doc)"),
+        ("attributes", attributes, AttributeInfo, "myops.Attribute(name, default, doc)"),
+    )
+    for what, items, kind, expected in given:
+        for item in items:
+            if not isinstance(item, kind):
+                raise ValueError(
+                    f"prototype {name}: {what}: got {item!r}, expected a list of {expected}"
+                )
+    for parameter, dtypes in types.items():
+        if isinstance(dtypes, str):
+            raise ValueError(
+                f"prototype {name}: types: {parameter}: got {dtypes!r}, expected a list of dtypes"
+            )
+
+
 def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     title = description["name"]
 
@@ -253,16 +276,25 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
             "one, or required=True, or optional=True",
         )  # fmt: skip
         choices, default = item["choices"], item["default"]
-        elements = default if isinstance(default, (list, tuple)) else [default]
-        good = not choices or free or all(element in choices for element in elements)
+        whole = [number for number in _elements(default) if isinstance(number, int)]
+        fits = all(-(2**63) <= number < 2**63 for number in whole)
+        expect(fits, f"{where}: default", default, "integers of 64 bits")
+        good = not choices or free or all(element in choices for element in _elements(default))
         expect(good, f"{where}: default", default, f"one of {choices}")
         for open_end, closed in (("above", "at_least"), ("below", "at_most")):
             both = item[open_end] is not None and item[closed] is not None
             expect(not both, f"{where}: {open_end} and {closed}", "both", "one of the two")
-    names = [i["name"] for kind in ("inputs", "outputs", "attributes") for i in description[kind]]
+    arguments = [item for kind in ("inputs", "outputs", "attributes") for item in description[kind]]
+    for text in (description["doc"], *(item["doc"] for item in arguments)):
+        expect(not re.search("[\ud800-\udfff]", text), "doc", text, "text that UTF-8 can encode")
+    names = [item["name"] for item in arguments]
     for name in names:
         expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")
         expect(names.count(name) == 1, "names", name, "each name once")
+
+
+def _elements(default: Any) -> Sequence[Any]:
+    return default if isinstance(default, (list, tuple)) else [default]
 
 
 def _check_signature(

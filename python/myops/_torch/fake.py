@@ -37,6 +37,11 @@ class FakeKernel:
         if shapes is None:
             devices.refuse_without_numbers(self._info, padded)
             shapes = self._shape(padded, {**self._defaults, **attributes})
+            if len(shapes) != len(self._info.outputs):
+                raise RuntimeError(
+                    f"{self._info.name}: shape: got {shapes!r} from the rule, expected a list with "
+                    f"the list of the lengths of each output, of {len(self._info.outputs)}"
+                )
             wanted = self._info.present(padded, attributes)
             shapes = [
                 shape if is_wanted else [0] for is_wanted, shape in zip(wanted, shapes, strict=True)

@@ -43,7 +43,7 @@ class Calls:
         self.largest = 0  # rows of a call
         self._on_rows = on_rows
         self._wanted = [item.name for item in recipe.outputs]
-        self._seconds: dict[Any, float] = {}  # shapes: of a row alone
+        self._seconds: dict[Any, float] = {}  # shapes: of a row alone, at best
         self._equal: dict[Any, bool] = {}  # (shapes, rows of a call): whether it may be one call
 
     def enough(self, rows: int, size: int) -> bool:
@@ -82,11 +82,9 @@ class Calls:
         key = shapes(feeds)
         if key not in self._seconds:  # how long a row takes says how many may be in a call
             at = min(2, len(rows))
-            started = time.perf_counter()
             cores.each([(place, place + 1) for place in range(at)], run)
-            self._seconds[key] = (time.perf_counter() - started) / at
         parts = []
-        most = self._most(feeds, len(rows), self._seconds[key])
+        most = self._most(feeds, len(rows), self._seconds.get(key, _CALL_SECONDS))
         while at < len(rows):
             count = min(most, len(rows) - at)
             if self.recipe.fixed < 2:  # a power of two, so that few numbers of rows occur
@@ -145,12 +143,16 @@ class Calls:
     def _each(self, task: Task, session: Any, rows: Sequence[int], feeds: Feeds) -> list[list[Any]]:
         """Runs rows one by one; the outputs of those that did not fail."""
         found = []
+        key = shapes(feeds)
         for place, row in enumerate(rows):
+            started = time.perf_counter()
             try:
                 values = self._single(session, _row(feeds, place))
             except Exception as error:  # what ONNX Runtime raises has no common base
                 task.fail(row, error)
                 continue
+            seconds = time.perf_counter() - started
+            self._seconds[key] = min(seconds, self._seconds.get(key, seconds))
             found.append(values)
             task.keep(Block([row], values))
         return found

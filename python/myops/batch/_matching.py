@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from myops._names import choose
-from myops.batch import _arrays, _parquet, _recipe, _sources, _tables
+from myops.batch import _arrays, _parquet, _recipe, _sources, _store, _tables
 from myops.batch._arrays import kind
 from myops.batch._pixels import Settings
 from myops.batch._recipe import Recipe
@@ -18,7 +18,7 @@ from myops.batch._recipe import Recipe
 
 def _patterns(source: Any) -> list[str]:
     items = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    return [os.fspath(item) for item in items]
+    return [_store.plain(os.fspath(item)) for item in items]
 
 
 def paired(

@@ -97,7 +97,7 @@ def run(
         threads: Of a call. Default: so that workers * threads are the cores.
         readers: Threads beyond the workers that read and write. Default: 2, or 16 a worker for
             URLs.
-        batch: Rows of one call, at most. Default: as many as fit into 64 KiB.
+        batch: Rows of one call, at most. Default: as many as fit into 64 KiB and 20 ms.
         isolate: Run the model in processes of their own, for models that may end theirs.
         address: Of a Ray cluster; default: one is started.
         limit: Only so many rows.

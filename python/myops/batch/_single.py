@@ -42,6 +42,7 @@ class Target:
 
 def target(output: str) -> Target:
     """Where outputs go, by the path that was given: a file if it ends like one and is no folder."""
+    output = _store.plain(output)
     remote = _store.is_remote(output)
     ending = output.lower().rpartition(".")[2]
     path = output if remote else os.path.abspath(output)

@@ -28,6 +28,11 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
+def plain(path: str) -> str:
+    """A path without "file://", which is one of this machine like any other."""
+    return path.removeprefix("file://").removeprefix("local://")
+
+
 def filesystem(path: str) -> tuple[Any, str]:
     """fsspec's file system of a path, and the path in it.
 

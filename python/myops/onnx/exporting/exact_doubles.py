@@ -1,7 +1,7 @@
 """Numbers of a float64 model as the model has them.
 
-torch's newer exporter writes a Python number as a constant of float32 and a Cast to the dtype that is
-wanted, so that the 0.1 in `x * 0.1` is 0.10000000149 in a model of float64.
+torch's newer exporter writes a Python number as a constant of float32 and a Cast to the dtype that
+is wanted, so that the 0.1 in `x * 0.1` is 0.10000000149 in a model of float64.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def restore(program: torch.onnx.ONNXProgram) -> None:
         if exact != [float(item) for item in rounded.flat]:
             value = ir.tensor(np.array(exact, np.float64).reshape(rounded.shape))
             wide = ir.node("Constant", [], {"value": value})
+            assert node.graph is not None
             node.graph.insert_before(node, wide)
             node.replace_input_with(0, wide.outputs[0])
 
@@ -74,6 +75,4 @@ def _numbers(exported: torch.export.ExportedProgram) -> dict[Any, float]:
                     if rounded in found and found[rounded] != item:
                         ambiguous.add(rounded)
                     found[rounded] = item
-    return {
-        key: item for key, item in found.items() if key not in ambiguous and float(key) != item
-    }
+    return {key: item for key, item in found.items() if key not in ambiguous and float(key) != item}

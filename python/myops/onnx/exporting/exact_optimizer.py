@@ -54,7 +54,9 @@ def _splitting() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for rule in rules:
             stack.enter_context(
-                mock.patch.object(rule, "function", functools.partial(_unless_computed, rule.function))
+                mock.patch.object(
+                    rule, "function", functools.partial(_unless_computed, rule.function)
+                )
             )
         yield
 
@@ -63,7 +65,7 @@ def _unless_computed(function: Callable[..., Any], node: Any, *rest: Any) -> Any
     import onnx_ir as ir
 
     size = node.inputs[1] if len(node.inputs) > 1 else None
-    number = size is not None and size.shape is not None and len(size.shape) == 0
-    if number and ir.convenience.get_const_tensor(size) is None:
-        return None
-    return function(node, *rest)
+    if size is None or size.shape is None or len(size.shape) > 0:
+        return function(node, *rest)
+    known = ir.convenience.get_const_tensor(size) is not None
+    return function(node, *rest) if known else None

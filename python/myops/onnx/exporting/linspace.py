@@ -29,7 +29,7 @@ def kept() -> Iterator[None]:
 
 
 def _composed(start: Any, end: Any, steps: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
-    """As torch's kernel computes it, from both ends (aten/src/ATen/native/cpu/RangeFactoriesKernel)."""
+    """As torch's kernel computes it, from both ends."""
     first, last, count = (
         item.to(device=device, dtype=dtype)
         if isinstance(item, torch.Tensor)

@@ -17,6 +17,9 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
     elif value.dtype == torch.bool:
         if value.any() and not value.all():
             yield value.flatten().roll(1).reshape(value.shape)
+        else:  # a mask that hides nothing: not all at once
+            places = torch.arange(value.numel()).reshape(value.shape)
+            yield value ^ (places % 2 == value.numel() % 2).to(value.device)
         yield ~value
     elif value.is_floating_point() or value.is_complex():
         yield value * 1.25

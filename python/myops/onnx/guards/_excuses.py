@@ -86,13 +86,13 @@ def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) ->
     if compare(wanted, filled) is not None:
         return ""
     return (
-        "PyTorch's own result has NaN there, as from a division by a length - 1 that is 0, and what "
-        "is made of NaN differs between runtimes. The other elements are equal"
+        "PyTorch's own result has NaN there, as from a division by a length - 1 that is 0, and "
+        "what is made of NaN differs between runtimes. The other elements are equal"
     )
 
 
 class _Masked(TorchDispatchMode):
-    """While it is entered, attention to nothing gives NaN, as the softmax of -inf everywhere does."""
+    """While it is entered, attention to nothing gives NaN, as a softmax of -inf alone does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -72,10 +72,10 @@ def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
         apart = largest(wanted, result)
         if apart > _FLOAT64:
             exported.warn(
-                f"{NAME}: output {exported.final.graph.output[place].name!r} is float64, but agrees "
-                f"with PyTorch to {apart:.0e} only: some numbers in the file are float32, as all "
-                "attributes of ONNX nodes are. If that matters, write the operator of which it is an "
-                "attribute (gelu, celu, addmm, log2) as arithmetic on tensors."
+                f"{NAME}: output {exported.final.graph.output[place].name!r} is float64, but "
+                f"agrees with PyTorch to {apart:.0e} only: some numbers in the file are float32, "
+                "as all attributes of ONNX nodes are. If that matters, write the operator of which "
+                "it is an attribute (gelu, celu, addmm, log2) as arithmetic on tensors."
             )
 
 

@@ -107,8 +107,8 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         reason = excuse(exported, changes, wanted, got)
         if not reason and title == "large" and chooses(exported):
             reason = (
-                "The model takes the largest of numbers that saturate there, where the order depends "
-                "on how each runtime rounds"
+                "The model takes the largest of numbers that saturate there, where the order "
+                "depends on how each runtime rounds"
             )
         if reason:
             exported.warn_excused(f"with {', '.join(changes)} {title}: {found.text}", reason)

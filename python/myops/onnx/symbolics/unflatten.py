@@ -1,4 +1,4 @@
-"""`unflatten`, of which torch's older exporter makes a Reshape whose lengths it then takes for constant.
+"""`unflatten`: torch's older exporter takes the lengths behind it for constant.
 
 torch.nn.MultiheadAttention calls it on what its projections give.
 """
@@ -29,8 +29,10 @@ def _write(g: Any, x: Any, dim: Any, sizes: Any) -> Any:
         g.refuse("the number of axes of its input is not known here")
     dim = int(dim) % len(lengths)
     behind = range(dim + 1, len(lengths))
-    if _are_numbers(sizes) and not behind:  # 0: as in the input
-        return g.op("Reshape", x, g.constant(np.array([0] * dim + list(sizes), np.int64)))
+    if _are_numbers(sizes) and not behind:
+        # 0: as in the input. torch's own inference of shapes wants -1 where there is 0.
+        kept = [0] * dim if -1 in sizes else [0] * (dim - 1) + [-1] * (dim > 0)
+        return g.op("Reshape", x, g.constant(np.array([*kept, *sizes], np.int64)))
     shape = g.op("Shape", x)
     inner = g.list(sizes) if isinstance(sizes, (list, tuple)) else sizes
     parts = [_part(g, shape, range(dim)), inner, _part(g, shape, behind)]

@@ -72,8 +72,9 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
         with torch.no_grad():
             outputs = seen.overload(*args, **seen.kwargs)
         if _integers_come_first(outputs):
-            # It adds up all outputs in the dtype of the first; "compile" has the gradients too.
+            # It adds up all outputs in the dtype of the first.
             utils.remove("test_aot_dispatch_dynamic")
+            _aot_dispatch(trial, seen, args)
     found = torch.library.opcheck(
         seen.overload, args, seen.kwargs, test_utils=tuple(utils), raise_exception=False
     )
@@ -81,6 +82,24 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
         trial.tally.ran += 1
         if verdict != "SUCCESS":
             trial.tally.fail(label, f"{name}: {verdict}", "SUCCESS", _OPCHECK_CAUSE)
+
+
+def _aot_dispatch(trial: Trial, seen: Seen, args: tuple[Any, ...]) -> None:
+    """What opcheck calls test_aot_dispatch_dynamic, with the outputs in an order that it takes."""
+    from torch.testing._internal.optests.aot_autograd import aot_autograd_check
+
+    def floats_first(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        args = pytree.tree_map_only(torch.Tensor, torch.clone, args)
+        outputs = pytree.tree_leaves(seen.overload(*args, **kwargs))
+        tensors = [item for item in outputs if isinstance(item, torch.Tensor)]
+        return sorted(tensors, key=lambda item: not variations.is_float(item))
+
+    trial.tally.ran += 1
+    try:
+        aot_autograd_check(floats_first, args, seen.kwargs, dynamic=True, check_gradients="auto")
+    except Exception as error:  # of autograd, of the op
+        said = f"test_aot_dispatch_dynamic: {refusal(error)}"
+        trial.tally.fail("", said, "SUCCESS", _OPCHECK_CAUSE)
 
 
 def _integers_come_first(outputs: Any) -> bool:
