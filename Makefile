@@ -18,6 +18,8 @@
 #   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
+#   make test-cuda     tests and measurements on an NVIDIA GPU; says so and ends where there is none
+#   make test-cuda-sources  compiles the CUDA sources for five architectures, without a GPU (two minutes)
 #   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
 #                      `make test` leaves out into tests/slow_tests.txt
 #   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
@@ -28,7 +30,9 @@
 #   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
 #   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
 #   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (half an hour)
-#   make wheel         a wheel in dist/
+#   make wheel         a wheel in dist/, for this machine
+#   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: half an hour
+#   make test-dist     try these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
 #   make clean         remove what was built
 
 PYTHON ?= python3
@@ -46,7 +50,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel clean
+.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -106,6 +110,16 @@ test-python: build
 	-$(MAKE) --silent $(PLAYGROUND)/node_modules/.package-lock.json
 	$(MEASURED) $(PYTEST) $(HOSTS)
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
+
+# tests/cuda is no part of the other targets: they need no GPU, and on most machines there is none.
+test-cuda: build
+	PYTHON=$(BIN)/python PYTEST_FLAGS="$(PYTEST_FLAGS)" sh scripts/test_on_gpu.sh
+
+CUDA_TESTS = build/native/tests/native/cuda/myops_cuda_tests
+test-cuda-sources: objects
+	$(CONFIGURE) -B build/native -DMYOPS_OBJECTS=$(abspath $(OBJECTS))
+	$(CMAKE) --build build/native --target myops_cuda_tests
+	PYTHON=$(PYTHON) sh scripts/compile_cuda_sources.sh $(CUDA_TESTS)
 
 # Of a run of all tests: what the others take is left as it was in tests/slow_tests.txt.
 slowest: build
@@ -207,9 +221,12 @@ test-cmake: build
 test-hosts: build host-packages
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
 
-# Ray is large (half a gigabyte with what it needs) and starts slowly, so it is no part of the extra "test".
-test-ray: build
+# Ray is no part of the extra "test": it is large (half a gigabyte with what it needs). Its packages
+# take 25 seconds to install, and its tests half a minute.
+ray-packages:
 	$(BIN)/pip install --quiet $(PINS) "ray[data,serve]"
+
+test-ray: build ray-packages
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/batch/test_batch_ray.py
 
 host-packages:
@@ -249,6 +266,15 @@ bench: build $(VENV)/.bench
 
 wheel: $(READY)
 	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+
+# SOURCE_DATE_EPOCH is the time stamp in the wheels; default: the time of the last commit.
+DIST_FLAGS ?=
+dist: build
+	$(BIN)/python scripts/dist.py $(DIST_FLAGS)
+
+TRY_FLAGS ?=
+test-dist: dist
+	$(BIN)/python scripts/try_dist.py $(TRY_FLAGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,7 @@
 """Builds the binaries and ships what other packages need to build theirs.
 
-How they are built stands in python/myops/build.py, which other packages import; everything else
-about the package is in pyproject.toml.
+How they are built is in python/myops/build.py, which other packages import; everything else about
+the package is in pyproject.toml.
 """
 
 import importlib.util
@@ -9,10 +9,17 @@ import shutil
 from pathlib import Path
 from types import ModuleType
 
-import torch
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
-from torch.utils.cpp_extension import CppExtension
+
+try:
+    import torch
+    from torch.utils.cpp_extension import CppExtension
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"{error}: myops is compiled against the PyTorch that is installed. Install torch first: "
+        "README.md, Install"
+    ) from None
 
 ROOT = Path(__file__).parent
 OPS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "ops").rglob("*.cpp"))
@@ -33,7 +40,7 @@ build = load("build.py")
 
 
 def torch_internals() -> Extension:
-    """What is built for the torch that is installed now; nothing needs it but speed."""
+    """The module for the torch that is installed now, which makes calls faster; it is optional."""
     internals = load("_torch/torch_internals.py")
     extension = CppExtension(
         f"myops.{internals.module_name(torch.__version__, torch.version.git_version)}",
@@ -46,7 +53,7 @@ def torch_internals() -> Extension:
 
 
 class BuildExtension(build.BuildExtension):
-    """Keeps the objects of an editable install: the next build compiles what changed alone."""
+    """Keeps the objects of an editable install: the next build compiles only what changed."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -63,11 +70,14 @@ class BuildPy(build_py):
             return  # myops.build finds them in the source tree
         sdk = Path(self.build_lib) / "myops" / "sdk"
         shutil.rmtree(sdk, ignore_errors=True)
-        for folder in ("csrc/include", "csrc/core", "csrc/adapters", "cmake"):
+        for folder in ("csrc/include", "csrc/core", "csrc/cuda", "csrc/adapters", "cmake"):
             shutil.copytree(ROOT / folder, sdk / folder)
 
 
 setup(
-    ext_modules=[*build.extensions("myops", OPS, folder="lib"), torch_internals()],
+    ext_modules=[
+        *build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib"),
+        torch_internals(),
+    ],
     cmdclass={"build_ext": BuildExtension, "build_py": BuildPy},
 )

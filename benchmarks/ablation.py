@@ -1,6 +1,8 @@
-"""What is lost without a kernel: random configurations with all kernels and with all but one.
+"""What is lost without a kernel: random configurations, or the cases of `make bench`, with all
+kernels and with all but one.
 
     python benchmarks/ablation.py resize.lanes resize.planes --seed 21 --count 60 --threads 1
+    python benchmarks/ablation.py resize.gather +resize.prefetch --cases
 
 A kernel is turned off by MYOPS_DISABLE_KERNEL, which is read when the library is loaded, so each
 variant has a process of its own; only one of them works at a time, in turns. Configurations that
@@ -17,7 +19,8 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -43,33 +46,55 @@ class Variant:
 
 
 def ablate(
-    kernels: list[str], kinds: list[str], seed: int, count: int, threads: int, minutes: float
+    kernels: list[str], requests: Iterable[dict[str, Any]], minutes: float
 ) -> dict[str, list[tuple[float, str]]]:
-    """For each kernel the configurations in which it makes a difference: time without it, relative
-    to the time with it, and the configuration."""
+    """For each kernel the calls in which it makes a difference: time without it, relative to the
+    time with it, and what was called."""
     variants = {"": Variant(""), **{name: Variant(name.lstrip("+")) for name in kernels}}
     found: dict[str, list[tuple[float, str]]] = {name: [] for name in kernels}
     end = time.monotonic() + 60 * minutes
+    for request in requests:
+        if time.monotonic() > end:
+            break
+        made = {name: one.ask(**request) for name, one in variants.items()}
+        active = [
+            name for name, (_, plan) in made.items()
+            if name == "" or name.startswith("+") or plan != made[""][1]
+        ]  # fmt: skip
+        if len(active) == 1:
+            continue
+        taken: dict[str, list[float]] = {name: [] for name in active}
+        for turn in range(ROUNDS):
+            for name in active[turn % len(active) :] + active[: turn % len(active)]:
+                taken[name].append(variants[name].ask(sample=SAMPLE))
+        for name in active[1:]:
+            ratio = median(taken[name]) / median(taken[""])
+            found[name].append((ratio, made[name][0]))
+    return found
+
+
+def case_calls(op: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What is called in the cases of an op, all ways from torch."""
+    from benchmarks.discover import all_cases
+
+    for case, module in all_cases():
+        if case.op == op:
+            for candidate in module.ours(case, 1):
+                if candidate.side == "torch":
+                    yield f"{case.group} {case.name}, {candidate.name}", candidate.run
+
+
+# Both are iterated when the variants have begun, which must not inherit a loaded library.
+def case_requests(op: str, threads: int) -> Iterator[dict[str, Any]]:
+    for number, _ in enumerate(case_calls(op)):
+        yield {"op": op, "case": number, "threads": threads}
+
+
+def random_requests(op: str, seed: int, count: int, threads: int) -> Iterator[dict[str, Any]]:
+    kinds = [op] if op == "my_add" else [op, f"{op} backward"]
     for number in range(count):
         for kind in kinds:
-            if time.monotonic() > end:
-                return found
-            request = {"kind": kind, "seed": seed, "number": number, "threads": threads}
-            made = {name: one.ask(**request) for name, one in variants.items()}
-            active = [
-                name for name, (_, plan) in made.items()
-                if name == "" or name.startswith("+") or plan != made[""][1]
-            ]  # fmt: skip
-            if len(active) == 1:
-                continue
-            taken: dict[str, list[float]] = {name: [] for name in active}
-            for turn in range(ROUNDS):
-                for name in active[turn % len(active) :] + active[: turn % len(active)]:
-                    taken[name].append(variants[name].ask(sample=SAMPLE))
-            for name in active[1:]:
-                ratio = median(taken[name]) / median(taken[""])
-                found[name].append((ratio, f"{kind} {made[name][0]}"))
-    return found
+            yield {"kind": kind, "seed": seed, "number": number, "threads": threads}
 
 
 def row(kernel: str, found: list[tuple[float, str]]) -> str:
@@ -94,10 +119,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--json", type=Path, default=None, help="write every ratio")
+    parser.add_argument("--cases", action="store_true", help="those of `make bench`, not random")
     given = parser.parse_args()
     op = given.kernels[0].lstrip("+").partition(".")[0]
-    kinds = [op] if op == "my_add" else [op, f"{op} backward"]
-    found = ablate(given.kernels, kinds, given.seed, given.count, given.threads, given.minutes)
+    if given.cases:
+        requests = case_requests(op, given.threads)
+    else:
+        requests = random_requests(op, given.seed, given.count, given.threads)
+    found = ablate(given.kernels, requests, given.minutes)
     print("| kernel | configurations | without / with | median | above 1.10 | below 0.95 | most |")
     print("|---|---|---|---|---|---|---|")
     for kernel in given.kernels:
@@ -119,13 +148,16 @@ def _work(pipe: Connection, disabled: str) -> None:
             pipe.send(_seconds(run, request["sample"]))
             continue
         torch.set_num_threads(request["threads"])
-        shape, problem = problem_of(request["kind"], request["seed"], request["number"])
-        run = problem.ours
+        if "case" in request:
+            text, run = next(islice(case_calls(request["op"]), request["case"], None))
+        else:
+            shape, problem = problem_of(request["kind"], request["seed"], request["number"])
+            text, run = f"{request['kind']} {shape}", problem.ours
         run()
         with recorded() as calls:
             run()
         plan = [[step["kernel"], step["axis"]] for call in calls for step in call["plan"]]
-        pipe.send((str(shape), plan))
+        pipe.send((text, plan))
 
 
 def _seconds(run: Callable[[], Any], sample: float) -> float:

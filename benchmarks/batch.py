@@ -1,23 +1,27 @@
 """Rows a second of `myops run`, beside a plain loop over session.run, and Ray Data by hand.
 
 python benchmarks/batch.py                     # 3 minutes on 2 cores
-python benchmarks/batch.py --part digits       # or pictures, rows
+python benchmarks/batch.py --part digits       # or pictures, rows, cores
 python benchmarks/batch.py --part ray          # needs myops[ray]
 
 Candidates run in turns; the table has the median of the rounds. A plain loop is what a program does
 without us: it reads, decodes, runs a session with default settings, encodes and writes, one row
-after the other, or 16 rows in a call.
+after the other, or 16 rows in a call. The part `cores` shows how the defaults would do on more
+cores than this machine has: the calls of the model are waited for, not computed.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import resource
 import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,25 +92,45 @@ def timed(candidates: dict[str, Callable[[Path], Any]], rounds: int, rows: int) 
         print(f"  {name:<36} {rows / median:10.1f} rows/s  {first / median:5.2f} x", flush=True)
 
 
-def settings(run: Callable[..., Any]) -> dict[str, Callable[[Path], Any]]:
+def settings(run: Callable[..., Any], **more: Sequence[int]) -> dict[str, Callable[[Path], Any]]:
     """The defaults, and what they are chosen among."""
-    found: dict[str, Callable[[Path], Any]] = {"myops run": lambda out: run(out)}
-    for workers, threads in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1)):
-        found[f"  --workers {workers} --threads {threads}"] = lambda out, w=workers, t=threads: run(
-            out, workers=w, threads=t
-        )
+    found: dict[str, Callable[[Path], Any]] = {"myops run": run}
+    choices: list[dict[str, int]] = [{"workers": workers, "threads": threads} for workers, threads
+                                     in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))]  # fmt: skip
+    choices += [{name: value} for name, values in more.items() for value in values]
+    for choice in choices:
+        words = " ".join(f"--{name} {value}" for name, value in choice.items())
+        found[f"  {words}"] = functools.partial(run, **choice)
     return found
 
 
-def pictures(folder: Path, count: int, rounds: int) -> None:
-    """Super-resolution: PNG in, PNG out."""
+def photos(folder: Path, count: int) -> Path:
+    """A folder with pictures of 96 x 64."""
     source = folder / "photos"
+    if source.exists():
+        return source
     source.mkdir()
     random = np.random.default_rng(0)
     base = random.integers(0, 256, (24, 16, 3), np.uint8)
     for place in range(count):
         image = Image.fromarray(np.roll(base, place, 0)).resize((96, 64), Image.Resampling.BICUBIC)
         image.save(source / f"{place:05d}.png")
+    return source
+
+
+def enlarge(session: Any, scales: np.ndarray, path: Path, out: Path) -> None:
+    """One picture, by hand."""
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255
+    (y,) = session.run(None, {"picture": x, "scales": scales})
+    made = np.rint(y[0].transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
+    Image.fromarray(made).save(out, compress_level=3)
+
+
+def pictures(folder: Path, count: int, rounds: int) -> None:
+    """Super-resolution: PNG in, PNG out."""
+    source = photos(folder, count)
     model = folder / "super_resolution.onnx"
     scales = np.float32([1, 1, FACTOR, FACTOR])
 
@@ -114,12 +138,7 @@ def pictures(folder: Path, count: int, rounds: int) -> None:
         out.mkdir()
         session = myops.ort.session(model)
         for path in sorted(source.iterdir()):
-            with Image.open(path) as image:
-                pixels = np.asarray(image.convert("RGB"))
-            x = pixels.transpose(2, 0, 1)[None].astype(np.float32) / 255
-            (y,) = session.run(None, {"picture": x, "scales": scales})
-            made = np.rint(y[0].transpose(1, 2, 0).clip(0, 1) * 255).astype(np.uint8)
-            Image.fromarray(made).save(out / path.name, compress_level=3)
+            enlarge(session, scales, path, out / path.name)
 
     def ours(out: Path, **words: Any) -> None:
         myops.batch.run(model, source, out, constants={"scales": scales}, range=(0, 1), **words)
@@ -147,7 +166,7 @@ def digits(folder: Path, count: int, rounds: int) -> None:
     print(f"deformable digits, {count} rows of 28 x 28")
     candidates = {"plain loop, a row a call": plain,
                   "plain loop, 16 rows a call": lambda out: plain(out, 16)}  # fmt: skip
-    timed({**candidates, **settings(ours)}, rounds, count)
+    timed({**candidates, **settings(ours, batch=(1, 4, 16, 64))}, rounds, count)
 
 
 def rows(folder: Path, most: int) -> None:
@@ -158,53 +177,167 @@ def rows(folder: Path, most: int) -> None:
     while count <= most:
         path = folder / f"{count}.npy"
         np.save(path, np.random.default_rng(0).random((count, 4), np.float32))
+        size = path.stat().st_size / 2**20
         found = []
         for place in range(3):
             start = time.perf_counter()
             result = myops.batch.run(model, path, folder / f"out-{count}-{place}")
             found.append((time.perf_counter() - start, result.seconds))
         whole, running = map(min, zip(*found, strict=True))
-        print(f"  {count:>8} rows: {whole:6.2f} s, {running / count * 1e6:8.2f} us a row while it "
-              f"runs, {whole / count * 1e6:8.2f} with the start", flush=True)  # fmt: skip
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        each, start = running / count * 1e6, (whole - running) * 1e3
+        print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {each:6.2f} us a row and "
+              f"{start:.0f} ms to start; memory {peak:.0f} MiB at most", flush=True)  # fmt: skip
         count *= 10
 
 
-def by_ray(folder: Path, count: int) -> None:
-    """The digits on Ray's local cluster: ours, and map_batches by hand, with two workers."""
+class Waiting:
+    """A session whose calls wait as long as a model would take on some of so many cores.
+
+    Args:
+        session: What answers.
+        seconds: Of a call with one thread.
+        parallel: The share of the work that threads divide among them (Amdahl's law).
+        threads: Of a call.
+        free: The cores; a call waits until its threads have some.
+    """
+
+    def __init__(
+        self, session: Any, seconds: float, parallel: float, threads: int, free: threading.Semaphore
+    ) -> None:
+        self._session = session
+        self._seconds = seconds * (1 - parallel + parallel / threads)
+        self._threads = threads
+        self._free = free
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def run(self, names: Any, feeds: dict[str, np.ndarray]) -> Any:
+        rows = len(next(iter(feeds.values())))
+        for _ in range(self._threads):
+            self._free.acquire()
+        time.sleep(self._seconds * rows)
+        for _ in range(self._threads):
+            self._free.release()
+        return self._session.run(names, feeds)
+
+
+def on_more_cores(folder: Path, cores: int, count: int) -> None:
+    """The default of --workers and --threads on `cores` cores, beside all others."""
+    from myops.batch import _local, _run
+
+    np.save(folder / "waiting.npy", np.zeros((count, 4), np.float32))
+    model = tiny(folder)
+    free = threading.Semaphore(cores)
+    make = _run.make_session
+
+    def waiting(*words: Any) -> Any:
+        return Waiting(make(*words), 0.02, 0.9, words[3] if len(words) > 3 else 1, free)
+
+    def ours(out: Path, **words: Any) -> None:
+        myops.batch.run(model, folder / "waiting.npy", out, batch=1, **words)
+
+    candidates: dict[str, Callable[[Path], Any]] = {"myops run": ours}
+    for exponent in range(cores.bit_length() + 1):
+        for threads in (1, 2, 4, 8, 16):
+            workers = 2**exponent
+            if cores // 2 <= workers * threads <= cores * 2 and threads <= cores:
+                words = {"workers": workers, "threads": threads}
+                candidates[f"  --workers {workers} --threads {threads}"] = functools.partial(
+                    ours, **words
+                )
+    before = _local.cores
+    _local.cores = lambda: cores
+    _run.make_session = _local.make_session = waiting
+    try:
+        print(f"calls of 20 ms, 90% of them parallel, {count} rows, as on {cores} cores")
+        timed(candidates, 1, count)
+    finally:
+        _local.cores = before
+        _run.make_session = _local.make_session = make
+
+
+def by_ray(folder: Path, count: int, pictures: int, rounds: int) -> None:
+    """Both examples on Ray's local cluster: ours, and map_batches by hand, one and two workers."""
     import ray
 
     np.save(folder / "digits.npy", np.random.default_rng(0).random((count, 1, 28, 28), np.float32))
-    model = str(folder / "deformable_digits.onnx")
+    source = photos(folder, pictures)
+    model = {name: str(folder / f"{name}.onnx")
+             for name in ("deformable_digits", "super_resolution")}  # fmt: skip
+    scales = np.float32([1, 1, FACTOR, FACTOR])
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
 
     class Scores:
         def __init__(self) -> None:
-            self.session = myops.ort.session(model)
+            self.session = session_of_one_thread(model["deformable_digits"])
 
         def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             return {"scores": self.session.run(None, {"pictures": batch["data"]})[0]}
 
-    def by_hand(out: Path) -> None:
-        made = ray.data.from_numpy(np.load(folder / "digits.npy"))
-        made = made.repartition(64)
-        pool = ray.data.ActorPoolStrategy(size=2)
+    class Enlarged:
+        def __init__(self, out: Path) -> None:
+            self.session = session_of_one_thread(model["super_resolution"])
+            self.out = out
+
+        def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            for path in batch["item"]:
+                enlarge(self.session, scales, Path(path), self.out / Path(path).name)
+            return batch
+
+    def scores_by_hand(out: Path, workers: int) -> None:
+        made = ray.data.from_numpy(np.load(folder / "digits.npy")).repartition(64)
+        pool = ray.data.ActorPoolStrategy(size=workers)
         made = made.map_batches(Scores, compute=pool, batch_size=16, num_cpus=1)
         made.write_parquet(str(out))
 
-    def ours(out: Path) -> None:
-        myops.batch.run(model, folder / "digits.npy", out, engine="ray", workers=2, threads=1)
+    def enlarged_by_hand(out: Path, workers: int) -> None:
+        out.mkdir()
+        made = ray.data.from_items([str(path) for path in sorted(source.iterdir())])
+        pool = ray.data.ActorPoolStrategy(size=workers)
+        made = made.repartition(16).map_batches(
+            Enlarged, fn_constructor_args=(out,), compute=pool, batch_size=8, num_cpus=1
+        )
+        assert made.materialize().count() == pictures
 
-    print(f"deformable digits on Ray, {count} rows, two workers, without the start of Ray")
-    timed({"Ray Data by hand": by_hand, "myops run --engine ray": ours}, 2, count)
+    def scores(out: Path, workers: int) -> None:
+        myops.batch.run(model["deformable_digits"], folder / "digits.npy", out, engine="ray",
+                        workers=workers, threads=1)  # fmt: skip
+
+    def enlarged(out: Path, workers: int) -> None:
+        myops.batch.run(model["super_resolution"], source, out, constants={"scales": scales},
+                        range=(0, 1), engine="ray", workers=workers, threads=1)  # fmt: skip
+
+    for title, rows, by_hand, ours in (
+        (f"deformable digits on Ray, {count} rows", count, scores_by_hand, scores),
+        (f"super-resolution on Ray, {pictures} pictures", pictures, enlarged_by_hand, enlarged),
+    ):
+        print(f"{title}, without the start of Ray")
+        named = (("Ray Data by hand", by_hand), ("myops run --engine ray", ours))
+        candidates: dict[str, Callable[[Path], Any]] = {
+            f"{name}, {workers} workers": functools.partial(run, workers=workers)
+            for workers in (1, 2) for name, run in named
+        }  # fmt: skip
+        timed(candidates, rounds, rows)
     ray.shutdown()
+
+
+def session_of_one_thread(model: str) -> Any:
+    """What a program makes in each of several processes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return myops.ort.session(model, session_options=options)
 
 
 def main() -> None:
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shown)
-    parser.add_argument("--part", choices=("pictures", "digits", "rows", "ray"), nargs="*",
-                        default=["pictures", "digits", "rows"])  # fmt: skip
+    parser.add_argument("--part", choices=("pictures", "digits", "rows", "cores", "ray"), nargs="*",
+                        default=["pictures", "digits", "rows", "cores"])  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pictures", type=int, default=128)
     parser.add_argument("--digits", type=int, default=4096)
@@ -224,8 +357,11 @@ def main() -> None:
             digits(folder, args.digits, args.rounds)
         if "rows" in args.part:
             rows(folder, args.most)
+        if "cores" in args.part:
+            for cores in (4, 8, 16):
+                on_more_cores(folder, cores, 32 * cores)
         if "ray" in args.part:
-            by_ray(folder, args.digits)
+            by_ray(folder, args.digits, args.pictures, args.rounds)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,55 @@ def markdown(results: list[dict[str, Any]], count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def wheels_section() -> str:
+    """What scripts/try_dist.py has found; nothing where it never ran."""
+    record = DOCS / "wheels.json"
+    if not record.exists():
+        return ""
+    content = json.loads(record.read_text())
+    lines = [
+        "",
+        "## The wheels",
+        "",
+        "`make test-dist` tried the wheels of `make dist` in fresh environments: the models above,",
+        "with our kernels; 440 calls of every kernel on each instruction set, whose bits are",
+        "compared with those of the other environments; and with torch the first example of the",
+        "README, and calls in PyTorch against the same in NumPy. aarch64 runs in an emulator.",
+        "",
+        "| processor | Python | NumPy | onnxruntime | torch | models | kernels | with torch |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in content["results"]:
+        found, trial = result["found"], result["trial"]
+        versions = json.loads(found["versions"].get("result", "{}"))
+        sets = [name.partition(" ")[2] for name in found if name.startswith("bits ")]
+        words = {
+            what: item.get("result", "**failed**") for what, item in found.items()
+        }  # fmt: skip
+        kernels = ", ".join(f"{name}: {words[f'bits {name}']}" for name in sets)
+        with_torch = f"{words['README']}; {words['torch and NumPy']}" if trial["torch"] else ""
+        cells = [trial["processor"], f"{versions.get('python')} ({result['origin']})",
+                 versions.get("numpy"), versions.get("onnxruntime"), words.get("torch", ""),
+                 words.get("models"), kernels, with_torch]  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += [""]
+    lines += [f"- {text}" for text in content["different"]] or ["The bits are equal everywhere."]
+    if content["missing"]:
+        lines += ["", f"Not to be had: {', '.join(content['missing'])}."]
+    return "\n".join(lines) + "\n"
+
+
+def write_page(results: list[dict[str, Any]] | None = None) -> None:
+    """Writes docs/compatibility.md from what was measured, now or before."""
+    record = DOCS / "compatibility.json"
+    if results is None:
+        results = json.loads(record.read_text())
+    else:
+        record.write_text(json.dumps(results, indent=1) + "\n")
+    count = len(json.loads((ROOT / "tests" / "data" / "golden" / "index.json").read_text()))
+    (DOCS / "compatibility.md").write_text(markdown(results, count) + wheels_section())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("versions", nargs="*", default=list(VERSIONS))
@@ -154,10 +203,8 @@ def main() -> int:
     for version in arguments.versions:
         results.append(measure(version, library))
         print(version, "WRONG" if is_bad(results[-1]) else "ok", flush=True)
-    count = len(json.loads((ROOT / "tests" / "data" / "golden" / "index.json").read_text()))
     if not arguments.keep_docs:
-        (DOCS / "compatibility.md").write_text(markdown(results, count))
-        (DOCS / "compatibility.json").write_text(json.dumps(results, indent=1) + "\n")
+        write_page(results)
     return int(any(map(is_bad, results)))
 
 

@@ -211,7 +211,7 @@ def link_package(build: Path, op: str) -> None:
     if objects is None:
         raise SystemExit("no build/temp.*, the objects of the Python libraries: run `make build`")
     objects /= "csrc"
-    shared = [*objects.glob("core/*.o"), *objects.glob("ops/**/*.o")]
+    shared = [*objects.glob("core/*.o"), *objects.glob("cuda/*.o"), *objects.glob("ops/**/*.o")]
     shared = [path for path in shared if path.parts[-3:] != (op, "isa", f"{ISA}.o")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for adapters, name in (

@@ -7,7 +7,7 @@ slip: off by one, doubled, never, always. All of them are compiled once, so that
 compilation. Each one meets, the cheapest first and until one of them fails:
 
 1. the kernel tests (tests/native/kernel_tests.cpp and resize_shapes_tests.cpp);
-2. the fuzzer in C++ (tests/fuzz), for --calls, half of them with stores past the caches;
+2. the fuzzer in C++ (tests/fuzz), for --calls, half of them with non-temporal stores;
 3. with --pytest PATHS: these tests in Python, with a package that has the kernel in it (`make
    build` comes first: its other objects are those of the last build).
 

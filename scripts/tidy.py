@@ -1,8 +1,8 @@
 """Runs clang-tidy with the checks of .clang-tidy on the portable sources: `make tidy`.
 
-These are csrc/core/, csrc/adapters/ (but torch_internals/, whose headers are most of PyTorch) and,
-of each op, what is not compiled for an instruction set. Headers are checked through the sources
-that include them. Given files, it checks only these.
+These are csrc/core/, csrc/cuda/, csrc/adapters/ (but torch_internals/, whose headers are most of
+PyTorch) and, of each op, what is not compiled for an instruction set. Headers are checked through
+the sources that include them. Given files, it checks only these.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def sources() -> list[Path]:
     return sorted(
         [
             *csrc.glob("core/*.cpp"),
+            *csrc.glob("cuda/*.cpp"),
             *csrc.glob("adapters/*/*.cpp"),
             *(path for path in csrc.glob("ops/**/*.cpp") if path.parent.name != "isa"),
         ]
@@ -41,7 +42,7 @@ def check(source: Path) -> str:
         sysconfig.get_path("include"),
         *cpp_extension.include_paths(),
     ]
-    flags = ["-std=c++17", f"-I{ROOT / 'csrc' / 'include'}"]
+    flags = ["-std=c++17", f"-I{ROOT / 'csrc' / 'include'}", f"-I{ROOT / 'csrc' / 'ops'}"]
     for folder in foreign:
         flags += ["-isystem", folder]
     if source.parent.name == "torch":

@@ -196,27 +196,27 @@ def of_prototypes() -> Iterator[Way]:
 def of_arrays() -> Iterator[Way]:
     import numpy as np
 
-    from myops import _description
+    from myops import _numpy_call, _shape_rule
 
     x = np.ones((1, 1, 2, 3), np.float32)
     scales = np.float32([1, 1, 2, 2])
-    yield "my_add, NumPy", 50_000, lambda: _description.call("my_add", [x, x])
+    yield "my_add, NumPy", 50_000, lambda: _numpy_call.call("my_add", [x, x])
     yield (
         "resize, NumPy",
         50_000,
-        lambda: _description.call(
+        lambda: _numpy_call.call(
             "resize", [x, None, scales, None], {"mode": "linear", "axes": [0, 1, 2, 3]}
         ),
     )
     yield (
         "resize, NumPy, refused",
         50_000,
-        refused(lambda: _description.call("resize", [x, None, -scales, None])),
+        refused(lambda: _numpy_call.call("resize", [x, None, -scales, None])),
     )
     yield (
         "resize, shape inference",
         50_000,
-        lambda: _description.infer(
+        lambda: _shape_rule.infer(
             "resize", [["N", 1, 2, 3], None, [4], None], values=[None, None, [1, 1, 2, 2], None]
         ),
     )

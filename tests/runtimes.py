@@ -11,7 +11,7 @@ import onnx
 import torch
 
 import myops.ort
-from myops import _description
+from myops import _description, _numpy_call
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.testing import bits, models
 from myops.testing.bits import to_numpy as to_numpy
@@ -50,7 +50,7 @@ def run_torch(
 def run_numpy(
     name: str, inputs: Arrays, attributes: Mapping[str, Any] | None = None, threads: int = 0
 ) -> list[np.ndarray]:
-    return _description.call(name, inputs, attributes, threads)
+    return _numpy_call.call(name, inputs, attributes, threads)
 
 
 def node_model(

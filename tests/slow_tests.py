@@ -3,7 +3,7 @@
 tests/slow_tests.txt has the CPU time of every test that took more than SECONDS in a full run; `make
 slowest` writes it. These get the mark, but for the cheapest ones that their function needs to be
 run at all, and with every value of those of its arguments that have few, such as the exporter: what
-can be had for less than MOST seconds stays in `make test`.
+takes less than MOST seconds stays in `make test`.
 """
 
 from __future__ import annotations

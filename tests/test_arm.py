@@ -33,7 +33,12 @@ def run(*arguments: str | Path) -> None:
 def compiled(sources: list[Path], folder: Path) -> list[Path]:
     pytest.importorskip("ziglang")
     flags = ["-std=c++17", "-O0", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    flags += [f"-I{SOURCE / 'include'}", '-DMYOPS_DOMAIN="myops"', '-DMYOPS_NAMESPACE="myops"']
+    flags += [
+        f"-I{SOURCE / 'include'}",
+        f"-I{SOURCE / 'ops'}",
+        '-DMYOPS_DOMAIN="myops"',
+        '-DMYOPS_NAMESPACE="myops"',
+    ]
 
     def one(source: Path) -> Path:
         made = folder / f"{str(source.relative_to(SOURCE)).replace('/', '.')}.o"
@@ -60,7 +65,7 @@ def test_what_is_for_arm_alone(tmp_path: Path) -> None:
 
 
 def _all_of_it(tmp_path: Path) -> None:
-    parts = [SOURCE / "core", SOURCE / "ops", SOURCE / "adapters" / "ort"]
+    parts = [SOURCE / "core", SOURCE / "cuda", SOURCE / "ops", SOURCE / "adapters" / "ort"]
     objects = compiled([path for part in parts for path in part.rglob("*.cpp")], tmp_path)
     library = tmp_path / "libmyops_ort.so"
     # Without the C++ library, which would have to be compiled first.

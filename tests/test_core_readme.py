@@ -25,3 +25,9 @@ def test_the_table_has_every_file() -> None:
     assert sources <= named
     assert named <= {path.name for path in (CSRC / "core").iterdir()}
     assert len(STEPS) > 10
+
+
+def test_the_page_of_cuda_has_every_file() -> None:
+    folder = CSRC / "cuda"
+    named = re.findall(r"`(\w+\.(?:cpp|h))`", (folder / "README.md").read_text())
+    assert set(named) == {path.name for path in folder.iterdir()} - {"README.md"}

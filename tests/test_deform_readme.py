@@ -50,3 +50,15 @@ def test_the_table_has_every_file() -> None:
     named = set(re.findall(r"`(\w+\.h)`", README.partition("## Files")[2]))
     files = {file.name for file in FOLDER.glob("*.h")} - {"kernels.h"}
     assert named == files
+
+
+def test_the_page_of_cuda_has_every_file_and_kernel() -> None:
+    folder = FOLDER / "cuda"
+    page = (folder / "README.md").read_text()
+    files = {path.name: path.read_text() for path in folder.glob("*.h")}
+    kernels = re.findall(r"MYOPS_(?:BLOCK_)?KERNEL\((\w+),", "\n".join(files.values()))
+    assert len(kernels) > 10
+    assert set(re.findall(r"`(\w+\.h)`", page)) == {*files} - {"entry.h"}
+    table = page.partition("|---|")[2]
+    assert set(re.findall(r"`(\w+)`", table)) == set(kernels)
+    assert "cuda_tiles" in (folder / "launch.cpp").read_text()

@@ -140,14 +140,14 @@ def test_a_name_that_the_dispatcher_has_is_refused(folder: Path) -> None:
 CALLS = """
 import numpy as np, torch
 import myops
-from myops import _description
+from myops import _numpy_call
 library = myops.op_library("faulty_descriptions")
 for name in ("misspelt", "other_kind", "half_done"):
     op = library.define(name)
     for call in (
         lambda: op(torch.ones(2, dtype=torch.float64)),
         lambda: op.packet(torch.ones(2, dtype=torch.float64)),
-        lambda: _description.call(library.ops[name], [np.ones(2)]),
+        lambda: _numpy_call.call(library.ops[name], [np.ones(2)]),
     ):
         try:
             call()

@@ -23,12 +23,15 @@ import onnxruntime_extensions
 import pytest
 import torch
 import warm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from onnx import TensorProto, helper, numpy_helper
 from torchvision_stand_in import stand_in, vision_deform_conv2d
 
 import myops
 import myops.onnx
 
+KEY = Ed25519PrivateKey.generate()
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # Run elsewhere, because it needs a package that is compiled: name -> test file.
 ELSEWHERE = {"myops.op_library": "test_your_own_op.py"}
@@ -86,8 +89,12 @@ def _vision() -> Iterator[None]:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """upscale.onnx, opset8.onnx: our Resize; portable.onnx: with a function body; resize.onnx: that
     of ONNX; add.onnx: our MyAdd; linear.onnx: a * x + b; model.onnx: convolutions; flat.onnx: a
-    Reshape to a constant shape."""
+    Reshape to a constant shape; key.pem, maker.pem: a pair of keys."""
     monkeypatch.chdir(tmp_path)
+    pem, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    Path("key.pem").write_bytes(KEY.private_bytes(pem, *secret))
+    Path("maker.pem").write_bytes(KEY.public_key().public_bytes(pem, form))
     image = _value("x", 1, 3, "h", "w"), _value("y", 1, 3, "H", "W")
     scales = _value("scales", 4)
     _save("upscale", [helper.make_node("Resize", ["x", "", "scales"], ["y"], domain="myops")],

@@ -22,7 +22,7 @@ def modules_of(package: Path) -> dict[str, Path]:
     found = {}
     for file in package.rglob("*.py"):
         parts = file.relative_to(package.parent).with_suffix("").parts
-        if "template" not in parts:
+        if not {"template", "template_cuda"} & set(parts):
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
 

@@ -107,10 +107,10 @@ def test_what_is_imported_is_declared() -> None:
               for item in PROJECT["optional-dependencies"].get(extra, [])]  # fmt: skip
     declared = {_distribution(item) for item in [*PROJECT["dependencies"], *extras]}
     owners = importlib.metadata.packages_distributions()
-    template = PACKAGE / "scaffold" / "template"
+    templates = {PACKAGE / "scaffold" / name for name in ("template", "template_cuda")}
     missing = {}
     for file in PACKAGE.rglob("*.py"):
-        if template in file.parents:
+        if templates & set(file.parents):
             continue
         for name in {*_imported(file)} - {*sys.stdlib_module_names, "myops", *OPTIONAL}:
             found = {_normal(owner) for owner in owners.get(name, ["nothing that is installed"])}

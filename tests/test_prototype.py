@@ -19,7 +19,7 @@ from prototype_ops import resample_numpy, soft_clip_prototype
 import myops
 import myops.onnx
 import myops.ort
-from myops import _description, _libraries
+from myops import _libraries, _numpy_call
 
 DOMAIN = "prototypes"
 
@@ -90,7 +90,7 @@ def test_it_refuses_as_a_kernel_does(soft_clip: Callable[..., Any]) -> None:
     info = _libraries.find_node(DOMAIN, "SoftClip")
     assert info is not None
     with pytest.raises(ValueError, match="limits: got an attribute of this name, expected one of"):
-        _description.call(info, [np.ones(3)], {"limits": 1.0})
+        _numpy_call.call(info, [np.ones(3)], {"limits": 1.0})
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])

@@ -79,7 +79,7 @@ def test_what_make_test_leaves_out() -> None:
     assert left_out(da=1, db=3, dc=0.5, dd=1, de=3, df=1) == "da dd df db de"
     assert left_out(da=9, db=9, dc=8, dd=9, de=9, df=9) == "dc da db dd de df"
     assert left_out(da=1, ta=1.1) == "da ta"
-    # A function that has slow tests alone keeps one, if it can be had.
+    # A function that has only slow tests keeps the quickest, if it is quick enough.
     alone = [SimpleNamespace(nodeid="da")]
     assert slow_tests.slow_ones(alone, {"da": 1.1}) == []
     assert slow_tests.slow_ones(alone, {"da": 5.0}) == alone

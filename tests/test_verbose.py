@@ -19,12 +19,12 @@ from onnx import TensorProto, helper
 
 import myops
 import myops.ort
-from myops import _description
+from myops import _numpy_call
 
 a = torch.ones(3, 4)
 myops.my_add(a, a)                                     # past the dispatcher
 torch.ops.myops.my_add(a, torch.ones(4))               # through it
-_description.call("my_add", [np.ones(5, "f2"), np.ones(1, "f2")])
+_numpy_call.call("my_add", [np.ones(5, "f2"), np.ones(1, "f2")])
 x = torch.rand(2, 3, 6, 5).contiguous(memory_format=torch.channels_last)
 myops.resize(x, scales=[1.0, 1.0, 2.0, 0.5], mode="linear")
 try:

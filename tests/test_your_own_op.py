@@ -241,6 +241,29 @@ def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
         assert f"`{name}`" in page, name
 
 
+def test_a_kernel_for_cuda_in_a_new_package(tmp_path: Path) -> None:
+    """Four files more or changed; what is not built here is C++ that a compiler takes."""
+    plain = myops.new_package("plain", tmp_path, op="my_op")
+    folder = myops.new_package("with_cuda", tmp_path, op="my_op", cuda=True)
+    names = [
+        {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+        for place in (plain, folder)
+    ]
+    assert {name for name in names[1] - names[0] if "src/" not in name or "csrc" in name} == {
+        "csrc/cuda/my_op.cpp", "csrc/cuda/my_op.h", "tests/test_my_op_cuda.py",
+    }  # fmt: skip
+    text = (folder / "csrc" / "my_op.cpp").read_text()
+    assert "      .kernel(compute)\n      .cuda(my_op_on_cuda);\n" in text
+    assert 'extensions("with_cuda", include_dirs=["csrc"])' in (folder / "setup.py").read_text()
+    flags = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{build.get_include()}", "-Icsrc")
+    for source in ("csrc/my_op.cpp", "csrc/cuda/my_op.cpp"):
+        run("c++", *flags, "-c", source, "-o", "made.o", cwd=folder)
+    page = (ROOT / "docs" / "cuda.md").read_text()
+    example = myops.new_package("shown", tmp_path, cuda=True)
+    for name in ("csrc/cuda/soft_clip.h", "csrc/cuda/soft_clip.cpp"):
+        assert f"```cpp\n{(example / name).read_text()}```" in page, name
+
+
 def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
     folder = myops.new_package("soft_clip_box", tmp_path, op="my_package_op")
     assert folder == tmp_path / "soft_clip_box"

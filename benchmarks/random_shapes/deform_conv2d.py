@@ -1,4 +1,4 @@
-"""deform_conv2d: the peer is grid_sample and a matrix product, in this dtype or in float32."""
+"""deform_conv2d: the peer is grid_sample and a matrix product, in float32 for 16-bit tensors."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def problem(shape: Deform, seed: int) -> Problem:
         return myops.deform_conv2d(X, offset, W, B, mask=mask, **arguments)
 
     calls: dict[str, Callable[..., torch.Tensor]] = {"myops": ours}
-    # torch 2.13 frees an invalid pointer in some gradients of float16 convolutions with groups on a
-    # CPU with AVX-512; number 66 of seed 101 ends the process.
-    if not (shape.backward and shape.dtype == "float16" and shape.groups > 1):
-        calls["grid_sample"] = partial(by_grid_sample, shape)
+    # Only in float32: torch 2.13 writes past its memory in some 16-bit convolutions on a CPU with
+    # AVX-512. Results are infinite, or the process ends: number 66 of seed 101 backward (float16,
+    # groups), 6 of seed 12 backward and 11 of seed 12 forward (bfloat16).
     if shape.dtype in ("bfloat16", "float16"):
         calls["grid_sample in float32"] = partial(_in_float32, shape)
+    else:
+        calls["grid_sample"] = partial(by_grid_sample, shape)
     sides = ["torch", *["peer"] * (len(calls) - 1)]
     if not shape.backward:
         expected = [reference(**doubles)]

@@ -24,6 +24,42 @@ void check_name(const Op& op, const char* what, const std::string& name) {
   if (!is_identifier(name)) fail(op.name, what, str("the name ", quoted(name)), kIdentifier);
 }
 
+// Callers write the names of ops, inputs and attributes in Python, and TorchScript in its schemas.
+bool is_reserved(const std::string& name) {
+  static const std::set<std::string> words = {
+      "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+      "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+      "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+      "or",    "pass",     "raise", "return", "self", "try",    "while",  "with",     "yield"};
+  return words.count(name) != 0;
+}
+
+void check_free(const Op& op, const std::string& name) {
+  if (is_reserved(name)) fail(op.name, name, "a name that Python has", "another name");
+}
+
+bool is_utf8(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const size_t more = byte < 0x80                   ? 0
+                        : byte >= 0xc2 && byte < 0xe0 ? 1
+                        : byte >= 0xe0 && byte < 0xf0 ? 2
+                        : byte >= 0xf0 && byte < 0xf5 ? 3
+                                                      : 4;
+    if (more == 4 || i + more >= text.size()) return false;
+    for (size_t k = 1; k <= more; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
+    }
+    i += 1 + more;
+  }
+  return true;
+}
+
+void check_text(const Op& op, const std::string& name, const std::string& text) {
+  if (is_utf8(text)) return;
+  fail(op.name, name, str("the text ", quoted(text)), "UTF-8, which Python and ONNX read");
+}
+
 void check_once(const Op& op, const char* what, const std::string& name,
                 std::set<std::string>& seen) {
   check_name(op, what, name);
@@ -112,6 +148,16 @@ void check_condition(const Op& op, const Output& output) {
        "the name of an optional input, or of an attribute that is a bool");
 }
 
+// A type parameter that no input has.
+void check_decided_type(const Op& op, const Output& output) {
+  const auto has = [&](const Input& input) { return input.type == output.type; };
+  const size_t count = op.dtypes(output.type).size();
+  if (count == 1 || std::any_of(op.inputs.begin(), op.inputs.end(), has)) return;
+  fail(op.name, output.name,
+       str("the type parameter ", output.type, " of ", count, " dtypes, which no input has"),
+       "a parameter of one dtype, as nothing decides between several");
+}
+
 void check_arguments(const Op& op) {
   if (op.inputs.empty()) {
     fail(op.name, "inputs", "none", "at least one: their dtypes decide those of the outputs");
@@ -134,12 +180,18 @@ void check_arguments(const Op& op) {
            "dtypes of integers or of real numbers of 16 bits and more");
     }
   }
+  for (const Input& input : op.inputs) check_free(op, input.name);
   for (const Attribute& attribute : op.attributes) {
     check_once(op, "inputs or attributes", attribute.name, names);
+    check_free(op, attribute.name);
     if (attribute.name == "since_version") {
       fail(op.name, attribute.name, "an attribute of this name",
            "another name: nodes state the version of their meaning by it");
     }
+  }
+  if (op.is_random && names.count("generator") != 0) {
+    fail(op.name, "generator", "an input or attribute of this name in a random op",
+         "another name: callers give a torch.Generator by it");
   }
   if (op.outputs.size() == 1 && names.count("out") != 0) {
     fail(op.name, "out", "an input or attribute of this name",
@@ -150,6 +202,7 @@ void check_arguments(const Op& op) {
   for (const Output& output : op.outputs) {
     check_once(op, "outputs", output.name, outputs);
     check_type_of(op, output.name, output.type);
+    check_decided_type(op, output);
     check_condition(op, output);
     check_items(op, output.name);
     for (const std::string& name : output.overwritten) {
@@ -159,6 +212,15 @@ void check_arguments(const Op& op) {
       }
     }
   }
+}
+
+// A number that is legal exists.
+void check_bounds(const Op& op, const Attribute& attribute) {
+  const double low = *attribute.bound, high = *attribute.upper;
+  const bool both = !attribute.above_bound && !attribute.below_upper;
+  if (low < high || (both && low == high)) return;
+  fail(op.name, attribute.name, str("bounds from ", low, " to ", high),
+       "bounds between which is a number");
 }
 
 void check_attributes_of(const Op& op) {
@@ -187,6 +249,12 @@ void check_attributes_of(const Op& op) {
     if (attribute.is_required && attribute.is_optional) {
       fail(op.name, attribute.name, "required() and optional()", "one of the two");
     }
+    check_text(op, attribute.name, attribute.doc);
+    for (const std::string& choice : attribute.choices) check_text(op, attribute.name, choice);
+    if (const auto* text = std::get_if<std::string>(&attribute.default_value.held())) {
+      check_text(op, attribute.name, *text);
+    }
+    if (attribute.bound && attribute.upper) check_bounds(op, attribute);
     if (attribute.is_required || attribute.is_optional) continue;  // there is no default
     check_attribute(op, attribute, attribute.default_value);
   }
@@ -238,9 +306,31 @@ void check_prepare(const Op& op) {
   }
 }
 
+// What a kernel on a device cannot do.
+void check_cuda(const Op& op) {
+  if (op.compute_cuda == nullptr) return;
+  if (op.writes() || op.in_place) {
+    fail(op.name, "cuda", "a kernel for CUDA in an op that writes into its inputs",
+         "none: describe an op with outputs alone");
+  }
+  const auto refuse_strings = [&](const std::string& name, const std::string& type) {
+    for (const DType dtype : op.dtypes(type)) {
+      if (dtype != DType::String) continue;
+      fail(op.name, name, "dtype string in an op with a kernel for CUDA",
+           "none: a device has no strings");
+    }
+  };
+  for (const Input& input : op.inputs) refuse_strings(input.name, input.type);
+  for (const Output& output : op.outputs) refuse_strings(output.name, output.type);
+}
+
 void check_rules(const Op& op) {
   if (!op.shape_rule) fail(op.name, "shape", "no rule", "one, given with .shape()");
   if (!op.shape_text.empty()) check_rule(op, op.shape_text);
+  if (op.writes() && op.shape_text.find("<=") != std::string::npos) {
+    fail(op.name, "shape", "a length for the kernel to decide, in an op that writes into an input",
+         "lengths that the rule knows");
+  }
   if (op.compute == nullptr) fail(op.name, "kernel", "none", "one, given with .kernel()");
   if (op.computed_dtypes.empty()) return;
   for (const DType dtype : op.dtypes(op.inputs[0].type)) {
@@ -259,7 +349,11 @@ void check_description(const Op& op) {
   if (!is_identifier(op.name)) {
     fail("an op", "name", quoted(op.name), kIdentifier);
   }
+  if (is_reserved(op.name)) fail(op.name, "name", "a name that Python has", "another name");
   if (!op.onnx_type.empty()) check_name(op, "onnx", op.onnx_type);
+  check_text(op, "doc", op.summary);
+  for (const Input& input : op.inputs) check_text(op, input.name, input.doc);
+  for (const Output& output : op.outputs) check_text(op, output.name, output.doc);
   if (op.since_version < 1 || op.since_version > kMaxVersion) {
     fail(op.name, "onnx", str("version ", op.since_version), str("1 to ", kMaxVersion));
   }
@@ -269,6 +363,7 @@ void check_description(const Op& op) {
   check_rules(op);
   check_autocast(op);
   check_prepare(op);
+  check_cuda(op);
 }
 
 const char* detail::kind_of(const AttributeValue& value) {

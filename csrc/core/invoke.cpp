@@ -98,64 +98,28 @@ Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& sh
                                                            : Layout::Contiguous;
 }
 
-// The numbers of an attribute; a string or a flag has none.
-std::vector<double> numbers(const AttributeValue& value) {
-  if (const auto* integer = std::get_if<int64_t>(&value)) return {static_cast<double>(*integer)};
-  if (const auto* real = std::get_if<double>(&value)) return {*real};
-  if (const auto* reals = std::get_if<std::vector<double>>(&value)) return *reals;
-  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
-    return std::vector<double>(integers->begin(), integers->end());
-  }
-  return {};
-}
-
-void check_bound(const Op& op, const Attribute& attribute, const AttributeValue& value) {
-  for (const double number : numbers(value)) {
-    const bool high = !attribute.bound || (attribute.above_bound ? number > *attribute.bound
-                                                                 : number >= *attribute.bound);
-    const bool low = !attribute.upper || (attribute.below_upper ? number < *attribute.upper
-                                                                : number <= *attribute.upper);
-    if (high && low && number == number) continue;
-    std::string expected;
-    if (attribute.bound) {
-      expected = str(attribute.above_bound ? "above " : "not below ", *attribute.bound);
-    }
-    if (attribute.upper) {
-      expected += str(expected.empty() ? "" : " and ",
-                      attribute.below_upper ? "below " : "not above ", *attribute.upper);
-    }
-    fail(op.name, attribute.name, str(number), "a number " + expected);
-  }
-}
-
-template <class Items, class Item>
-bool holds(const Items& items, const Item& item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
-
-void check_choice(const Op& op, const Attribute& attribute, const std::string& text) {
-  if (holds(attribute.choices, text)) return;
-  std::string legal;
-  for (const std::string& choice : attribute.choices) {
-    legal += str(legal.empty() ? "\"" : ", \"", choice, "\"");
-  }
-  fail(op.name, attribute.name, quoted(text), str("one of ", legal));
-}
-
-void check_choice(const Op& op, const Attribute& attribute, int64_t number) {
-  if (holds(attribute.integers, number)) return;
-  std::string legal;
-  for (const int64_t choice : attribute.integers) legal += str(legal.empty() ? "" : ", ", choice);
-  fail(op.name, attribute.name, str(number), "one of " + legal);
-}
-
-// Runs code of the op, and puts the op's name in front of a Mistake that it throws.
+// Runs code of the op, a `part` of it. What it throws gets the op's name, unless it is an Error,
+// which has it, or something of the runtime that passes through: no more memory, an exception of
+// Python, a call that goes another way.
 template <class Body>
-void with_name(const Op& op, const Body& body) {
+void run_code(const Op& op, const char* part, const Body& body) {
+  constexpr const char* expected = "none; MYOPS_EXPECT and myops::fail refuse arguments";
   try {
     body();
   } catch (const Mistake& mistake) {
     throw Error(str(op.name, ": ", mistake.what()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::logic_error& error) {
+    fail(op.name, part, str("an exception, ", error.what()), expected);
+  } catch (const std::runtime_error& error) {
+    fail(op.name, part, str("an exception, ", error.what()), expected);
+  } catch (const std::exception&) {
+    throw;
+  } catch (const NotAFailure&) {
+    throw;
+  } catch (...) {
+    fail(op.name, part, "something thrown that is no std::exception", expected);
   }
 }
 
@@ -210,6 +174,12 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
                     ": shape: got a length for the kernel to decide, expected none in an "
                     "op of functional_of()"));
   }
+  if (call.decided && runtime.cuda_device() != nullptr) {
+    throw Error(str(op.name,
+                    ": CUDA: got a length that the kernel decides, expected lengths that the shape "
+                    "rule knows: the CPU would have to wait for the device. Call the op on the "
+                    "CPU"));
+  }
   refuse_shared(op, given);
   const OutputDescriptions& described = call.outputs;
   static const DecidedAxes none;
@@ -234,46 +204,12 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared, nullptr, report,
                         call.decided ? &decided : nullptr);
   runtime.begin_kernel();
-  with_name(op, [&] { op.compute(context); });
+  run_code(op, "kernel", [&] { op.compute(context); });
   decided.check_complete();
   if (report != nullptr && call.decided) report->made_outputs(outputs);
 }
 
 }  // namespace
-
-void check_attributes(const Op& op, const Attributes& attributes) {
-  for (size_t i = 0; i < op.attributes.size(); ++i) {
-    check_attribute(op, op.attributes[i], attributes.value(i));
-  }
-}
-
-void check_attribute(const Op& op, const Attribute& attribute, const AttributeValue& value) {
-  if (!value.given()) {
-    if (attribute.is_optional) return;
-    fail(op.name, attribute.name, "nothing",
-         str(detail::kind_of(attribute.default_value), ": the attribute is required"));
-  }
-  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-    for (const std::string& text : *texts) {
-      if (text.find('\0') == std::string::npos) continue;
-      fail(op.name, attribute.name, quoted(text),
-           "strings without a zero byte, where they end in ONNX Runtime");
-    }
-  }
-  if (attribute.bound || attribute.upper) check_bound(op, attribute, value);
-  if (!attribute.choices.empty()) {
-    if (const auto* text = std::get_if<std::string>(&value)) check_choice(op, attribute, *text);
-    if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-      for (const std::string& text : *texts) check_choice(op, attribute, text);
-    }
-  }
-  if (!attribute.integers.empty()) {
-    if (const auto* number = std::get_if<int64_t>(&value)) check_choice(op, attribute, *number);
-    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value)) {
-      for (const int64_t number : *numbers) check_choice(op, attribute, number);
-    }
-  }
-}
 
 std::string dtype_names(const std::vector<DType>& dtypes) {
   std::string text;
@@ -295,20 +231,34 @@ DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {
   return op.dtypes(type).front();
 }
 
-void ShapeContext::set_output(size_t output, Dims dims) { outputs_[output] = std::move(dims); }
+void ShapeContext::set_output(size_t output, Dims dims) {
+  if (output >= outputs_.size()) detail::refuse_place("output", output, outputs_.size());
+  outputs_[output] = std::move(dims);
+}
+
+void detail::refuse_place(const char* what, size_t index, size_t count) {
+  throw Mistake(str(what, " ", index, ": got code of the op that asks for it, expected one of the ",
+                    count, " from 0 on"));
+}
+
+void detail::refuse_absent(size_t input) {
+  throw Mistake(str("input ", input, ": got code of the op that asks for its lengths, expected ",
+                    "ShapeContext::has() before: the call leaves it out"));
+}
 
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {
   check_inputs(op, context);
   check_attributes(op, attributes);
   context.outputs_.clear();
   context.outputs_.resize(op.outputs.size());
-  with_name(op, [&] { op.shape_rule(context); });
+  run_code(op, "shape", [&] { op.shape_rule(context); });
 }
 
 Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attributes) {
   Prepared prepared;
   if (op.make_prepared == nullptr) return prepared;
-  with_name(op, [&] { prepared = op.make_prepared(PrepareContext(op, constants, attributes)); });
+  run_code(op, "prepare",
+           [&] { prepared = op.make_prepared(PrepareContext(op, constants, attributes)); });
   return prepared;
 }
 
@@ -341,7 +291,7 @@ void run(const Op& op, const Tensors& given, const Attributes& attributes, Runti
   if (report != nullptr) report->starts_kernel(inputs, outputs);
   KernelContext context(op, inputs, outputs, attributes, runtime, prepared,
                         std::move(cached.call_cache), report);
-  with_name(op, [&] { op.compute(context); });
+  run_code(op, "kernel", [&] { op.compute(context); });
   if (context.new_call_cache() && cached.number != 0)
     last->store_call_cache(cached.number, context.new_call_cache());
 }

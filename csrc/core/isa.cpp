@@ -16,10 +16,37 @@ namespace {
 constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 
 #if defined(__x86_64__)
-// Clang 14 has no name for F16C. The operating system support that it needs is that of AVX2.
-bool has_f16c() {
-  unsigned int a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+// CPUID itself is asked: __builtin_cpu_supports needs the compiler's own library, and that of zig,
+// which links our wheels, answers no to everything.
+struct Cpu {
+  unsigned int leaf1_c = 0, leaf7_b = 0;
+  unsigned int saved = 0;  // the registers that the system saves when it switches threads
+  bool amd = false;
+
+  Cpu() {
+    unsigned int a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid(0, &a, &b, &c, &d)) amd = b == signature_AMD_ebx && c == signature_AMD_ecx;
+    if (__get_cpuid(1, &a, &b, &leaf1_c, &d) && (leaf1_c & bit_OSXSAVE)) {
+      __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    }
+    __get_cpuid_count(7, 0, &a, &leaf7_b, &c, &d);
+  }
+
+  bool avx2() const {
+    constexpr unsigned int kLeaf1 = bit_AVX | bit_FMA | bit_F16C, kVectors = 0x06;
+    return (leaf1_c & kLeaf1) == kLeaf1 && (leaf7_b & bit_AVX2) && (saved & kVectors) == kVectors;
+  }
+
+  bool avx512() const {
+    constexpr unsigned int kLeaf7 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    constexpr unsigned int kVectorsAndMasks = 0xe6;
+    return avx2() && (leaf7_b & kLeaf7) == kLeaf7 && (saved & kVectorsAndMasks) == kVectorsAndMasks;
+  }
+};
+
+const Cpu& cpu() {
+  static const Cpu found;
+  return found;
 }
 #endif
 
@@ -27,11 +54,9 @@ bool available(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::Avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+      return cpu().avx2();
     case Isa::Avx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             available(Isa::Avx2);
+      return cpu().avx512();
 #elif defined(__aarch64__)
     case Isa::Neon:
       return true;
@@ -62,7 +87,7 @@ bool decide_streaming() {
     throw Error(str("MYOPS_STREAMING_STORES: got ", quoted(text), ", expected 0 or 1"));
   }
 #if defined(__x86_64__)
-  return __builtin_cpu_is("amd") != 0;
+  return cpu().amd;
 #else
   return false;
 #endif

@@ -145,7 +145,7 @@ void check_rule(const Op& op, const std::string& rule) {
 void follow(ShapeContext& context, const std::string& rule) {
   const auto followed = parsed(rule);
   if (followed->inputs.size() != context.declared_inputs() ||
-      followed->outputs.size() != context.outputs_.size()) {
+      !followed->describes_outputs(context.outputs_.size())) {
     throw Mistake(str("the shape rule ", quoted(rule), " ",
                       text_rule::fault(*followed, context.declared_inputs(),
                                        context.outputs_.size(), context.attributes().declared())));

@@ -112,6 +112,10 @@ detail::Registrar::Registrar(const char* name, Op (*make)(), const StackEntries&
     add_fault(error.what());
   } catch (const std::exception& error) {
     add_fault(str(name, ": description: got an exception, ", error.what(), ", expected none"));
+  } catch (...) {
+    add_fault(str(name,
+                  ": description: got something thrown that is no std::exception, expected "
+                  "nothing"));
   }
 }
 

@@ -42,7 +42,7 @@ class Run {
     for (size_t i = 0; i < context_.input_count(); ++i) {
       if (context_.has(i) && !pattern(i).has_numbers) check_computed(i, pattern(i));
     }
-    for (size_t i = 0; i < rule.outputs.size(); ++i) {
+    for (size_t i = 0; i < context_.outputs_.size(); ++i) {
       Dims dims;
       for (const Word& word : rule.outputs[i].words) append(word, dims);
       context_.set_output(i, std::move(dims));
@@ -247,7 +247,8 @@ class Run {
 
   [[noreturn]] void lost(const std::string& name) const {
     throw Error(str(context_.op_name(), ": the shape rule asks for the length ", quoted(name),
-                    ", which none of its patterns has"));
+                    ", which no input of this call has: it stands in the patterns of optional "
+                    "inputs alone"));
   }
 
   // ---- Arithmetic. A number that is not known makes the result unknown.

@@ -41,6 +41,12 @@ struct Pattern {
 
 struct Rule {
   std::vector<Pattern> inputs, outputs;
+
+  // "N ->" is the rule of one output without axes, and of an op that has no outputs.
+  bool describes_outputs(size_t count) const {
+    return outputs.size() == count ||
+           (count == 0 && outputs.size() == 1 && outputs[0].words.empty());
+  }
 };
 
 // Throws a Mistake that names the place where the text makes no sense.

@@ -283,7 +283,8 @@ std::string step_fault(const Step& step, const Names& names,
   if (step.kind == Kind::Name && names.lengths.count(step.name) != 0) return "";
   const auto wanted = step.kind == Kind::Name ? AttributeType::Int : AttributeType::Ints;
   for (const Attribute& attribute : attributes) {
-    if (attribute.name == step.name && attribute.type() == wanted) return "";
+    if (attribute.name != step.name || attribute.type() != wanted) continue;
+    return attribute.is_optional ? "the optional attribute " + quoted(step.name) : "";
   }
   return step.kind == Kind::Name ? "the length " + quoted(step.name)
                                  : str(quoted(step.name), "[], which is no list of ints");
@@ -296,8 +297,7 @@ std::string word_fault(const Word& word, const Names& names,
     return "the axes " + quoted(word.text);
   }
   if (word.kind == Word::Kind::Name) {
-    const bool known = step_fault({Kind::Name, 0, word.name}, names, attributes).empty();
-    return known ? "" : "the length " + quoted(word.name);
+    return step_fault({Kind::Name, 0, word.name}, names, attributes);
   }
   for (const Step& step : word.steps) {
     const std::string fault = step_fault(step, names, attributes);
@@ -312,7 +312,7 @@ Rule parse(const std::string& text) { return Parser(text).rule(); }
 
 std::string fault(const Rule& rule, size_t inputs, size_t outputs,
                   const std::vector<Attribute>& attributes) {
-  if (rule.inputs.size() != inputs || rule.outputs.size() != outputs) {
+  if (rule.inputs.size() != inputs || !rule.describes_outputs(outputs)) {
     return str("has ", rule.inputs.size(), " inputs and ", rule.outputs.size(),
                " outputs, expected ", inputs, " and ", outputs);
   }

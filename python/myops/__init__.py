@@ -49,7 +49,7 @@ def _define(*arguments: Any) -> Any:
 _op_library.install_define(_define)
 
 
-# Public names that are not ops. Those of the first kind can be had without torch.
+# Public names that are not ops. Those of the first kind do not need torch.
 _TORCH_FREE = {
     "Attribute": ("myops._description", "AttributeInfo"),
     "Input": ("myops._description", "InputInfo"),

@@ -1,19 +1,16 @@
 """What an op looks like, read from the C++ descriptions. Needs NumPy, never torch.
 
 `OPS`, `onnx_ops` and `by_onnx_type` are the ops of myops itself; those of other libraries are in
-`_libraries`.
+`_libraries`. `_shape_rule` runs their shape rules, `_numpy_call` their kernels.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from myops import _dtypes, _numpy
 
@@ -28,7 +25,7 @@ class DecidedLength(NamedTuple):
 
     Attributes:
         name: Lengths of one name are equal, also in several outputs; "": a length of its own.
-        most: The largest that it can be; None: not known.
+        most: The largest value that it can have; None: not known.
     """
 
     name: str = ""
@@ -38,12 +35,12 @@ class DecidedLength(NamedTuple):
 def at_most(bound: Any = None, name: str = "") -> DecidedLength:
     """A length that the data decides, in the result of a shape rule (`shape=`).
 
-    Only the function or the kernel knows it, when it has computed. Traces, exported programs and
-    ONNX models get an unknown length that stays below the bound.
+    Only the function or the kernel knows it, after it has computed. Traces, exported programs and
+    ONNX models get an unknown length that does not exceed the bound.
 
     Args:
-        bound: The largest that it can be, such as a length of an input. Default: no bound.
-        name: Lengths of one name are equal: outputs that share a length. Default: its own.
+        bound: The largest value that it can have, such as a length of an input. Default: no bound.
+        name: Lengths with the same name are equal, also in several outputs. Default: no name.
 
     Returns:
         The length, for the result of the rule; a symbolic `bound` counts as none.
@@ -98,9 +95,9 @@ class OutputInfo:
         name: An identifier.
         type: One of the op's type parameters.
         doc: A sentence for readers.
-        may_overwrite: Inputs in whose memory ONNX Runtime may let it lie.
-        only_if: Of an optional output: the bool attribute, or the optional input, that says whether
-            a call computes it. Otherwise callers get None. "": always.
+        may_overwrite: Inputs whose memory ONNX Runtime may use for it.
+        only_if: For an optional output: the bool attribute, or the optional input, that decides
+            whether a call computes it. If not, callers get None. "": it is always computed.
 
     Example:
         >>> myops.Output("y", "T", "Of the shape of x.").name
@@ -110,7 +107,7 @@ class OutputInfo:
     name: str
     type: str
     doc: str
-    may_overwrite: tuple[str, ...] = ()  # inputs in whose memory ONNX Runtime may let it lie
+    may_overwrite: tuple[str, ...] = ()  # inputs whose memory ONNX Runtime may use for it
     only_if: str = ""
 
 
@@ -120,13 +117,13 @@ class AttributeInfo:
 
     Attributes:
         name: An identifier.
-        default: A bool, an int, a float, a string, or a list of ints, floats or strings. Of a
-            required or optional attribute only its type counts; the attribute then has None here.
+        default: A bool, an int, a float, a string, or a list of ints, floats or strings. For a
+            required or optional attribute only its type counts, and this is None.
         doc: A sentence for readers.
-        choices: The legal strings or ints; of a list, those of its elements. Empty: any.
-        type: bool, int, float, double, string, ints, floats, doubles or strings. Default: that of
-            the default, which is never double or doubles: floats of 64 bits, which an ONNX model
-            holds in a tensor, as its own attributes have 32.
+        choices: The legal strings or ints, or the legal elements of a list. Empty: any.
+        type: bool, int, float, double, string, ints, floats, doubles or strings. Default: the type
+            of the default value, which is float or floats, never double or doubles. These have 64
+            bits; an ONNX model stores them in a tensor, because its float attributes have 32.
         required: Whether every call has to give it.
         optional: Whether it may be left out, or be None, which is then what the op sees.
         at_least, above, at_most, below: Bounds of a number, or of each number of a list; `above`
@@ -166,8 +163,8 @@ class AttributeInfo:
         return self.type in ("ints", "floats", "doubles", "strings")
 
     def is_written(self, value: Any) -> bool:
-        """Whether a node has the attribute: not where its absence says the same, which torch's
-        exporters cannot write for a list."""
+        """Whether a node has the attribute. An empty list that is the default is left out, because
+        torch's exporters cannot write it."""
         if value is None:
             return False
         may_be_absent = self.is_list and not self.required and not self.optional
@@ -190,7 +187,7 @@ def _type_of(name: str, default: Any) -> str:
     )
 
 
-# How the texts of csrc/core/check_description.cpp call them.
+# The names in the messages of csrc/core/check_description.cpp.
 KINDS = {
     "bool": "a bool", "int": "an int", "float": "a float", "double": "a float",
     "string": "a string", "ints": "a list of ints", "floats": "a list of floats",
@@ -232,7 +229,7 @@ class OpInfo:
         return getattr(self.native, "is_prototype", False)
 
     def missing(self, attributes: Mapping[str, Any]) -> str:
-        """What the C++ says of a call without a required attribute; "" where none is missing."""
+        """The message of the C++ for a call without a required attribute; "" if none is missing."""
         for item in self.attributes:
             if item.required and attributes.get(item.name) is None:
                 return self.missing_text(item)
@@ -348,195 +345,3 @@ def by_onnx_type(onnx_type: str) -> OpInfo:
         if info.onnx_type == onnx_type:
             return info
     raise KeyError(onnx_type)
-
-
-def infer(
-    op: str | OpInfo,
-    shapes: Sequence[Sequence[Dim] | None],
-    dtypes: Sequence[str | None] = (),
-    attributes: Mapping[str, Any] | None = None,
-    values: Sequence[Sequence[float] | None] = (),
-) -> list[tuple[str, list[Dim] | None]]:
-    """Runs the op's shape rule.
-
-    Args:
-        op: The op, or the name of one of ours, e.g. "resize".
-        shapes: One entry an input; None for an input that is left out.
-        dtypes: One entry an input; None when unknown.
-        attributes: Values that differ from the defaults.
-        values: One entry an input: the numbers of a `values` input where they are known.
-
-    Returns:
-        (dtype, shape) of each output; a length is a number, a name or None.
-
-    Raises:
-        ValueError: The kernel's own refusal.
-    """
-    return [
-        (dtype, None if dims is None else [None if isinstance(d, tuple) else d for d in dims])
-        for dtype, dims in infer_decided(op, shapes, dtypes, attributes, values)
-    ]
-
-
-def infer_decided(
-    op: str | OpInfo,
-    shapes: Sequence[Sequence[Dim] | None],
-    dtypes: Sequence[str | None] = (),
-    attributes: Mapping[str, Any] | None = None,
-    values: Sequence[Sequence[float] | None] = (),
-) -> list[tuple[str, list[Any] | None]]:
-    """`infer`, with a `DecidedLength` in the place of None for lengths that the data decides."""
-    lists = [None if dims is None else list(dims) for dims in shapes]
-    numbers = [None if item is None else [float(value) for value in item] for item in values]
-    info = OPS[op] if isinstance(op, str) else op
-    return [
-        (
-            dtype,
-            None
-            if dims is None
-            else [DecidedLength(*d) if isinstance(d, tuple) else d for d in dims],
-        )
-        for dtype, dims in info.native.infer(lists, list(dtypes), dict(attributes or {}), numbers)
-    ]
-
-
-def symbolic_rule(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list[Any]]]:
-    """The op's shape rule for lengths that are symbolic in torch: it sees each as a name.
-
-    What it returns takes inputs (anything with a shape, lists of numbers, None) and attributes,
-    and returns the lengths of each output: numbers, symbolic lengths of the inputs, or None for
-    one that the rule computes from lengths that it does not know.
-    """
-
-    def rule(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[list[Any]]:
-        symbolic: dict[str, Any] = {}
-        shapes: list[list[Dim] | None] = []
-        values: list[list[float] | None] = []
-        for item in info.flat(inputs):
-            is_list = isinstance(item, (list, tuple))
-            numbers = is_list and all(isinstance(value, (int, float)) for value in item)
-            values.append(list(item) if numbers else None)
-            lengths = () if item is None else [len(item)] if is_list else item.shape
-            for length in lengths:
-                if not isinstance(length, int):
-                    symbolic[str(length)] = length
-            named: list[Dim] = [n if isinstance(n, int) else str(n) for n in lengths]
-            shapes.append(None if item is None else named)
-        try:
-            results = infer_decided(info, shapes, (), attributes, values)
-        except ValueError as error:  # as eager
-            raise RuntimeError(str(error)) from None
-        wanted = info.present(inputs, attributes)
-        ranks_known: list[list[Any]] = [
-            dims if given and dims is not None else [0]  # left out: an empty tensor
-            for given, (_, dims) in zip(wanted, results, strict=True)
-            if dims is not None or not given
-        ]
-        if len(ranks_known) < len(results):
-            raise RuntimeError(
-                f"{info.name}: the shape rule in C++ does not know the rank of every output while "
-                "torch traces with symbolic lengths. Give define(..., shape=...)."
-            )
-        return [
-            [symbolic[dim] if isinstance(dim, str) else dim for dim in dims] for dims in ranks_known
-        ]
-
-    return rule
-
-
-def call(
-    op: str | OpInfo,
-    inputs: Sequence[np.ndarray | None],
-    attributes: Mapping[str, Any] | None = None,
-    threads: int = 0,
-) -> list[Any]:
-    """Runs a kernel on NumPy arrays.
-
-    Args:
-        op: The op, or the name of one of ours, e.g. "my_add".
-        inputs: One entry an input of the description; None for one that is left out, a list for
-            one that is variadic. What the op writes, it writes into these arrays.
-        attributes: Values that differ from the defaults.
-        threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core. The result does
-            not depend on it.
-
-    Returns:
-        The outputs; None for one that this call leaves out. Arrays of bfloat16 and of the floats of
-        8 bits have dtypes of `ml_dtypes`.
-
-    Raises:
-        ValueError: The kernel's own refusal.
-
-    Example:
-        >>> call("my_add", [np.float32([1, 2]), np.float32([10, 20])])[0].tolist()
-        [12.0, 24.0]
-    """
-    info = OPS[op] if isinstance(op, str) else op
-    given, declared = inputs, info.inputs
-    if not info.is_plain:
-        if info.is_variadic and not isinstance(inputs[-1], (list, tuple)):
-            got = type(inputs[-1]).__name__
-            raise ValueError(f"{info.name}: {info.inputs[-1].name}: got {got}, expected a list")
-        given = info.flat(inputs)
-        declared = info.expanded(len(given)).inputs
-        _check_written(info, given)
-    arrays = [
-        None if array is None else _readable(info, np.asarray(array), item)
-        for array, item in zip(given, declared, strict=True)
-    ]
-    threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
-    results = info.native.call(arrays, dict(attributes or {}), threads)
-    if not info.is_plain:
-        for item, array, used in zip(declared, given, arrays, strict=True):
-            if item.written and used is not array and array is not None and used is not None:
-                np.copyto(array, used)  # the kernel wrote into a copy
-    return results
-
-
-def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
-    """`array` itself when the kernel accepts its layout, else a contiguous copy."""
-    if array.dtype.kind in "OUT":  # strings are objects, as in ONNX Runtime, in one piece
-        if array.dtype.kind != "O" or not array.flags.c_contiguous:
-            op.native.check_copy(item.name, list(array.shape), array.size * np.intp().nbytes)
-        array = np.require(array.astype(object, copy=False), requirements=["C"])
-    walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
-    ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
-    unread = item.access == "shape_only"
-    if array.dtype.isnative and (unread or (array.flags.aligned and ready)):
-        return array
-    op.native.check_copy(item.name, list(array.shape), array.nbytes)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    return np.require(array, requirements=["C", "A"])
-
-
-def _share(one: np.ndarray, other: np.ndarray) -> bool:
-    try:
-        return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]  # its stub knows the constants only
-    except RuntimeError:  # it would take too long to find out
-        return True
-
-
-def _check_written(op: OpInfo, arrays: Sequence[Any]) -> None:
-    """What the op writes into are arrays with a place for each element."""
-
-    def refuse(item: InputInfo, got: str, expected: str) -> NoReturn:
-        raise ValueError(f"{op.name}: {item.name}: got {got}, expected {expected}")
-
-    declared = op.expanded(len(arrays)).inputs
-    for item, array in zip(declared, arrays, strict=True):
-        if not item.written:
-            continue
-        if not isinstance(array, np.ndarray):
-            refuse(item, type(array).__name__, "an array to write into")
-        if not array.flags.writeable:
-            refuse(item, "an array that is read-only", "one to write into")
-        pairs = zip(array.strides, array.shape, strict=True)
-        if any(step == 0 and length > 1 for step, length in pairs):
-            refuse(
-                item, "one place in memory for several elements",
-                "a place for each, because the op writes into them; make a copy",
-            )  # fmt: skip
-        for other, used in zip(declared, arrays, strict=True):
-            if other is not item and isinstance(used, np.ndarray) and _share(array, used):
-                refuse(item, f"memory that it shares with {other.name}", "memory of its own")

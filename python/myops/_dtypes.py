@@ -12,7 +12,7 @@ NAMES = (
     "string",
 )  # fmt: skip
 
-# Floats that NumPy does not have: ml_dtypes does, and float32 holds every value of theirs.
+# Floats that NumPy does not have, but ml_dtypes. float32 can represent each of their values.
 NARROW_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 COMPLEX = ("complex64", "complex128")

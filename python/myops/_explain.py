@@ -183,7 +183,7 @@ MOST = 50  # calls that a notebook shows
 
 
 def explain(op: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Explanation:
-    """Makes a call, and says what it did: kernels and why they were chosen, threads, memory, time.
+    """Makes a call and reports what it did: kernels and why they ran, threads, memory, time.
 
     The same as MYOPS_VERBOSE=1 prints, as an object. Calls that other threads make meanwhile are
     recorded as well. A library that is loaded only during the call is not: import its package
@@ -198,7 +198,7 @@ def explain(op: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Expla
 
     Returns:
         The calls of ops, with what each did, and the result. The first call with new lengths makes
-        tables that later ones find ready, so a second call tells more about times.
+        tables that later ones reuse, so the times of a second call are more typical.
 
     Raises:
         ValueError: There is no op of that name.

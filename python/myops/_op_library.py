@@ -80,7 +80,7 @@ class Library:
 
     @property
     def version(self) -> int:
-        """The newest version of the domain: that of the op that changed last."""
+        """The newest version of the domain: the version of the op that changed last."""
         return max((info.since_version for info in self.ops.values() if info.onnx_type), default=1)
 
     def versions(self, onnx_type: str) -> list[OpInfo]:
@@ -147,10 +147,10 @@ class Library:
         Args:
             name: Name in the description, e.g. "my_add".
             shape: `shape(inputs, attributes)` returns the sizes of each output; it is called where
-                torch traces with symbolic lengths. Where all are numbers, the C++ rule is used.
-                Default: the C++ rule there too, which is right where each length of an output is
-                one of an input, or a number. A length that the rule computes from others becomes
-                an unknown one in the trace: state such rules here.
+                torch traces with symbolic lengths. Where all lengths are numbers, the C++ rule is
+                used. Default: the C++ rule for both, which is right if each length of an output
+                is a number or a length of an input. A length that the rule computes becomes an
+                unknown length in the trace; give `shape` to keep it symbolic.
             save: `save(ctx, inputs, attributes, output)` keeps what `backward` needs on `ctx`.
             backward: `backward(ctx, *grads)` returns one gradient or None for each input. Or the
                 name of an op that C++ describes with `backward_of`: it is called with the

@@ -15,10 +15,10 @@ def register(forget: Callable[[], object]) -> None:
 def forget_prepared() -> None:
     """Frees what ops have prepared of their inputs, such as packed weights, in PyTorch and NumPy.
 
-    The next calls read the inputs again. Needed after writes to a weight that an op cannot see,
-    which are those that PyTorch does not count and that change few elements: docs/your_own_op.md,
-    "Prepared weights", lists them. Sessions of ONNX Runtime keep theirs, as their constants cannot
-    change.
+    The next calls read the inputs again. This is needed after a write to a weight that PyTorch does
+    not count and that changes few elements, because an op cannot notice it: docs/your_own_op.md,
+    "Prepared weights", lists such writes. Sessions of ONNX Runtime are not affected, because their
+    constants cannot change.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.randn(64, 64))

@@ -18,9 +18,9 @@ _NO_TERMINAL = ConsoleDimensions(10_000, 25)  # a file has no width: nothing is 
 class Console(RichConsole):
     """A console for text that comes from files.
 
-    No control character of a text gets through, whoever printed it; newlines within a name are
-    the affair of `printable` where a line is put together. Without a terminal nothing is wrapped,
-    so that a path stays in one piece for the next program.
+    Control characters of a text are never printed; newlines inside a name must be escaped by
+    `printable` where a line is composed. Without a terminal nothing is wrapped, so that a path
+    stays in one piece for the next program.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -40,7 +40,7 @@ class Lines(str):
 
 
 def shown_in_html(value: Any) -> Any:
-    """What a template puts into a page; escaping < and & is the affair of the template engine."""
+    """A value for a template; the template engine escapes < and &."""
     return printable(value) if type(value) is str else value
 
 
@@ -56,7 +56,7 @@ def without_colours(text: str) -> str:
     return _COLOURS.sub("", text)
 
 
-# What stands before the part of ONNX Runtime's messages that says why.
+# The beginning of ONNX Runtime's messages, before the reason.
 _RUNTIME = re.compile(
     r"^(\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : )?(Load model from .*? failed: ?)?"
     r"(Exception during (initialization|loading): )?"

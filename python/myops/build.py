@@ -8,19 +8,18 @@
         cmdclass={"build_ext": myops.build.BuildExtension},
     )
 
-Three binaries come out of it, as in myops itself, which is built by this file too: the library for
-torch, the library for ONNX Runtime, and the Python module `_numpy`. What they need besides the
-ops is compiled from the sources that lie in the wheel of myops, with the compiler and the flags
-of the ops: there is no prebuilt archive, whose compiler, C++ library or instruction set might not
-fit, and no domain is built into anything before the package gives its own.
+It builds three binaries, as for myops itself, which uses this file too: the library for torch, the
+library for ONNX Runtime, and the Python module `_numpy`. Everything that they need besides the ops
+is compiled from the sources in the wheel of myops, with the same compiler and flags as the ops. A
+prebuilt archive might not fit in compiler, C++ library or instruction set.
 
 The kernels are compiled once, as part of the torch library, and the same object files are linked
 into the other two: equal bits in all runtimes begin here.
 
-The objects of the sources of myops itself are the same in every package, but for one small file
+The objects of the sources of myops itself are the same in every package, except one small file
 with its names. They are stored in a folder of the user's, `~/.cache/myops/objects` or what
 MYOPS_BUILD_CACHE names, under a hash of everything that they are made from: the next package, or
-the next build of this one elsewhere, compiles its ops alone. An empty MYOPS_BUILD_CACHE turns this
+the next build of this one elsewhere, compiles only its ops. An empty MYOPS_BUILD_CACHE turns this
 off.
 
 Example:
@@ -174,7 +173,7 @@ def extensions(
         ],
     }
     compile_args = [*COMPILE, *extra_compile_args]
-    link_args = list(extra_link_args)
+    link_args = [*extra_link_args, "-ldl"]
 
     torch_library = cpp_extension.CppExtension(
         f"{place}.lib{title}_torch",
@@ -275,17 +274,17 @@ class BuildExtension(cpp_extension.BuildExtension):
         folders = [f"adapters/{folder}" for folder in ADAPTERS[adapter]]
         if adapter == "torch":
             ext.sources = [*ext.myops_kernels, names]
-            ext.extra_objects = self._sdk_objects(ext, _sources("core", *folders))
+            ext.extra_objects = self._sdk_objects(ext, _sources("core", "cuda", *folders))
         else:
             ext.sources = [names]
-            shared = self._objects([*ext.myops_kernels, *_sources("core")])
+            shared = self._objects([*ext.myops_kernels, *_sources("core", "cuda")])
             ext.extra_objects = [*shared, *self._sdk_objects(ext, _sources(*folders))]
         ext.depends = [*_headers(ext.myops_kernels), *ext.myops_kernels, *_sdk_files("*.cpp")]
 
     def _sdk_objects(self, ext: Extension, sources: Sequence[str]) -> list[str]:
         """Compiles files of the SDK, or takes what an earlier build stored."""
-        # Torch defines a name that the SDK does not use; how far the ops of a package are optimised
-        # says nothing about the SDK.
+        # Torch defines a name that the SDK does not use; the package's optimisation level is for
+        # its own ops.
         own = re.compile(r"-DTORCH_EXTENSION_NAME=.*|-O\w*")
         arguments = [item for item in ext.extra_compile_args if not own.fullmatch(item)]
         arguments.append("-O3")
@@ -315,12 +314,12 @@ class BuildExtension(cpp_extension.BuildExtension):
 
 
 def _sdk_files(pattern: str) -> list[str]:
-    folders = (_root() / "csrc" / name for name in ("include", "core", "adapters"))
+    folders = (_root() / "csrc" / name for name in ("include", "core", "cuda", "adapters"))
     return sorted(str(path) for folder in folders for path in folder.rglob(pattern))
 
 
 def _headers(kernels: Iterable[str]) -> list[str]:
-    """What a change in must rebuild: our headers, and those that lie beside the ops."""
+    """The headers that the ops depend on: ours, and those beside the ops."""
     beside = {path for source in kernels for path in Path(source).parent.rglob("*.h")}
     return sorted({*_sdk_files("*.h"), *map(str, beside)})
 

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 import myops.batch
-from myops.batch import _plan, _state, _store
+from myops.batch import _plan, _single, _state, _store
 
 RUN = "import sys, json, myops.batch; myops.batch.run(**json.loads(sys.argv[1]))"
 
@@ -102,7 +102,7 @@ def test_other_runs_are_not_mixed(words: dict[str, Any], tmp_path: Path) -> None
 def test_weights_in_another_file_are_part_of_the_model(tmp_path: Path) -> None:
     import onnx
 
-    from myops.batch._run import external_files
+    from myops.batch._identity import external_files
 
     model = onnx.load(models.matrix(tmp_path))
     path = tmp_path / "outside.onnx"
@@ -139,7 +139,7 @@ def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
 
 
 def test_two_runs_on_one_output(words: dict[str, Any], tmp_path: Path) -> None:
-    state = _state.State(words["output"])
+    state = _state.State(_single.target(words["output"]))
     state.lock()
     with pytest.raises(_state.LockedError, match=f"process {os.getpid()} on"):
         myops.batch.run(**words)
@@ -302,7 +302,7 @@ def test_a_bucket(tmp_path: Path) -> None:
         assert myops.batch.run(**words).before == 3
         with pytest.raises(ValueError, match="is that of another run"):
             myops.batch.run(**{**words, "constants": {"factor": 4}})
-        state = _state.State("memory://bucket/out")
+        state = _state.State(_single.target("memory://bucket/out"))
         state.lock()
         with pytest.raises(_state.LockedError, match="another run"):
             myops.batch.run(**words)
@@ -311,6 +311,6 @@ def test_a_bucket(tmp_path: Path) -> None:
 
 
 def _array(array: np.ndarray) -> bytes:
-    from myops.batch import _tables
+    from myops.batch import _arrays
 
-    return _tables.array_file(array)
+    return _arrays.array_file(array)

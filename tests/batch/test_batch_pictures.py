@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import batch_models as models
@@ -53,16 +54,22 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
     (photos / "link.png").symlink_to(photos / "one.png")
     (photos / "nowhere.png").symlink_to(tmp_path / "gone")
     (photos / "loop").symlink_to(photos)
+    os.mkfifo(photos / "pipe.png")  # who opens it would wait
+    # 179 million pixels in a small file.
+    Image.new("1", (13400, 13400)).save(photos / "huge.png", compress_level=1)
     frames = [Image.new("L", (4, 4), value) for value in (0, 255)]
     frames[0].save(photos / "moving.gif", save_all=True, append_images=frames[1:])
     result = myops.batch.run(models.negative(tmp_path), photos, tmp_path / "out", range=(0, 1))
-    assert (result.status, result.done, result.failed) == (1, 6, 5)
+    assert (result.status, result.done, result.failed) == (1, 6, 7)
     reasons = models.failures(result)
-    assert set(reasons) == {"cut.png", "empty.jpg", "text.jpg", "nowhere.png", "moving.gif"}
+    assert set(reasons) == {"cut.png", "empty.jpg", "text.jpg", "nowhere.png", "moving.gif",
+                            "pipe.png", "huge.png"}  # fmt: skip
     assert "damaged" in reasons["cut.png"]
     assert "empty file" in reasons["empty.jpg"]
     assert "no picture" in reasons["text.jpg"]
     assert "No such file" in reasons["nowhere.png"]
+    assert "no regular file" in reasons["pipe.png"]
+    assert "more than 178956970 pixels" in reasons["huge.png"]
     assert "2 pictures" in reasons["moving.gif"]
     assert (tmp_path / "out" / "link.png").exists()
 

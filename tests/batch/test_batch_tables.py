@@ -42,16 +42,54 @@ def test_the_same_bits_with_any_workers_and_batch(
     assert found["y"].tobytes() == expected.tobytes()
 
 
-def test_rows_that_depend_on_each_other_are_run_alone(tmp_path: Path) -> None:
-    """A graph that takes its mean over axis 0 gives other values for several rows in a call."""
+@pytest.mark.parametrize("equal", [0, 300])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_that_depend_on_each_other_are_run_alone(
+    equal: int, workers: int, tmp_path: Path
+) -> None:
+    """A graph that takes its mean over axis 0 gives other values for several rows in a call; where
+    the first rows are all the same, these do not show it."""
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
              helper.make_node("Sub", ["x", "m"], ["y"])]  # fmt: skip
     kind = (models.FLOAT, ("N", 2))
     model = models.save(tmp_path / "mean.onnx", nodes, {"x": kind}, {"y": kind})
-    np.save(tmp_path / "x.npy", np.arange(40, dtype=np.float32).reshape(20, 2))
-    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
+    x = np.arange(1200, dtype=np.float32).reshape(600, 2)
+    x[:equal] = 1
+    np.save(tmp_path / "x.npy", x)
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", workers=workers)
     assert not models.parts(tmp_path / "out")["y"].any()
-    assert result.done == 20
+    assert result.done == 600
+
+
+def test_a_difference_that_is_found_late(tmp_path: Path) -> None:
+    """The first call shows none; the shard is run again when a later one does."""
+    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
+             helper.make_node("Sub", ["x", "m"], ["d"]),
+             helper.make_node("Max", ["m", "limit"], ["over"]),
+             helper.make_node("Sub", ["over", "limit"], ["k"]),
+             helper.make_node("Mul", ["d", "k"], ["e"]),
+             helper.make_node("Add", ["x", "e"], ["y"])]  # fmt: skip
+    kind = (models.FLOAT, ("N", 2))
+    model = models.save(tmp_path / "late.onnx", nodes, {"x": kind}, {"y": kind},
+                        {"limit": np.float32(100)})  # fmt: skip
+    x = np.arange(512, dtype=np.float32).reshape(256, 2) / 10
+    x[64:] += 200
+    np.save(tmp_path / "x.npy", x)
+    myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out", batch=16)
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], x)
+
+
+@pytest.mark.parametrize("side", [4, 200])
+def test_pictures_where_axis_0_is_fixed(side: int, tmp_path: Path) -> None:
+    """Calls have as many rows as the graph says, however large the rows are."""
+    kind = (models.FLOAT, (4, side, side))
+    node = helper.make_node("Neg", ["x"], ["y"])
+    model = models.save(tmp_path / "four.onnx", [node], {"x": kind}, {"y": kind})
+    x = np.arange(10 * side * side, dtype=np.float32).reshape(10, side, side)
+    np.save(tmp_path / "x.npy", x)
+    result = myops.batch.run(model, tmp_path / "x.npy", tmp_path / "out")
+    np.testing.assert_array_equal(models.parts(tmp_path / "out")["y"], -x)
+    assert result.rows_per_call == 4
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 9])

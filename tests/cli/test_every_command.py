@@ -65,6 +65,7 @@ WORDS: dict[str, Callable[[Any, Any], list[Any]] | None] = {
     "upgrade": lambda model, out: [model, out],
     "simplify": lambda model, out: [model, out],
     "stubs": None,
+    "verify": None,
     "view": lambda model, out: [model, "--no-browser"],
 }
 READERS = sorted(name for name, words in WORDS.items() if words)

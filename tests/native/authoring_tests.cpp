@@ -75,7 +75,10 @@ void test_rules() {
          str("splat: size: got [6, ", bad, "], expected lengths [H, W]"));
   }
   const std::string lost = inferred(op, {points, std::nullopt, 2, Numbers{6, 7}}, attributes);
-  same(lost, "splat: the shape rule asks for the length \"C\", which none of its patterns has");
+  same(
+      lost,
+      "splat: the shape rule asks for the length \"C\", which no input of this call has: it stands "
+      "in the patterns of optional inputs alone");
 }
 
 // An op with two inputs and the attributes of rules that compute.
@@ -146,6 +149,37 @@ void test_rules_that_compute() {
        "length");
   same(computed("A, B -> {steps[2]}", Dims{3}, Dims{5}),
        "op: steps: got 2 numbers, expected at least 3");
+}
+
+// "N ->" is one output without axes, or none where the op has none.
+void test_rules_of_no_output() {
+  Op op = Op("move_")
+              .type("T", {DType::Float32})
+              .input(Input{"x", "T", "."}.written())
+              .input({"by", "T", "."})
+              .shape("S..., S... ->")
+              .kernel(nothing);
+  check_description(op);
+  const Attributes attributes(op.attributes);
+  const auto infers = [&](const Dims& by) {
+    ShapeContext context(op, attributes);
+    context.inputs_ = {Dims{3, 4}, by};
+    context.dtypes_ = {DType::Float32, DType::Float32};
+    context.values_ = {std::nullopt, std::nullopt};
+    try {
+      infer(op, attributes, context);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return str(context.outputs_.size(), " outputs");
+  };
+  same(infers({3, 4}), "0 outputs");
+  same(infers({3, 5}), "move_: by: got shape [3, 5], expected [S...] with S = [3, 4]");
+  same(computed("A, B ->", Dims{3}, Dims{5}), "[]");
+  same(
+      computed("A, B -> B", Dims{3}, std::nullopt),
+      "op: the shape rule asks for the length \"B\", which no input of this call has: it stands in "
+      "the patterns of optional inputs alone");
 }
 
 void test_rules_without_sense() {
@@ -262,6 +296,7 @@ void test_scratch_arrays() {
 int main() {
   test_rules();
   test_rules_that_compute();
+  test_rules_of_no_output();
   test_rules_without_sense();
   test_rules_that_do_not_fit();
   test_bounds();

@@ -114,6 +114,62 @@ void test_descriptions() {
       },
       "scale: sizes: got bool for an input with .values(), expected dtypes of integers or of real "
       "numbers of 16 bits and more");
+  refuses(
+      [](Op& op) {
+        op = std::move(op).shape("N ->");
+        op.outputs.push_back({"z", "T", "."});
+      },
+      "scale: the shape rule \"N ->\" has 1 inputs and 1 outputs, expected 1 and 2");
+  refuses(
+      [](Op& op) {
+        op = std::move(op)
+                 .attribute(Attribute{"count", int64_t{1}, "."}.optional())
+                 .shape("N -> count");
+      },
+      "scale: the shape rule \"N -> count\" has the optional attribute \"count\" in an "
+      "output, expected one that an input has");
+  for (const char* word : {"lambda", "self", "None"}) {
+    const std::string taken =
+        str("scale: ", word, ": got a name that Python has, expected another name");
+    refuses([&](Op& op) { op.inputs[0].name = word; }, taken);
+    refuses([&](Op& op) { op.attributes[0].name = word; }, taken);
+    refuses([&](Op& op) { op.name = word; },
+            str(word, ": name: got a name that Python has, expected another name"));
+  }
+  refuses(
+      [](Op& op) {
+        op.attributes.push_back({"generator", 1.0, "."});
+        op.is_random = true;
+      },
+      "scale: generator: got an input or attribute of this name in a random op, expected another "
+      "name: callers give a torch.Generator by it");
+  refuses([](Op& op) { op.summary = "caf\xe9"; },
+          "scale: doc: got the text \"caf\\xe9\", expected UTF-8, which Python and ONNX read");
+  refuses([](Op& op) { op.attributes[0].doc = "\xf0\x9f\x98"; },
+          "scale: factor: got the text \"\\xf0\\x9f\\x98\", expected UTF-8, which Python and ONNX "
+          "read");
+  same(text_of([] { check_description(sound().doc("caf\xc3\xa9 \xf0\x9f\x98\x80")); }), "");
+  refuses(
+      [](Op& op) {
+        op.attributes.push_back(Attribute{"p", 1.0, "."}.above(1).below(1).required());
+      },
+      "scale: p: got bounds from 1 to 1, expected bounds between which is a number");
+  refuses(
+      [](Op& op) {
+        op.types.push_back({"I", {DType::Int32, DType::Int64}});
+        op.outputs.push_back({"index", "I", "."});
+      },
+      "scale: index: got the type parameter I of 2 dtypes, which no input has, expected a "
+      "parameter "
+      "of one dtype, as nothing decides between several");
+  refuses(
+      [](Op& op) {
+        op.onnx_type = "";
+        op.inputs[0].is_written = true;
+        op = std::move(op).shape("N -> K<=N");
+      },
+      "scale: shape: got a length for the kernel to decide, in an op that writes into an input, "
+      "expected lengths that the rule knows");
   refuses([](Op& op) { op = std::move(op).kernel(MYOPS_TYPED(typed, float)); },
           "scale: x: got float64 among the dtypes of T, expected those that the kernel is written "
           "for, float32");
@@ -147,6 +203,23 @@ void test_code() {
        "scale: factor: got code that reads an int, expected a float, as the op declares it");
   says(sound().shape([](ShapeContext& context) { (void)context.attributes().text("factor"); }),
        "scale: factor: got code that reads a string, expected a float, as the op declares it");
+  says(sound().shape([](ShapeContext& context) { context.set_output(1, {}); }),
+       "scale: output 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+  says(sound().shape([](ShapeContext& context) { context.set_output(0, context.dims(7)); }),
+       "scale: input 7: got code of the op that asks for it, expected one of the 1 from 0 on");
+  says(sound().kernel([](KernelContext& context) { (void)context.input(1); }),
+       "scale: input 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+  says(sound().kernel([](KernelContext& context) { (void)context.output(2); }),
+       "scale: output 2: got code of the op that asks for it, expected one of the 1 from 0 on");
+  const std::string none = ", expected none; MYOPS_EXPECT and myops::fail refuse arguments";
+  says(sound().kernel([](KernelContext&) { throw std::runtime_error("no luck"); }),
+       "scale: kernel: got an exception, no luck" + none);
+  says(sound().shape([](ShapeContext&) { throw std::out_of_range("at"); }),
+       "scale: shape: got an exception, at" + none);
+  says(sound().kernel([](KernelContext& context) {  // in a task of several
+    context.parallel_for(2, 1, [](int64_t, int64_t) { throw 42; });
+  }),
+       "scale: kernel: got something thrown that is no std::exception" + none);
   const std::string undone =
       "scale: kernel: got dtype float64, expected float32 or int64, which it is written for. "
       "Declare "
@@ -182,6 +255,7 @@ MYOPS_OP(no_kernel) {
 }
 MYOPS_OP(of_nothing) { return backward_of(sound(), {"z"}).kernel(nothing); }
 MYOPS_OP(throws) { throw std::runtime_error("out of luck"); }
+MYOPS_OP(throws_a_number) { throw 42; }
 
 const char* kFaults[] = {
     "library myops: scale: name: got that of another op, expected one of its own",
@@ -190,7 +264,9 @@ const char* kFaults[] = {
     "library myops: no_kernel: kernel: got none, expected one, given with .kernel()",
     "library myops: scale_backward: backward_of: got 1 names, expected names of inputs of scale, "
     "each once",
-    "library myops: throws: description: got an exception, out of luck, expected none"};
+    "library myops: throws: description: got an exception, out of luck, expected none",
+    "library myops: throws_a_number: description: got something thrown that is no std::exception, "
+    "expected nothing"};
 
 void test_faults_of_a_library() {
   std::string all;

@@ -1,5 +1,7 @@
 #include "fake_ort.h"
 
+#include <algorithm>
+
 #include "fake_ort_types.h"
 
 extern "C" myops::ort::Status* RegisterCustomOps(myops::ort::SessionOptions*,
@@ -18,11 +20,18 @@ const CustomOp* choose(const SessionOptions& options, const Node& node) {
   for (const CustomOpDomain* domain : options.domains) {
     for (const CustomOp* op : domain->ops) {
       const size_t count = op->get_input_count(op);
-      bool fits = op->get_name(op) == node.type && node.inputs.size() <= count;
-      for (size_t i = 0; fits && i < count; ++i) {
+      const bool list =
+          count > 0 && op->get_input_characteristic(op, count - 1) == Characteristic::Variadic;
+      bool fits = op->get_name(op) == node.type && (list || node.inputs.size() <= count);
+      const char* provider = op->get_execution_provider(op);
+      fits = fits &&
+             (provider != nullptr ? std::string(provider) == "CUDAExecutionProvider" && node.on_cuda
+                                  : !node.on_cuda);
+      for (size_t i = 0; fits && i < std::max(count, node.inputs.size()); ++i) {
+        const size_t declared = std::min(i, count - 1);
         const bool given = i < node.inputs.size() && node.inputs[i];
-        fits = given ? op->get_input_type(op, i) == node.inputs[i]->value.type
-                     : op->get_input_characteristic(op, i) == Characteristic::Optional;
+        fits = given ? op->get_input_type(op, declared) == node.inputs[i]->value.type
+                     : op->get_input_characteristic(op, declared) == Characteristic::Optional;
       }
       if (fits) return op;
     }
@@ -88,7 +97,13 @@ std::vector<int> Session::overwritten() const {
 
 Session::Result Session::run(const Node& node, Order order, uint8_t fill,
                              const std::function<void()>& meanwhile) const {
-  ComputeContext context{&node, op_, order, fill, {}, meanwhile};
+  // Inputs are where the op wants them.
+  Node placed = node;
+  for (size_t i = 0; node.on_cuda && i < placed.inputs.size(); ++i) {
+    if (!placed.inputs[i]) continue;
+    placed.inputs[i]->value.on_device = op_->get_input_memory(op_, i) == MemoryType::Default;
+  }
+  ComputeContext context{&placed, op_, order, fill, {}, meanwhile};
   Result result;
   result.refusal = text_of(op_->compute_v2(kernel_, &context));
   for (std::unique_ptr<Value>& value : context.outputs) {

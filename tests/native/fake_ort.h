@@ -37,6 +37,7 @@ struct Value {
   std::vector<int64_t> dims;
   std::vector<uint8_t> bytes;
   std::vector<std::string> texts = {};  // of a tensor of strings
+  bool on_device = false;               // which is memory of this process, too
 };
 
 struct NodeAttribute {
@@ -66,6 +67,7 @@ struct Node {
   std::string type;  // "Resize"
   std::map<std::string, NodeAttribute> attributes;
   std::vector<std::optional<Input>> inputs;  // nothing: left out
+  bool on_cuda = false;                      // the execution provider that the session gives it to
 };
 
 // How the session runs the pieces of a kernel's work.
@@ -112,7 +114,13 @@ class Session {
   std::vector<std::optional<TypeAndShape>> inferred_;
 };
 
-// Statuses, and values and strings of attributes, that the library has not released yet.
+// From now on, the execution provider of CUDA is there. To be called before the first session.
+void provide_cuda();
+// What calls on it are queued on.
+void* cuda_stream();
+
+// Statuses, and values and strings of attributes, that the library has not released yet; values
+// with scratch memory and allocators.
 int live_statuses();
 int live_values();
 

@@ -8,7 +8,9 @@
 namespace myops::ort {
 
 struct Allocator {};
-struct MemoryInfo {};
+struct MemoryInfo {
+  DeviceType device;
+};
 struct CustomOpDomain {
   std::vector<const CustomOp*> ops;
 };

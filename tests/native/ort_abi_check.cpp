@@ -45,6 +45,9 @@ struct SameSignature<R (*)(A...), S (*)(B...) noexcept> : SameSignature<R (*)(A.
   static_assert(SameSignature<decltype(ours::Api::name), decltype(OrtApi::name)>::value, \
                 #name ": signature");
 MYOPS_ORT_CALLS(CHECK_CALL)
+#if ORT_API_VERSION >= 18
+MYOPS_ORT_GPU_CALLS(CHECK_CALL)
+#endif
 #if ORT_API_VERSION >= 24
 MYOPS_ORT_NEWER_CALLS(CHECK_CALL)
 #endif

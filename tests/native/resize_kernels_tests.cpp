@@ -39,6 +39,15 @@ const std::vector<Call> kCalls = {
     {"lanes", false, "area", {1, 3, 23, 90}, {1, 3, 7, 31}, F64},
     {"lanes", false, "linear", {1, 3, 9, 70}, {1, 3, 12, 141}, F32, Layout::Contiguous, true},
     {"lanes", false, "cubic", {1, 3, 9, 70}, {1, 3, 5, 30}, F64, kLast, true},
+    // Rows shorter than a vector.
+    {"lanes", false, "linear", {1, 1, 40, 13}, {1, 1, 17, 6}},
+    {"lanes", false, "cubic", {1, 1, 1000, 5}, {1, 1, 1100, 3}, F64},
+    {"lanes", false, "linear", {1, 1, 29, 13}, {1, 1, 15, 6}, F16, Layout::Contiguous, true},
+    {"lanes", false, "area", {1, 1, 29, 7}, {1, 1, 50, 2}, F16},
+    {"slab_sum", false, "area", {1, 1, 700, 9}, {1, 1, 50, 4}, F64},
+    {"slab_sum", false, "linear", {1, 1, 9, 7}, {1, 1, 20, 5}, F16, Layout::Contiguous, true},
+    // Outputs that leave out most of a row's channels.
+    {"slab_sum", false, "linear", {1, 9, 30, 41}, {1, 9, 7, 8}, F16, kLast},
     {"planes", false, "linear", {19, 2, 5, 7}, {19, 2, 3, 11}},
     {"planes", false, "cubic", {19, 2, 5, 7}, {19, 2, 8, 4}, F16},
     {"planes", false, "area", {33, 1, 6, 6}, {33, 1, 4, 5}, F64, Layout::Contiguous, true},
@@ -62,6 +71,9 @@ const std::vector<Call> kCalls = {
     {"nearest_byte_shuffle", true, "nearest", {1, 2, 19, 150}, {1, 2, 15, 301}, F16},
     {"nearest_byte_shuffle", true, "nearest", {1, 3, 19, 150}, {1, 3, 25, 91}, U8, kLast},
     {"nearest_copy", false, "nearest", {1, 40, 9, 15}, {1, 40, 5, 31}, F16, kLast},
+    {"nearest_copy", false, "nearest", {1, 3, 40, 18}, {1, 3, 31, 3}},
+    {"nearest_copy", false, "nearest", {1, 3, 40, 9}, {1, 3, 31, 1}, F32, kLast},
+    {"nearest_copy", false, "nearest", {1, 3, 40, 11}, {1, 3, 50, 5}, U8},
     {"nearest_slabs", false, "nearest", {1, 2, 9, 150}, {1, 2, 15, 91}, F64},
 };
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from runtimes import ONNX_TYPES
 
 import myops.onnx
-from myops import _description
+from myops import _numpy_call
 
 LISTS = ("roi", "scales", "sizes")
 KINDS = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
@@ -37,7 +37,7 @@ class Call:
 
     def expected(self) -> np.ndarray:
         lists = [self.roi, self.scales, self.sizes]
-        return _description.call("resize", [self.x, *lists], self.attributes)[0]
+        return _numpy_call.call("resize", [self.x, *lists], self.attributes)[0]
 
 
 def random_call(rng: np.random.Generator) -> Call:

@@ -69,7 +69,7 @@ def test_positions_outside_and_not_finite_sample_zero(opset: int) -> None:
     tensors[2] = offset
     model = node_model("deform_conv2d", arrays(tensors), attributes, opset)
     given = feeds("deform_conv2d", arrays(tensors))
-    (wanted,) = myops._description.call("deform_conv2d", arrays(tensors), attributes)
+    (wanted,) = myops._numpy_call.call("deform_conv2d", arrays(tensors), attributes)
     assert_close(plain(myops.onnx.lower(model), given), torch.from_numpy(wanted), "float32")
 
 
@@ -95,7 +95,7 @@ def test_pads_that_differ_on_each_side(opset: int) -> None:
     offset = torch.randn(1, 12, 7, 2)
     tensors = [x, weight, offset, None, None]
     model = node_model("deform_conv2d", arrays(tensors), attributes, opset)
-    (wanted,) = myops._description.call("deform_conv2d", arrays(tensors), attributes)
+    (wanted,) = myops._numpy_call.call("deform_conv2d", arrays(tensors), attributes)
     result = plain(myops.onnx.lower(model), feeds("deform_conv2d", arrays(tensors)))
     assert_close(result, torch.from_numpy(wanted), "float32")
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from runtimes import ONNX_TYPES, random_array
 
 import myops.onnx
-from myops import _description, _libraries
+from myops import _description, _libraries, _numpy_call
 from myops.onnx import LoweringError, lower
 
 SCALE_2 = np.float32([1, 1, 2, 2])
@@ -41,7 +41,7 @@ def test_my_add(rng: np.random.Generator, dtype: str, opset: int) -> None:
     feeds = {n: v.astype(np.float32) if half else v
              for n, v in zip(names, (a, b), strict=False)}  # fmt: skip
     result = run_plain(standard, feeds)[0]
-    expected = _description.call("my_add", [a, b])[0]
+    expected = _numpy_call.call("my_add", [a, b])[0]
     np.testing.assert_array_equal(result.astype(a.dtype), expected)
 
 

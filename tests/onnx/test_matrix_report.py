@@ -107,6 +107,16 @@ def test_html_is_one_page_with_a_tooltip_for_each_cell(matrix: Matrix) -> None:
     assert any("x0.6: " in tip and "might cause results" in tip for tip in page.tips)
 
 
+@pytest.mark.parametrize(("width", "cells"), [(80, ["✓0", "✗0.5"]), (30, ["✓", "✗"])])
+def test_a_narrow_terminal_gets_symbols_alone(width: int, cells: list[str]) -> None:
+    case = "a_case_with_a_long_name"
+    row = [Cell(case, "dynamo", 18, OK, 0.0), Cell(case, "dynamo", 20, WRONG, 0.5)]
+    shown = io.StringIO()
+    Console(file=shown, width=width).print(Matrix(row))
+    (found,) = [line for line in shown.getvalue().splitlines() if case[:10] in line]
+    assert found.split()[1:] == cells
+
+
 @pytest.mark.parametrize(("encoding", "symbol"), [("utf-8", "✓0"), ("ascii", "+0")])
 def test_the_terminal_table_fits_80_columns(matrix: Matrix, encoding: str, symbol: str) -> None:
     raw = io.BytesIO()

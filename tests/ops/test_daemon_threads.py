@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import myops
-from myops import _description
+from myops import _numpy_call
 
 COUNT = 20_000  # enough for a call to let other threads run
 
@@ -30,7 +30,7 @@ def in_torch():
 
 def in_numpy():
     x = np.ones(COUNT, np.float32)
-    return lambda: _description.call("my_add", [x, x])
+    return lambda: _numpy_call.call("my_add", [x, x])
 
 
 def loop(make, several):

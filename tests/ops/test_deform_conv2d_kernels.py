@@ -22,7 +22,16 @@ KERNELS = [
      (1, 8, 164, (2, 1), (1, 1), (0, 0), (1, 1), 2, 8, True, False), (33, 40)),
     ("side_by_side", "groups_together",
      (2, 8, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
-    ("whole_images", "jobs", (1, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
+    ("whole_images", "with_data_gradient",
+     (2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
+    # Two blocks of taps, several tiles of a row each, which two parts of the sums share.
+    ("whole_images", "with_data_gradient",
+     (1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (13, 301)),
+    ("whole_images", "with_data_gradient",
+     (1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, False), (9, 11)),  # depthwise
+    # 300 outputs: two passes for the gradient of W.
+    ("whole_images", "jobs",
+     (1, 3, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, False), (9, 11)),
     ("bands_of_tiles", "jobs",
      (1, 40, 7, (3, 3), (2, 2), (1, 1), (1, 1), 1, 1, True, False), (17, 13)),
 ]  # fmt: skip
@@ -61,6 +70,9 @@ def test_kernel(data: str, weights: str, case: tuple, size: tuple[int, int], dty
     chosen = {step.axis: step.kernel for step in ran.calls[0].plan}
     assert chosen == {"X, offset and mask": data, "W": weights}
     check(tensors, attributes, grad, ran.result, dtype)
+    (alone,) = torch.autograd.grad(result, [leaves[1]], grad, retain_graph=True)
+    if data == "whole_images":  # the same sums, whichever gradients are wanted
+        assert torch.equal(ran.result[1], alone)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -82,6 +94,38 @@ def test_image_in_bands(dtype: str) -> None:
     for together, leaf in zip(ran.result, present, strict=True):
         (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
         assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("channels", [57, 45, 34, 17])
+def test_blocks_at_the_border_of_a_weight_group(channels: int, dtype: str) -> None:
+    """Outputs that take several passes begin inside a block of channels, which is shorter then; the
+    window of a tile must have room for what is read at once."""
+    case = (1, 2 * channels, 178, (3, 3), (2, 2), (1, 1), (1, 1), 2, 1, True, True)
+    torch.manual_seed(channels)
+    tensors, attributes = build(case, (17, 240), dtype)
+    tensors[2] = tensors[2] * 3
+    exact = expected([t.double() for t in tensors], attributes)
+    got = call(tensors, attributes)
+    limit = 20 * TOLERANCES[dtype] * max(1.0, float(exact.abs().max()))
+    assert (got.double() - exact).abs().max() <= limit
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 33])
+def test_layouts(channels: int, layout: torch.memory_format) -> None:
+    """Images and results are transposed in groups of 16, 8, 4, 2 channels and one; lines are longer
+    and shorter than a vector."""
+    for width in (3, 16, 37):
+        case = (1, channels, channels, (1, 2), (1, 1), (0, 1), (1, 1), 1, 1, True, False)
+        for dtype in DTYPES:
+            tensors, attributes, _, _, _ = graph(case, (5, width), dtype)
+            leaves = [
+                None if t is None else t.to(memory_format=layout).requires_grad_() for t in tensors
+            ]
+            result = call(leaves, attributes)
+            grad = torch.randn(result.shape).to(result.dtype).contiguous(memory_format=layout)
+            check(tensors, attributes, grad, gradients(leaves, result, grad), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -251,7 +251,7 @@ def test_refusals_of_the_public_function(number: int) -> None:
 MEASURE = """
 import json, sys
 import numpy as np
-from myops._description import call
+from myops._numpy_call import call
 
 def status(field):
     return next(int(line.split()[1]) for line in open("/proc/self/status")

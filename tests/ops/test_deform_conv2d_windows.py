@@ -76,7 +76,7 @@ def test_many_offset_groups_have_one_gradient(number: int, spread: int) -> None:
 @pytest.mark.parametrize("number", range(len(LARGE)))
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_layouts_give_equal_bits(number: int, dtype: str) -> None:
-    """Where channels are side by side, positions of some offset groups are turned over at a time,
+    """Where channels are side by side, positions of several offset groups are transposed at a time,
     tile after tile, in rows of whole and of parts of vectors."""
     torch.manual_seed(number)
     case, size = LARGE[number]

@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
-from myops import _description, _libraries
+from myops import _libraries, _numpy_call, _shape_rule
 from myops._torch import direct_call, torch_internals
 
 G = torch.Generator().manual_seed(0)
@@ -292,8 +292,8 @@ def test_names_of_attributes_that_are_none(direct: list[bool], key: Any) -> None
         lambda: op.call(inputs, {key: "linear"}),
         lambda: op.call((X.clone().requires_grad_(), *inputs[1:]), {key: "linear"}),
         lambda: op.call((X.mT, *inputs[1:]), {key: "linear"}),
-        lambda: _description.call("resize", [X.numpy(), None, X.numpy(), None], {key: "linear"}),
-        lambda: _description.infer("resize", [[2], None, [1], None], (), {key: "linear"}),
+        lambda: _numpy_call.call("resize", [X.numpy(), None, X.numpy(), None], {key: "linear"}),
+        lambda: _shape_rule.infer("resize", [[2], None, [1], None], (), {key: "linear"}),
     ]
     for way in ways:
         with pytest.raises((TypeError, RuntimeError, ValueError)):

@@ -121,7 +121,7 @@ def test_output_sizes_for_every_ratio() -> None:
             count = len(some)
             info = [some.tolist(), None, [count], None]
             values = [None, None, [ratio] * count]
-            dims = myops._description.infer("resize", info, (), {"torch_arithmetic": True}, values)
+            dims = myops._shape_rule.infer("resize", info, (), {"torch_arithmetic": True}, values)
             assert dims[0][1] == wanted.tolist(), ratio
 
 

@@ -24,7 +24,7 @@ from runtimes import feeds, node_model
 
 import myops
 import myops.ort
-from myops import _description
+from myops import _numpy_call
 
 X = np.random.default_rng(0).standard_normal((1, 2, 6, 9)).astype(np.float32)
 CROP = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
@@ -106,7 +106,7 @@ def calls(index: int, attributes: dict[str, Any]) -> dict[str, Callable[[Any], n
         "direct": direct,
         "dispatcher": lambda n: torch.ops.myops.resize(x, *tensors(n), **attributes),
         "autograd": differentiable,
-        "numpy": lambda n: _description.call("resize", [X, *place(n)[1:]], attributes)[0],
+        "numpy": lambda n: _numpy_call.call("resize", [X, *place(n)[1:]], attributes)[0],
         "onnxruntime": ort,
     }
 

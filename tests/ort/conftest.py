@@ -24,7 +24,7 @@ def build(folder: Path) -> None:
     for the file with the names of a library."""
     csrc, objects = ROOT / "csrc", ROOT / "build" / "objects" / "csrc"
     sources = []
-    for name in ("core", "adapters/ort"):
+    for name in ("core", "cuda", "adapters/ort"):
         for source in sorted((csrc / name).glob("*.cpp")):
             built = (objects / name / source.name).with_suffix(".o")
             ours = source.name == "library_names.cpp" or not built.is_file()

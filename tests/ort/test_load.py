@@ -201,7 +201,7 @@ def test_the_interpreter_ends_with_live_sessions() -> None:
         out = script(
             f"""
 import threading
-from myops import _description
+from myops import _numpy_call
 {extra}
 sessions = [(myops.ort.session(golden.FOLDER / f"{{name}}.onnx"), golden.arrays(name)[0])
             for name in {MODELS!r}]
@@ -209,7 +209,7 @@ def work():
     for session, given in sessions:
         session.run(None, given)
     large = np.ones(1 << 20, np.float32)
-    _description.call("my_add", [large, large], threads=3)  # whose threads wait for more
+    _numpy_call.call("my_add", [large, large], threads=3)  # whose threads wait for more
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
     thread.start()

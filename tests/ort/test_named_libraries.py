@@ -118,7 +118,7 @@ def test_what_is_wrong_with_a_trusted_folder(bundled: Path, tmp_path: Path) -> N
         myops.ort.session(bundled, named_libraries="trust")
     with pytest.raises(ValueError, match="came as bytes or a ModelProto"):
         myops.ort.session(bundled.read_bytes(), named_libraries="trust")
-    with pytest.raises(ValueError, match="expected 'check', 'trust' or 'ignore'"):
+    with pytest.raises(ValueError, match="expected 'check', 'trust', 'signed' or 'ignore'"):
         myops.ort.session(bundled, named_libraries="always")  # type: ignore[arg-type]
 
 

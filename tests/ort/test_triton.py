@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -147,6 +148,18 @@ def test_requests_share_a_call_only_where_that_gives_equal_bits(
         for got, want in zip(model.run(feeds), expected, strict=True):
             np.testing.assert_array_equal(got["y"], want)
     assert [*model._equal.values()] == [joined]
+    # Requests that are all the same show nothing of others.
+    first, rows = app.Model(), rng.random((4, 4)).astype(np.float32)
+    first.run([{"x": rows[:1]}] * 4)
+    for got, row in zip(first.run([{"x": row[None]} for row in rows]), rows, strict=True):
+        maximum = row if reduced == 0 else row.max()
+        np.testing.assert_array_equal(got["y"], row[None] - maximum)
     wrong = model.run([{"z": np.float32([1])}, {"x": np.zeros((1, 3), np.float32)}])
     assert all(isinstance(item, Exception) for item in wrong)
     assert app.unpacked(app.packed({"x": np.arange(3)}))["x"].tolist() == [0, 1, 2]
+    monkeypatch.setattr(app, "MOST_BYTES", 10_000)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, x=np.zeros(1_000_000))
+    assert len(stream.getvalue()) < app.MOST_BYTES
+    with pytest.raises(ValueError, match="at most 10000 bytes"):
+        app.unpacked(stream.getvalue())

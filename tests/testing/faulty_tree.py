@@ -24,7 +24,7 @@ standard = FAULTS["{name}"].standard
 def build(tree: Path, names: list[str]) -> None:
     """Makes the tree: our sources without our ops, the faulty ops, and their three binaries."""
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
-    for name in ("cmake", "python", "csrc/core", "csrc/adapters", "csrc/include"):
+    for name in ("cmake", "python", "csrc/core", "csrc/cuda", "csrc/adapters", "csrc/include"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)

@@ -4,44 +4,11 @@
 #include <optional>
 
 #include "../../core/out_argument.h"
-#include "../../core/shape_cache.h"
 #include "../numpy/released_gil.h"
-#include "plain_arguments.h"
+#include "recorded_call.h"
 
 namespace myops::fast_call {
 namespace {
-
-// C functions of the op's torch library (adapters/torch/services.cpp).
-struct Services {
-  void (*run_tasks)(int64_t, Runtime::Task, void*);
-  void* (*new_tensor)(DType, const Shape&, const Shape&, void** data);
-  void (*delete_tensor)(void*);
-  bool (*grad_enabled)();
-  bool (*find_prepared)(const Op&, const Tensors&, const Attributes&,
-                        const SmallVector<const void*, 6>& tensors, Prepared&, std::string& error);
-};
-
-// What the function for one op uses.
-struct Binding {
-  const Op& op;
-  const Attributes defaults;
-  Services services;
-  TensorReader reader;
-  py::object wrap;                    // function: a Python tensor from a new one's handle
-  py::object bump;                    // function
-  py::object forward_ad;              // module
-  std::vector<py::object> observers;  // functions: whether something observes calls
-  py::str level;
-  mutable ShapeCache last = {};
-  py::object is_inference = {};  // method; asked of `out` only
-
-  // A new reference to `tensor`; the caller still owns one.
-  py::object python_tensor(void* tensor) const {
-    if (reader.internals != nullptr) return take(reader.internals->wrap(tensor));
-    const py::object capsule = take(PyCapsule_New(tensor, nullptr, nullptr));
-    return take(PyObject_CallOneArg(wrap.ptr(), capsule.ptr()));
-  }
-};
 
 // Whether python_tensor() shares the tensor. The function behind it is internal to torch, and its
 // name says that it takes the tensor over.
@@ -117,6 +84,13 @@ class FastCallRuntime final : public Runtime {
   // Called before Python is used again.
   void reacquire_gil() { released_gil_.reset(); }
 
+  // Tells autograd that the first result is that of `call`.
+  void record(PyObject* input, const RecordedCall& call) const {
+    if (!binding_.reader.internals->record(input, new_tensors_[0], call)) {
+      throw py::error_already_set();
+    }
+  }
+
   // None: left out.
   py::object output(size_t index) const {
     const bool made = index < new_tensors_.size() && new_tensors_[index] != nullptr;
@@ -181,14 +155,14 @@ Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tens
                                                   const Attributes& attributes,
                                                   FastCallRuntime& runtime) {
   const Prepared prepared = find_prepared(binding, input_tuple, inputs, attributes);
-  invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.last);
+  invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.cache_of(inputs));
 }
 
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
                 PyObject* out_object) {
   require_plain(!observed(binding));
-  require_plain(
-      integer(take(PyObject_GetAttr(binding.forward_ad.ptr(), binding.level.ptr())).ptr()) < 0);
+  PyObject* level = PyDict_GetItemWithError(binding.forward_ad.ptr(), binding.level.ptr());
+  require_plain(level != nullptr && integer(level) < 0);
   const bool differentiable = binding.services.grad_enabled();
   // Before the inputs: a copy-on-write tensor gets memory of its own here, and an input that is the
   // same tensor must be read at its new address.
@@ -197,7 +171,9 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
     require_plain(binding.op.outputs.size() == 1);
     out = binding.reader.read(out_object, true, true);
   }
-  const PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable);
+  const bool recorded =
+      differentiable && out_object == Py_None && is_recorded(binding, input_tuple);
+  PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable && !recorded);
   std::optional<Attributes> attributes;
   require_plain(PyDict_CheckExact(attribute_dict) != 0);
   if (PyDict_GET_SIZE(attribute_dict) != 0) {
@@ -206,20 +182,22 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   const Attributes& given = attributes ? *attributes : binding.defaults;
   FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
   if (binding.op.prepared_inputs.empty()) {
-    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.last);
+    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.cache_of(inputs.tensors));
   } else {
     invoke_prepared(binding, input_tuple, inputs.tensors, given, runtime);
   }
   runtime.reacquire_gil();
   if (out) return py::reinterpret_borrow<py::object>(out_object);
+  if (recorded) {
+    runtime.record(PyTuple_GET_ITEM(input_tuple, 0),
+                   record_call(binding, input_tuple, attribute_dict, std::move(inputs), given));
+  }
   const size_t count = binding.op.outputs.size();
   if (count == 1) return runtime.output(0);
   py::tuple outputs(count);
   for (size_t i = 0; i < count; ++i) outputs[i] = runtime.output(i);
   return outputs;
 }
-
-constexpr const char* kCapsuleName = "myops.fast_call";
 
 PyObject* call_from_python(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 3) {
@@ -276,7 +254,7 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
                    parts["is_conj"], parts["requires_grad"], parts["uint8"], parts["int8"]},
                   parts["wrap"],
                   parts["bump"],
-                  parts["forward_ad"],
+                  parts["forward_ad"].attr("__dict__"),
                   parts["watchers"].cast<std::vector<py::object>>(),
                   "_current_level"});
   binding->is_inference = parts["is_inference"];
@@ -285,6 +263,17 @@ py::object make_fast_call(const Op& op, const py::dict& parts) {
     delete static_cast<Binding*>(PyCapsule_GetPointer(capsule, kCapsuleName));
   });
   return take(PyCFunction_New(&definition, self.ptr()));
+}
+
+void use_gradient(const py::object& call, const py::object& gradient, const py::object& python) {
+  const auto binding_of = [](const py::object& function) {
+    return static_cast<Binding*>(
+        PyCapsule_GetPointer(PyCFunction_GET_SELF(function.ptr()), kCapsuleName));
+  };
+  Binding *binding = binding_of(call), *backward = binding_of(gradient);
+  if (binding == nullptr || backward == nullptr) throw py::error_already_set();
+  if (binding->reader.internals == nullptr) return;
+  binding->gradient.emplace(Gradient{*backward, gradient, python});
 }
 
 }  // namespace myops::fast_call

@@ -21,4 +21,10 @@ namespace py = pybind11;
 // it.
 py::object make_fast_call(const Op& op, const py::dict& parts);
 
+// Lets a function of make_fast_call() make calls whose first input asks for its gradient, too: see
+// recorded_call.h. `gradient`: that of the gradient's op; `python`: the same computation through
+// Python, f(grad, shape of the input, the other inputs, attributes). Does nothing where the module
+// built for this torch is missing.
+void use_gradient(const py::object& call, const py::object& gradient, const py::object& python);
+
 }  // namespace myops::fast_call

@@ -137,13 +137,7 @@ DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable
   return described;
 }
 
-Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
-  DLTensor described;
-  if (internals == nullptr) {
-    described = read_through_dlpack(object, differentiable);
-  } else {
-    require_plain(internals->read(object, differentiable, written, &described));
-  }
+Tensor tensor_of(const DLTensor& described) {
   Shape shape(described.shape, described.shape + described.ndim);
   Shape strides = described.strides == nullptr
                       ? strides_for(shape, Layout::Contiguous)
@@ -152,6 +146,16 @@ Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) c
   require_plain(described.data != nullptr || element_count(shape) == 0);
   return Tensor(static_cast<char*>(described.data) + described.byte_offset,
                 dtype_of(described.dtype), std::move(shape), std::move(strides));
+}
+
+Tensor TensorReader::read(PyObject* object, bool differentiable, bool written) const {
+  DLTensor described;
+  if (internals == nullptr) {
+    described = read_through_dlpack(object, differentiable);
+  } else {
+    require_plain(internals->read(object, differentiable, written, &described));
+  }
+  return tensor_of(described);
 }
 
 PlainInputs::PlainInputs(const Op& op, const TensorReader& reader, PyObject* given,

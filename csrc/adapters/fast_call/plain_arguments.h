@@ -10,7 +10,7 @@ namespace myops::fast_call {
 namespace py = pybind11;
 
 // No std::exception: nothing failed, and a report of the call has no error.
-struct NotPlain {};
+struct NotPlain : NotAFailure {};
 
 inline void require_plain(bool plain) {
   if (!plain) throw NotPlain();
@@ -33,6 +33,9 @@ inline bool is_true(PyObject* result) {
 
 // Throws NotPlain for anything but an int within int64_t.
 int64_t integer(PyObject* object);
+
+// Throws NotPlain for a dtype that no kernel has.
+Tensor tensor_of(const DLTensor& described);
 
 // Reads the address, dtype, shape and strides of a tensor.
 struct TensorReader {

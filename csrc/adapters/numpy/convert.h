@@ -6,7 +6,6 @@
 #include <pybind11/stl.h>
 
 #include <deque>
-#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -45,32 +44,15 @@ class Strings {
 Tensor view(const Op& op, const Input& input, const py::array& array, Strings& strings,
             Budget& budget);
 
+// The value of one attribute; throws pybind11::cast_error for a value of another type.
+AttributeValue from_python(AttributeType type, const py::handle& value);
+py::object to_python(const AttributeValue& value);
+
 // Values for the declared attributes; those not in `given` have their defaults.
 Attributes attributes_from(const Op& op, const py::dict& given);
 
 // Each attribute as the kernel gets it, by name.
 py::dict to_python(const Attributes& attributes);
-
-// The whole description as plain dicts, lists, numbers and strings.
-py::dict describe(const Op& op);
-
-// An op from such a description, without a kernel: the prototype of one, whose shape rule is
-// rule(shapes, dtypes, values, attributes) -> shapes.
-Op prototype(const py::dict& description, py::function rule);
-
-// What the kernel of a prototype runs: a call on this thread, while this object lives.
-class PrototypeBody {
- public:
-  explicit PrototypeBody(std::function<void(const KernelContext&)> body);
-  ~PrototypeBody();
-  PrototypeBody(const PrototypeBody&) = delete;
-  PrototypeBody& operator=(const PrototypeBody&) = delete;
-  static void run(const KernelContext& context);
-
- private:
-  const std::function<void(const KernelContext&)> body_;
-  const PrototypeBody* const outer_;  // of a call inside which this one is made
-};
 
 // A shape as lengths, names, None, and (name, bound or None) for a length that the kernel decides.
 using PyDecided = std::tuple<std::string, std::optional<int64_t>>;

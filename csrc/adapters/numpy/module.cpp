@@ -1,5 +1,5 @@
 // The Python module `_numpy`: descriptions, shape inference and the kernels on NumPy arrays.
-// It needs NumPy and nothing else; checks of memory layout are in python/myops/_description.py.
+// It needs NumPy and nothing else; checks of memory layout are in python/myops/_numpy_call.py.
 #include <optional>
 #include <thread>
 
@@ -8,6 +8,7 @@
 #include "../../core/prepared_cache.h"
 #include "../../core/report.h"
 #include "convert.h"
+#include "description.h"
 #include "myops/isa.h"
 #include "prepared.h"
 #include "released_gil.h"
@@ -182,6 +183,7 @@ PYBIND11_MODULE(_numpy, module) {
            py::arg("body") = py::none())
 #ifndef MYOPS_WITHOUT_FAST_CALL
       .def("direct", &myops::fast_call::make_fast_call)
+      .def_static("use_gradient", &myops::fast_call::use_gradient)
 #endif
       .def("check_copy", &numpy::check_copy)
       .def("infer", &numpy::infer_shapes);

@@ -67,7 +67,7 @@ enum class AttributeKind : int {
   Tensor = 8,
 };
 enum class Characteristic : int { Required = 0, Optional = 1, Variadic = 2 };
-enum class DeviceType : int { Cpu = 0 };
+enum class DeviceType : int { Cpu = 0, Gpu = 1 };
 enum class MemoryType : int { CpuInput = -2, CpuOutput = -1, Default = 0 };
 
 // The struct that ONNX Runtime passes to RegisterCustomOps.
@@ -194,6 +194,18 @@ inline constexpr uint32_t kNewerApiVersion = 24;
   call(OpAttr_GetTensorAttributeAsOrtValue, 362, Status*, const NodeAttribute*, Value** out)       \
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
 
+// What kernels on a GPU need, used from the same version on.
+#define MYOPS_ORT_GPU_CALLS(call)                                                                  \
+  call(GetAvailableProviders, 125, Status*, char*** names, int* count)                             \
+  call(ReleaseAvailableProviders, 126, Status*, char** names, int count)                           \
+  call(MemoryInfoGetId, 72, Status*, const MemoryInfo*, int* out)                                  \
+  call(KernelContext_GetGPUComputeStream, 193, Status*, const ComputeContext*, void** out)         \
+  call(KernelContext_GetScratchBuffer, 277, Status*, const ComputeContext*, const MemoryInfo*,     \
+       size_t bytes, void** out)                                                                   \
+  call(KernelContext_GetAllocator, 253, Status*, const ComputeContext*, const MemoryInfo*,         \
+       Allocator** out)                                                                            \
+  call(ReleaseAllocator, 132, void, Allocator*)
+
 // And from this one on: a list of strings, whose memory the caller frees.
 inline constexpr uint32_t kNewestApiVersion = 25;
 #define MYOPS_ORT_NEWEST_CALLS(call)                                                               \
@@ -207,6 +219,7 @@ struct Api {
 #define MYOPS_ORT_MEMBER(name, place, result, ...) result (*name)(__VA_ARGS__) = nullptr;
   MYOPS_ORT_CALLS(MYOPS_ORT_MEMBER)
   MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_MEMBER)
+  MYOPS_ORT_GPU_CALLS(MYOPS_ORT_MEMBER)
   MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_MEMBER)
 #undef MYOPS_ORT_MEMBER
 
@@ -218,6 +231,7 @@ struct Api {
     MYOPS_ORT_CALLS(MYOPS_ORT_LOAD)
     if (version < kNewerApiVersion) return;
     MYOPS_ORT_NEWER_CALLS(MYOPS_ORT_LOAD)
+    MYOPS_ORT_GPU_CALLS(MYOPS_ORT_LOAD)
     if (version < kNewestApiVersion) return;
     MYOPS_ORT_NEWEST_CALLS(MYOPS_ORT_LOAD)
 #undef MYOPS_ORT_LOAD

@@ -4,6 +4,7 @@
 
 #include "../../core/report.h"
 #include "../../core/shape_cache.h"
+#include "cuda.h"
 #include "status.h"
 #include "strings.h"
 #include "typed_op.h"
@@ -23,10 +24,15 @@ struct Kernel {
   mutable ShapeCache last;                       // any thread may use it
 };
 
-// Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
-void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {
+const MemoryInfo* memory_of(const Api& api, const Value* value) {
   const MemoryInfo* memory = nullptr;
   check(api, api.GetTensorMemoryInfo(value, &memory));
+  return memory;
+}
+
+// Memory of a GPU that the CPU can read (pinned memory) counts as the CPU's.
+void check_on_cpu(const Op& op, const Api& api, size_t input, const Value* value) {
+  const MemoryInfo* memory = memory_of(api, value);
   DeviceType device;
   api.MemoryInfoGetDeviceType(memory, &device);
   if (device == DeviceType::Cpu) return;
@@ -83,6 +89,7 @@ class OrtRuntime : public Runtime {
 
   const char* name() const override { return "onnxruntime"; }
   std::string node() const override { return node_; }
+  cuda::Device* cuda_device() override { return device; }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout) override {
     if (dtype != typed_.outputs[output]) {
@@ -121,7 +128,8 @@ class OrtRuntime : public Runtime {
           api_.KernelContext_ParallelFor(context_, forward, static_cast<size_t>(count), 0, &call));
   }
 
-  Strings strings;  // of this call
+  Strings strings;                 // of this call
+  cuda::Device* device = nullptr;  // of a call there
 
  private:
   bool has_output(size_t output) const {
@@ -173,8 +181,10 @@ Status* create_kernel(const CustomOp* self, const Table*, const KernelInfo* info
     const Op& op = typed.of_version(read_version(typed, info));
     Attributes attributes = read_attributes(op, *typed.api, info);
     auto strings = std::make_unique<Strings>();
-    Tensors constants = read_constants(op, *typed.api, info, *strings);
-    Prepared prepared = prepare(op, constants, attributes);
+    // A constant may be on the device, where nothing here can read it.
+    Tensors constants =
+        typed.on_cuda ? Tensors(op.inputs.size()) : read_constants(op, *typed.api, info, *strings);
+    Prepared prepared = typed.on_cuda ? nullptr : prepare(op, constants, attributes);
     *kernel = new Kernel{typed,
                          op,
                          std::move(attributes),
@@ -196,6 +206,43 @@ Status* compute(void* kernel, ComputeContext* context) noexcept {
     const Tensors inputs = views(self, context, runtime.strings, runtime.budget());
     invoke(self.op, inputs, self.attributes, runtime, self.prepared.get(), &self.last);
     runtime.strings.write(*typed.api);
+  });
+}
+
+// The same where the provider of CUDA runs the node: tensors are on its device, but for those that
+// are read before the kernel runs.
+Status* compute_on_cuda(void* kernel, ComputeContext* context) noexcept {
+  const Kernel& self = *static_cast<const Kernel*>(kernel);
+  const Api& api = *self.typed.api;
+  return guard(api, [&] {
+    OrtRuntime runtime(self, context);
+    const MemoryInfo* memory = nullptr;
+    size_t count = 0;
+    check(api, api.KernelContext_GetInputCount(context, &count));
+    Tensors inputs(self.op.is_variadic() ? count : self.op.inputs.size());
+    for (size_t i = 0; i < inputs.size() && i < count; ++i) {
+      const Value* value = nullptr;
+      check(api, api.KernelContext_GetInput(context, i, &value));
+      if (value == nullptr) continue;
+      if (is_read_early(self.op, i)) {
+        inputs[i] = view(self.op, api, i, value, runtime.strings, runtime.budget());
+        continue;
+      }
+      const auto [dtype, shape] = describe(api, value);
+      inputs[i] = Tensor(data_of(api, value), dtype, shape);
+      DeviceType device;
+      api.MemoryInfoGetDeviceType(memory_of(api, value), &device);
+      if (device != DeviceType::Gpu) {
+        fail(self.op.name, self.op.input_name(i), "a tensor on the CPU", "one on the CUDA device");
+      }
+      memory = memory_of(api, value);
+    }
+    if (memory == nullptr) {
+      fail(self.op.name, "inputs", "none on the CUDA device", "at least one there");
+    }
+    CudaDevice device(api, context, memory);
+    runtime.device = &device;
+    invoke(cuda::on_device(self.op), inputs, self.attributes, runtime, nullptr, &self.last);
   });
 }
 

@@ -128,14 +128,17 @@ DType from_element_type(ElementType type) {
 }
 
 TypedOp::TypedOp(const std::vector<const Op*>& versions_, const Host& host,
-                 std::vector<DType> inputs_, std::vector<DType> outputs_)
+                 std::vector<DType> inputs_, std::vector<DType> outputs_, bool on_cuda_)
     : op(versions_.back()),
       versions(versions_),
       api(&host.api),
       inputs(std::move(inputs_)),
-      outputs(std::move(outputs_)) {
+      outputs(std::move(outputs_)),
+      on_cuda(on_cuda_) {
   get_name = [](const CustomOp* self) { return of(self).op->onnx_type.c_str(); };
-  get_execution_provider = [](const CustomOp*) -> const char* { return nullptr; };  // CPU
+  get_execution_provider = [](const CustomOp* self) -> const char* {
+    return of(self).on_cuda ? kCudaProvider : nullptr;  // null: the CPU
+  };
   get_input_count = [](const CustomOp* self) { return of(self).inputs.size(); };
   get_output_count = [](const CustomOp* self) { return of(self).outputs.size(); };
   get_input_type = [](const CustomOp* self, size_t i) {
@@ -157,11 +160,14 @@ TypedOp::TypedOp(const std::vector<const Op*>& versions_, const Host& host,
   get_variadic_input_homogeneity = [](const CustomOp*) { return 1; };
   get_variadic_output_min = [](const CustomOp*) { return 1; };
   get_variadic_output_homogeneity = [](const CustomOp*) { return 1; };
-  get_input_memory = [](const CustomOp*, size_t) { return MemoryType::Default; };
+  get_input_memory = [](const CustomOp* self, size_t i) {
+    const bool on_cpu = of(self).on_cuda && is_read_early(*of(self).op, i);
+    return on_cpu ? MemoryType::CpuInput : MemoryType::Default;
+  };
   get_start_version = [](const CustomOp* self) { return of(self).versions.front()->since_version; };
   get_end_version = [](const CustomOp*) { return std::numeric_limits<int>::max(); };
   create_kernel_v2 = ort::create_kernel;
-  compute_v2 = ort::compute;
+  compute_v2 = on_cuda ? ort::compute_on_cuda : ort::compute;
   destroy_kernel = ort::destroy_kernel;
   Overwritten set = overwritten_inputs(*op);
   for (const Op* version : versions) set &= overwritten_inputs(*version);
@@ -226,9 +232,17 @@ std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Hos
       }
     }
   }
+  const bool with_cuda = std::all_of(versions.begin(), versions.end(), [](const Op* version) {
+    return version->compute_cuda != nullptr;
+  });
   std::vector<TypedOp> typed;
+  for (const Signature& signature : all) {
+    typed.emplace_back(versions, host, signature.first, signature.second);
+  }
+  if (!with_cuda || !host.has_cuda()) return typed;
   for (Signature& signature : all) {
-    typed.emplace_back(versions, host, std::move(signature.first), std::move(signature.second));
+    typed.emplace_back(versions, host, std::move(signature.first), std::move(signature.second),
+                       true);
   }
   return typed;
 }

@@ -18,13 +18,18 @@ struct Host {
   // Up to 1.23 ONNX Runtime dereferences a null pointer, before it calls this library, when it
   // infers shapes for a node that leaves out an input which is not the last.
   bool infers_with_gaps() const { return version >= kNewerApiVersion; }
+
+  // Whether it was built with the execution provider of CUDA.
+  bool has_cuda() const;
 };
+
+inline constexpr const char* kCudaProvider = "CUDAExecutionProvider";
 
 // ONNX Runtime receives a pointer to the CustomOp; every callback passes it back, and it is
 // converted to the TypedOp.
 struct TypedOp : CustomOp {
   TypedOp(const std::vector<const Op*>& versions, const Host& host, std::vector<DType> inputs,
-          std::vector<DType> outputs);
+          std::vector<DType> outputs, bool on_cuda = false);
 
   static const TypedOp& of(const CustomOp* base) { return *static_cast<const TypedOp*>(base); }
 
@@ -36,11 +41,15 @@ struct TypedOp : CustomOp {
   const Api* api;
   std::vector<DType> inputs;
   std::vector<DType> outputs;
+  bool on_cuda;  // for the execution provider of CUDA
 };
 
 // Of one ONNX type, whose versions these are, oldest first. ONNX Runtime chooses a kernel by name
 // and element types: it has one schema for a name, so the version of the model's domain does not
 // count. The node says which version it means (kVersion), and create_kernel() chooses.
+//
+// Where the host has the execution provider of CUDA, and each version a kernel for it, there is a
+// second op with every signature, for nodes that this provider takes.
 std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Host& host);
 
 // The attribute of a node with the version of its meaning; a node without it has version 1.
@@ -49,12 +58,18 @@ inline constexpr const char* kVersion = "since_version";
 // kernel.cpp: one node of a model that is being run.
 Status* create_kernel(const CustomOp*, const Table*, const KernelInfo*, void** kernel) noexcept;
 Status* compute(void* kernel, ComputeContext*) noexcept;
+Status* compute_on_cuda(void* kernel, ComputeContext*) noexcept;
 void destroy_kernel(void* kernel) noexcept;
+
+// cuda.cpp: whether an input's numbers are read before the kernel runs, so that they must be on the
+// CPU wherever the kernel is.
+bool is_read_early(const Op& op, size_t input);
 
 // shape_inference.cpp
 Status* infer_output_shape(const CustomOp*, ShapeInferContext*) noexcept;
 
-// node_attributes.cpp. A missing attribute has its default; one of another type is refused.
+// kernel_attributes.cpp and inference_attributes.cpp. A missing attribute has its default; one of
+// another type is refused.
 int64_t read_version(const TypedOp& typed, const KernelInfo* info);
 int64_t read_version(const TypedOp& typed, const ShapeInferContext* context);
 Attributes read_attributes(const Op& op, const Api& api, const KernelInfo* info);

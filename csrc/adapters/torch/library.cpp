@@ -1,4 +1,5 @@
-// Registers every op with torch's dispatcher for the CPU, using the LibTorch stable ABI only.
+// Registers every op with torch's dispatcher, using the LibTorch stable ABI only. What is on
+// another device than the CPU goes to cuda.cpp.
 //
 // Nothing here depends on a particular op. Loading the library is enough: torch.ops.load_library in
 // Python, dlopen in C++.
@@ -14,6 +15,7 @@
 
 #include "../../core/library_names.h"
 #include "../../core/out_argument.h"
+#include "cuda.h"
 #include "out_argument.h"
 #include "prepared.h"
 #include "scalar_types.h"
@@ -184,6 +186,7 @@ void call(const Op& op, Overload overload, StableIValue* stack) {
   Arguments arguments(op, overload, stack);
   std::optional<TorchTensor>& out = arguments.out;
   if (out) refuse_recorded(op, arguments.inputs, *out);
+  if (is_elsewhere(op, arguments.inputs)) return call_elsewhere(op, arguments, stack);
   // A copy-on-write tensor gets memory of its own here: an input that is the same tensor must be
   // read at its new address.
   if (out && out->is_cpu()) (void)out->mutable_data_ptr();
@@ -238,8 +241,13 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   const char* name = library_namespace();
   auto* define = new StableLibrary(Kind::FRAGMENT, name, nullptr, file, __LINE__);
   define->def(dispatcher_schema(op, overload).c_str());
+  const std::string overloaded = overload_name(op, overload);
   auto* implement = new StableLibrary(Kind::IMPL, name, "CPU", file, __LINE__);
-  implement->impl(overload_name(op, overload).c_str(), entry.function);
+  implement->impl(overloaded.c_str(), entry.function);
+  for (const char* device : kOtherDevices) {
+    auto* refuse_or_run = new StableLibrary(Kind::IMPL, name, device, file, __LINE__);
+    refuse_or_run->impl(overloaded.c_str(), entry.function);
+  }
 }
 
 // An exception while a library is being loaded would end the process.

@@ -19,6 +19,16 @@ namespace myops {
 
 struct Op;
 class Report;  // core/report.h
+namespace cuda {
+class Device;  // cuda.h
+}
+
+namespace detail {
+// Mistakes in the code of an op: a number that is no place of an input or output, and the lengths
+// of an input that the call leaves out.
+[[noreturn]] void refuse_place(const char* what, size_t index, size_t count);
+[[noreturn]] void refuse_absent(size_t input);
+}  // namespace detail
 
 // A length of an output that the data decides: only the kernel knows it, when it has computed
 // (KernelContext::allocate_output). Lengths with one name are equal, also in several outputs of the
@@ -67,6 +77,9 @@ using DTypes = SmallVector<std::optional<DType>, 8>;  // nullopt: unknown
 // For the shape rule, which is used for calls (all lengths known), for shape inference in ONNX
 // Runtime and onnx (some lengths are names), and to refuse bad arguments. It is called only when
 // the rank of every present input is known.
+//
+// Asking for an input or an output that the op does not declare, and for the lengths of an input
+// that was left out, is an Error that names the op.
 class ShapeContext {
  public:
   ShapeContext(const Op& op, const Attributes& attributes) : op_(op), attributes_(attributes) {}
@@ -81,13 +94,18 @@ class ShapeContext {
   // every tensor.
   size_t input_count() const { return inputs_.size(); }
   size_t declared_inputs() const;
-  bool has(size_t input) const { return inputs_[input].has_value(); }
-  const Dims& dims(size_t input) const { return *inputs_[input]; }
+  bool has(size_t input) const { return inputs_[checked(input)].has_value(); }
+  const Dims& dims(size_t input) const {
+    if (!has(input)) detail::refuse_absent(input);
+    return *inputs_[input];
+  }
   // nullopt: not known yet.
-  std::optional<DType> dtype(size_t input) const { return dtypes_[input]; }
+  std::optional<DType> dtype(size_t input) const { return dtypes_[checked(input)]; }
   // The numbers in an input that the op declared with `.values()`; nullopt when they are not known
   // yet because the graph computes them.
-  const std::optional<std::vector<double>>& values(size_t input) const { return values_[input]; }
+  const std::optional<std::vector<double>>& values(size_t input) const {
+    return values_[checked(input)];
+  }
 
   void set_output(size_t output, Dims dims);
   const std::optional<Dims>& output(size_t index) const { return outputs_[index]; }
@@ -99,6 +117,11 @@ class ShapeContext {
   SmallVector<std::optional<Dims>, 3> outputs_;
 
  private:
+  size_t checked(size_t input) const {
+    if (input >= inputs_.size()) detail::refuse_place("input", input, inputs_.size());
+    return input;
+  }
+
   const Op& op_;
   const Attributes& attributes_;
 };
@@ -121,6 +144,8 @@ class Runtime {
   // For reports of calls: the runtime, and the node of the model where there is one.
   virtual const char* name() const { return "cpp"; }
   virtual std::string node() const { return {}; }
+  // Of a call whose tensors are on a CUDA device; otherwise null.
+  virtual cuda::Device* cuda_device() { return nullptr; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
   Budget& budget() { return budget_; }
@@ -145,7 +170,10 @@ class PrepareContext {
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
   // Not `present` when the input is computed by the graph, or left out. Nothing is checked yet.
-  const Tensor& constant(size_t index) const { return constants_[index]; }
+  const Tensor& constant(size_t index) const {
+    if (index >= constants_.size()) detail::refuse_place("input", index, constants_.size());
+    return constants_[index];
+  }
 
  private:
   const Op& op_;
@@ -174,10 +202,16 @@ class KernelContext {
   const std::string& op_name() const;
   const Attributes& attributes() const { return attributes_; }
   // The tensors of a variadic input, which is the last, follow each other.
-  const Tensor& input(size_t index) const { return *inputs_[index]; }
+  const Tensor& input(size_t index) const {
+    if (index >= inputs_.size()) detail::refuse_place("input", index, inputs_.size());
+    return *inputs_[index];
+  }
   size_t input_count() const { return inputs_.size(); }
   // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output).
-  const Tensor& output(size_t index) const { return outputs_[index]; }
+  const Tensor& output(size_t index) const {
+    if (index >= outputs_.size()) detail::refuse_place("output", index, outputs_.size());
+    return outputs_[index];
+  }
 
   // Makes an output that has a length which the kernel decides (Dim::at_most in the shape rule).
   // `shape` has the lengths that the rule knew, and decided ones within their bounds. To be called
@@ -187,6 +221,8 @@ class KernelContext {
   // The same for every output that has the decided length of this name; where an output has several
   // decided lengths, it is made with the last of them.
   void set_length(const std::string& name, int64_t length) const;
+  // For a kernel given to Op::cuda(), which uses it through cuda::Gpu.
+  cuda::Device* cuda_device() const { return runtime_.cuda_device(); }
 
   // What Op::prepare returned; null in most calls.
   template <class T>

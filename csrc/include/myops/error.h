@@ -27,6 +27,9 @@ class Mistake : public Error {
   using Error::Error;
 };
 
+// What an adapter throws through code of an op that is no failure of it: the call goes another way.
+struct NotAFailure {};
+
 namespace detail {
 inline void append(std::ostringstream&) {}
 

@@ -24,7 +24,7 @@ const char* isa_name(Isa isa);
 enum class Stores : uint8_t {
   Plain,             // the result fits a near cache
   Prefetch,          // plain, and each cache line is prefetched for writing
-  NonTemporal,       // past the caches
+  NonTemporal,       // bypasses the caches
   Ahead = Prefetch,  // the earlier names
   PastCaches = NonTemporal,
 };

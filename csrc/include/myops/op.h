@@ -132,6 +132,7 @@ struct Op {
   std::string shape_text;                         // of a textual rule; otherwise empty
   void (*compute)(KernelContext&) = nullptr;
   std::vector<DType> computed_dtypes;  // of a TypedKernel
+  void (*compute_cuda)(KernelContext&) = nullptr;
   detail::StackEntries stack_entries;
   Prepared (*make_prepared)(const PrepareContext&) = nullptr;
   std::vector<std::string> prepared_inputs;  // empty: only sessions prepare
@@ -170,6 +171,10 @@ struct Op {
     computed_dtypes = std::move(typed.dtypes);
     return compute = typed.function, std::move(*this);
   }
+
+  // Optional: the kernel for tensors on a CUDA device (cuda.h). Without it, such tensors are
+  // refused.
+  Op cuda(void (*function)(KernelContext&)) && { return compute_cuda = function, std::move(*this); }
 
   // Optional: computation on constant inputs (packing weights, for example) that runtimes with
   // sessions do once for all calls. It may return null, and the kernel must work without its

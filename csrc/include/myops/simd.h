@@ -1,5 +1,5 @@
 // Vectors of the instruction set that is switched on. All intrinsics are in this file and its parts
-// simd_lanes.h and simd_memory.h.
+// simd_lanes.h, simd_groups.h and simd_memory.h.
 //
 // The vectors are the compiler's own (GCC, Clang), so + - * and comparisons are plain operators;
 // fma(a, b, c) = a b + c is fused where the set has it. Scalars have the same functions with the
@@ -281,4 +281,5 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
 }  // namespace myops::MYOPS_ISA
 
 #include "myops/simd_lanes.h"
+#include "myops/simd_groups.h"
 #include "myops/simd_memory.h"

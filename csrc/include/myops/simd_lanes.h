@@ -8,6 +8,7 @@ namespace myops::MYOPS_ISA {
 // Whether permute() is a few instructions for elements of A.
 template <class A>
 inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && (sizeof(A) == 4 || sizeof(A) == 8);
+inline constexpr int32_t kLaneNumbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 // Lane by lane: x[index], or with two vectors (x, y)[index]; only the lower bits of an index count.
 #if MYOPS_VECTOR_BYTES == 64
 inline Vector<float> permute(Vector<float> x, Index<float> index) {
@@ -52,6 +53,47 @@ MYOPS_INLINE V permute(const V& x, const V& y, const V& z, I index) {
   return near ? permute(x, y, index) : permute(z, index);
 }
 #endif
+
+// The first `count` elements, fewer than a vector has, as load_wide() and store_narrow() of whole
+// vectors; nothing behind them is touched. The other lanes are 0.
+template <class A, class T>
+MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
+#if MYOPS_VECTOR_BYTES == 64
+  const auto mask = static_cast<uint32_t>((1 << count) - 1);
+  if constexpr (sizeof(T) == 8) return (Vector<A>)_mm512_maskz_loadu_pd(mask, from);
+  if constexpr (sizeof(T) == 4) return (Vector<A>)_mm512_maskz_loadu_ps(mask, from);
+  T part[kLanes<A>];
+  if constexpr (sizeof(T) == 2) store(part, _mm256_maskz_loadu_epi16(mask, from));
+  if constexpr (sizeof(T) == 1) store(part, _mm_maskz_loadu_epi8(mask, from));
+#elif MYOPS_VECTOR_BYTES == 32
+  const Index<A> lanes = load_as<Index<A>>(kLaneNumbers);
+  const auto mask = lanes < static_cast<int32_t>(count);
+  if constexpr (sizeof(T) == 8) {
+    return (Vector<A>)_mm256_maskload_pd(from, _mm256_cvtepi32_epi64((__m128i)mask));
+  }
+  if constexpr (sizeof(T) == 4) return (Vector<A>)_mm256_maskload_ps(from, (__m256i)mask);
+  T part[kLanes<A>] = {};
+  for (int64_t lane = 0; lane < count; ++lane) part[lane] = from[lane];
+#else
+  T part[kLanes<A>] = {};
+  for (int64_t lane = 0; lane < count; ++lane) part[lane] = from[lane];
+#endif
+  return load_wide<A>(part);
+}
+template <class A, class T>
+MYOPS_INLINE void store_part(T* to, const Vector<A>& vector, int64_t count) {
+  T part[kLanes<A>];
+  store_narrow<A>(part, vector);
+#if MYOPS_VECTOR_BYTES == 64
+  const auto mask = static_cast<uint32_t>((1 << count) - 1);
+  if constexpr (sizeof(T) == 8) _mm512_mask_storeu_pd(to, mask, (__m512d)vector);
+  if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(to, mask, (__m512)vector);
+  if constexpr (sizeof(T) == 2) _mm256_mask_storeu_epi16(to, mask, load_as<__m256i>(part));
+  if constexpr (sizeof(T) == 1) _mm_mask_storeu_epi8(to, mask, load_as<__m128i>(part));
+#else
+  for (int64_t lane = 0; lane < count; ++lane) to[lane] = part[lane];
+#endif
+}
 
 // Lanes 4 g to 4 g + 3 are from[at[4 g]], ..., for each of the vector's groups of four.
 template <class A>

@@ -24,7 +24,7 @@ void backward_typed(KernelContext& context) {
   const DataGradient<T> data(context, conv, inputs, gradient, filters, none, outputs);
   if (!needs[1]) return data.run();
   WeightGradient<T> weights(context, conv, inputs, gradient, Column::Value, context.output(1));
-  if (data.gives_samples() && weights.takes_samples()) return data.run(&weights);
+  if (data.gives_samples(weights)) return data.run(&weights);
   data.run();
   weights.run();
 }

@@ -35,8 +35,10 @@ inline constexpr int64_t kTransposed =
     331776 / sizeof(A);  // offsets and masks of some offset groups
 inline constexpr int64_t kFewChannels =
     8;  // of an offset group: windows of half the size, kTransposed applies
-inline constexpr int64_t kManyGroups = 8;           // offset groups that share what they read
-inline constexpr int64_t kPrefetchPixels = 48;      // prefetch distance in pixels
+inline constexpr int64_t kShallow = 16;         // channels of an offset group: tiles with long rows
+inline constexpr int64_t kRow = 128;            // pixels of these rows
+inline constexpr int64_t kManyGroups = 8;       // offset groups that share what they read
+inline constexpr int64_t kPrefetchPixels = 48;  // prefetch distance in pixels
 inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the tasks' own buffers
 
 struct Range {
@@ -59,7 +61,7 @@ inline int64_t pixel_of(int64_t channels) {
 // products need no special case for the last columns.
 template <class A>
 inline int64_t row_of(int64_t taps, int64_t channels) {
-  return round_up((taps - 1) * channels + pixel_of<A>(channels), kLanes<A>);
+  return round_up((taps - 1) * channels + pixel_of<A>(channels), kHalf<A>);
 }
 
 struct Blocking {
@@ -67,9 +69,16 @@ struct Blocking {
 
   explicit Blocking(const ConvShape& conv)
       : taps(panels(conv.taps, panels(conv.taps, kTaps))),  // of blocks of about equal size
-        channels(std::min<int64_t>(conv.channels_per_offset(), conv.depthwise() ? 2 * kChannels
-                                                               : taps <= 9      ? kChannels
-                                                                                : kChannels / 2)) {}
+        channels(conv.depthwise() ? std::min(conv.channels_per_offset(), 2 * kChannels)
+                                  : even_channels(conv.channels_per_offset(),
+                                                  taps <= 9 ? kChannels : kChannels / 2)) {}
+
+  // About `wanted`, of blocks of about equal size: a block of the few channels that are left would
+  // take as long as a whole one.
+  static int64_t even_channels(int64_t length, int64_t wanted) {
+    const int64_t blocks = std::max<int64_t>(panels(length - wanted / 2, wanted), 1);
+    return std::min(length, round_up(panels(length, blocks), 8));
+  }
 
   // For gradients: smaller blocks, so that W of a block for all outputs of a group fits a task's
   // buffer.
@@ -77,7 +86,9 @@ struct Blocking {
   static Blocking of_gradients(const ConvShape& conv) {
     Blocking blocking(conv);
     const int64_t most = kPacked<A> / (blocking.taps * conv.group_outputs()) / 4 * 4;
-    blocking.channels = std::min(blocking.channels, std::clamp<int64_t>(most, 4, kChannels / 2));
+    const int64_t length = conv.channels_per_offset();
+    blocking.channels = std::clamp<int64_t>(most, 4, even_channels(length, kChannels / 2));
+    blocking.channels = std::min(blocking.channels, length);
     return blocking;
   }
 
@@ -165,6 +176,8 @@ class Tiling {
   Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
+    // With few channels most memory is offsets and masks, which is read in rows: longer ones.
+    if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));
     across_ = panels(width_, columns_);

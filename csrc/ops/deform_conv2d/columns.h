@@ -70,9 +70,12 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
       }
       const Corners<const A> corners(window, index[p]);
       if (kAdd && channels != count) {  // what is too much would be added to the next tap
-        A own[2 * kChannels + kQuad<A>];
-        blend_channels<false, kCount>(corners.at, at, count, own);
-        for (int64_t c = 0; c < channels; ++c) to[c] += own[c];
+        using Quad = Lanes<A, kQuad<A>>;
+        for (int64_t c = 0; c < channels; c += kQuad<A>) {
+          const Quad value = blended<Quad>(corners.at, at, c);
+          const int64_t some = std::min(kQuad<A>, channels - c);
+          for (int64_t i = 0; i < some; ++i) to[c + i] += value[i];
+        }
         continue;
       }
       blend_channels<kAdd, kCount>(corners.at, at, count, to);
@@ -135,8 +138,10 @@ class Columns {
     const int64_t most = capacity_ / std::max<int64_t>(box_.pixels(), 1) / kQuad<A> * kQuad<A>;
     if (most < block.count()) return halve(block, {0, all_.last}, body);
     if (block.first < held_.first || block.last > held_.last) {
-      const int64_t blocks = std::max<int64_t>(most / blocking_.channels, 1);
-      hold({block.first, std::min(block.first + blocks * blocking_.channels, end)}, all_, box_);
+      // A block can be shorter than others, at the border of a weight group: then one may fit where
+      // a whole block does not.
+      const int64_t whole = most / blocking_.channels * blocking_.channels;
+      hold({block.first, std::min(block.first + std::max(whole, block.count()), end)}, all_, box_);
     }
     body(Range{0, all_.last});
   }

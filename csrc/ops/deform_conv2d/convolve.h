@@ -185,15 +185,15 @@ class Convolution {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
-    return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs})),
+    return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
             Buffer<A>(context_, packs ? widest * blocking.taps * blocking.channels : 0),
             Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<A>)};
   }
   // Elements from the sums of one pixel to those of the next. If no other group follows, they are
-  // rounded up to whole vectors, so that products have no incomplete block.
+  // rounded up to halves of vectors, so that products have no incomplete block.
   int64_t sums_row(const Range& outputs) const {
     const bool alone = conv_.groups == 1 && !conv_.depthwise();
-    return alone ? round_up(outputs.count(), kLanes<A>) : outputs.count();
+    return alone ? round_up(outputs.count(), kHalf<A>) : outputs.count();
   }
   void run_tile(Worker& worker, const Tile& tile, const Range& outputs, const A* packed) const;
   void start(const Range& outputs, int64_t pixels, A* sums) const;
@@ -303,7 +303,7 @@ void Convolution<T>::write(const Tile& tile, const Range& outputs, const A* sums
   for (int64_t row = 0; row < rows; ++row, sums += columns * sums_row) {
     T* to = out_.at(tile.image, outputs.first, tile.top + row, tile.left);
     if (out_.step[1] != 1) {  // dense: either pixels or channels are contiguous
-      transpose_copy(sums, sums_row, to, out_.step[1], columns, width);
+      pixels_to_planes(sums, sums_row, columns, width, to, out_.step[1]);
       continue;
     }
     for (int64_t p = 0; p < columns; ++p, to += out_.step[3]) {

@@ -41,9 +41,12 @@ class DataGradient {
         tiling_(conv, tile_pixels()) {}
 
   // Whether run() can pass samples to the gradient of W.
-  bool gives_samples() const {
-    return kernel_enabled("deform_conv2d.with_data_gradient") && side_by_side() &&
-           (X_ || offset_ || mask_) && std::is_same_v<T, A>;
+  bool gives_samples(const WeightGradient<T>& weights) const {
+    if (!kernel_enabled("deform_conv2d.with_data_gradient")) return false;
+    const bool positions = offset_ || mask_;
+    if (!std::is_same_v<T, A>) return false;
+    if (side_by_side()) return (X_ || positions) && weights.takes_samples();
+    return positions && weights.takes_images();
   }
   void run(WeightGradient<T>* weights = nullptr) const {
     if (conv_.batch == 0) return;
@@ -63,12 +66,13 @@ class DataGradient {
     if (together || (!positions && (!X_ || narrow))) return;
     if (side_by_side()) {
       context_.report("side_by_side", what, "many offset groups, each with one block of channels");
-      if (weights) context_.report("with_data_gradient", "W", "the samples are made already");
+      if (weights) report_samples();
       run_side_by_side(positions, weights);
     } else if (!positions || parts_ == 1) {
       context_.report("whole_images", what,
                       positions ? "an offset group has one task" : "no gradient of positions");
-      run_whole(positions);
+      if (weights) report_samples();
+      run_whole(positions, weights);
     } else {
       context_.report("bands_of_tiles", what,
                       "tasks of an offset group add their gradients of positions in slots");
@@ -108,6 +112,10 @@ class DataGradient {
     return std::min(most, kSlots<A> / (3 * blocking_.taps * parts_ * width_));
   }
 
+  void report_samples() const {
+    context_.report("with_data_gradient", "W", "the samples are made already");
+  }
+
   TileGradient<T> worker(bool positions, bool samples = false,
                          const GradientTile<T>* tile = nullptr) const {
     return TileGradient<T>(context_, conv_, inputs_, gradient_, direct_, cross_, tiling_.pixels(),
@@ -145,9 +153,19 @@ class DataGradient {
     });
   }
 
+  // Passes the samples of a tile on to the gradient of W, if there is one.
+  typename TileGradient<T>::Take take(const std::optional<typename WeightGradient<T>::Total>& total,
+                                      const Task& task, int64_t tile) const {
+    if (!total) return nullptr;
+    return [&total, tile = tiling_.at(task.image, tile)](const Range& strip, const A* sampled,
+                                                         const GradientStrip<T>& gradient) {
+      total->add(tile, strip, sampled, gradient);
+    };
+  }
+
   void clear() const;
   void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
-  void run_whole(bool positions) const;
+  void run_whole(bool positions, WeightGradient<T>* weights) const;
   void run_in_bands() const;
   void run_image_in_bands(bool positions) const;
   void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
@@ -219,22 +237,29 @@ void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weight
 
 // Each task processes all tiles and writes its own sums.
 template <class T>
-void DataGradient<T>::run_whole(bool positions) const {
+void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) const {
   const int64_t parts = parts_;
+  if (weights) weights->start_images();
   context_.parallel_for(units() * parts, 1, [&](int64_t index, int64_t) {
     const Task own = task(index, parts);
-    TileGradient<T> work = worker(positions);
+    TileGradient<T> work = worker(positions, weights != nullptr);
+    const int64_t item = own.image * tiling_.count();
     const int64_t size = 3 * blocking_.taps * tiling_.pixels();
     const Buffer<A> sums(context_, positions ? size : 0);
+    std::optional<typename WeightGradient<T>::Total> total;
+    if (weights) total.emplace(*weights);
     for_each_taps([&](const Range& taps) {
+      if (total) total->start(own.offset_group, taps.first);
       for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
         if (positions) sums.zero(size);
-        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr);
+        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile));
+        if (total) total->end_tile(item + tile);
         if (!positions) continue;
         write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
       }
     });
   });
+  if (weights) weights->finish_images();
 }
 
 template <class T>
@@ -333,7 +358,7 @@ void DataGradient<T>::write_band(const Task& own, int64_t first, int64_t last,
     }
     return;
   }
-  A planes[kChannels * kEach];
+  A planes[2 * kChannels * kEach];
   for (int64_t i = first; i < last; i += kEach) {
     const int64_t pixels = std::min(kEach, last - i);
     transpose_copy(sums + (i - first) * count, count, planes, kEach, pixels, count);

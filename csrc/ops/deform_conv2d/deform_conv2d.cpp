@@ -1,5 +1,6 @@
 // deform_conv2d: convolution at learned positions. The mathematics are in taps.h.
 #include "conv_shape.h"
+#include "cuda/entry.h"
 #include "kernels.h"
 
 namespace myops::deform {
@@ -33,7 +34,8 @@ MYOPS_OP(deform_conv2d) {
       .shape(shape)
       .prepare(prepare_chosen)
       .autocast(Autocast::Lower)
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(forward_cuda);
 }
 
 }  // namespace myops::deform

@@ -1,5 +1,6 @@
 // deform_conv2d_backward: the gradients of deform_conv2d. The mathematics are in taps.h.
 #include "conv_shape.h"
+#include "cuda/entry.h"
 #include "kernels.h"
 
 namespace myops::deform {
@@ -38,7 +39,8 @@ MYOPS_OP(deform_conv2d_backward) {
       .attribute({"needs", std::vector<int64_t>{},
                   "Which of X, W, offset, mask want their gradient, 0 or 1 each; default all."})
       .shape(shape)
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(backward_cuda);
 }
 
 }  // namespace myops::deform

@@ -1,6 +1,7 @@
 // deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. (X', W', y', x', m')
 // are the gradients that arrive at its outputs; the mathematics are in taps.h.
 #include "conv_shape.h"
+#include "cuda/entry.h"
 #include "kernels.h"
 
 namespace myops::deform {
@@ -59,7 +60,8 @@ MYOPS_OP(deform_conv2d_backward_backward) {
                   "Which of grad, X, W, offset, mask want their gradient, 0 or 1 each; default "
                   "all."})
       .shape(shape)
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(double_backward_cuda);
 }
 
 }  // namespace myops::deform

@@ -91,7 +91,9 @@ class GradientStrip {
         return;
       }
     }
-    read_by_output(gradient_, tile, pixels, outputs, buffer_.get(), strip_);
+    const Held wanted{tile, pixels, outputs};
+    if (!(wanted == held_)) read_by_output(gradient_, tile, pixels, outputs, buffer_.get(), strip_);
+    held_ = wanted;
     body(buffer_.get(), strip_, all);
   }
 
@@ -104,6 +106,7 @@ class GradientStrip {
         return {first + pixels.first * gradient_.step[3], gradient_.step[3]};
       }
     }
+    held_ = {};
     for_each_line(tile, pixels, [&](int64_t row, int64_t column, int64_t count, int64_t done) {
       const T* from = gradient_.at(tile.image, outputs.first, row, column);
       A* to = buffer_.get() + done * outputs.count();
@@ -123,6 +126,17 @@ class GradientStrip {
   int64_t strip_;
   Buffer<A> buffer_;
   const GradientTile<T>* tile_;
+  // What the buffer holds, by output: the gradient of W often asks for what that of X has read.
+  struct Held {
+    Tile tile{-1, 0, 0, 0, 0};
+    Range pixels{0, 0}, outputs{0, 0};
+    bool operator==(const Held& other) const {
+      return tile == other.tile && pixels.first == other.pixels.first &&
+             pixels.last == other.pixels.last && outputs.first == other.outputs.first &&
+             outputs.last == other.outputs.last;
+    }
+  };
+  mutable Held held_;
 };
 
 }  // namespace myops::deform::MYOPS_ISA

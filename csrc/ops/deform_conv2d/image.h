@@ -57,24 +57,17 @@ class Source {
     const WindowView<const A> view{window_.get(), box.columns() * pixel, pixel};
     const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
                      std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
-    clear_border(box, inside, view, pixel != channels.count());
+    const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
+    clear_border(box, inside, view, !planes && pixel != channels.count());
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
     A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
-    // In NCHW, a few channels are copied for all lines before the next channels, so that memory is
-    // read in order.
-    const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
-    const int64_t each = planes ? kLanes<A> : channels.count();
-    for (int64_t c = 0; c < channels.count(); c += each) {
-      const int64_t count = std::min(each, channels.count() - c);
-      for (int64_t y = inside.top; y < inside.bottom; ++y) {
-        const T* from = view_.at(image, channels.first + c, y, inside.left);
-        A* line = to + (y - inside.top) * view.row + c;
-        if (planes) {
-          transpose_copy(from, view_.step[1], line, pixel, count, inside.columns());
-        } else {
-          copy_pixels(from, count, inside.columns(), pixel, line);
-        }
-      }
+    if (planes) {
+      copy_planes(image, channels, inside, view, to);
+      return view;
+    }
+    for (int64_t y = inside.top; y < inside.bottom; ++y, to += view.row) {
+      copy_pixels(view_.at(image, channels.first, y, inside.left), channels.count(),
+                  inside.columns(), pixel, to);
     }
     return view;
   }
@@ -92,6 +85,27 @@ class Source {
       std::fill_n(to, (inside.left - box.left) * view.pixel, A{});
       std::fill_n(to + (inside.right - box.left) * view.pixel,
                   (box.right - inside.right) * view.pixel, A{});
+    }
+  }
+
+  // In NCHW, a few channels are copied for all lines before the next channels, so that memory is
+  // read in order. Short lines without gaps are read as one.
+  void copy_planes(int64_t image, const Range& channels, const Box& inside,
+                   const WindowView<const A>& view, A* to) const {
+    const int64_t columns = inside.columns(), lines = inside.bottom - inside.top;
+    const bool together = columns == width_ && view_.step[2] == width_;
+    const PixelLines at{view.pixel, columns, view.row - columns * view.pixel};
+    for (int64_t c = 0; c < channels.count(); c += kLanes<A>) {
+      const int64_t count = std::min(kLanes<A>, channels.count() - c);
+      const T* from = view_.at(image, channels.first + c, inside.top, inside.left);
+      if (together) {
+        planes_to_pixels(from, view_.step[1], count, lines * columns, to + c, at);
+        continue;
+      }
+      for (int64_t y = 0; y < lines; ++y) {
+        planes_to_pixels(from + y * view_.step[2], view_.step[1], count, columns,
+                         to + c + y * view.row, at);
+      }
     }
   }
 

@@ -10,6 +10,9 @@ using namespace ::myops::MYOPS_ISA;
 // Columns of a panel: the width of a register block.
 template <class A>
 inline constexpr int64_t kPanel = 2 * kLanes<A>;
+// Half a vector, but at least 16 bytes; results have rows of a multiple of it.
+template <class A>
+inline constexpr int64_t kHalf = kLanes<A> > kQuad<A> ? kLanes<A> / 2 : kLanes<A>;
 // Rows of a register block: the sums (two vectors for each row) and two factors fit the registers.
 // With AVX-512 twelve rows would fit too, but took 1 to 4% longer because more pixels were left
 // over.
@@ -37,27 +40,27 @@ struct MatrixView {
 // Whether a product adds to its result or overwrites it.
 enum class Result : uint8_t { Add, Overwrite };
 
-// kRows x kVectors sums: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
-template <Result kResult, class A, int kRows, int kVectors>
+// kRows x kVectors sums of vectors V: out[i][:] (+)= sum over r of left[i][r] * right[r][:].
+template <Result kResult, class V, int kRows, int kVectors, class A>
 inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A* right,
                            int64_t right_row, A* out, int64_t out_row) {
-  constexpr int64_t L = kLanes<A>;
-  Vector<A> sums[kRows][kVectors];
+  constexpr int64_t L = sizeof(V) / sizeof(A);
+  V sums[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = kResult == Result::Add ? load(out + i * out_row + v * L) : Vector<A>{};
+      sums[i][v] = kResult == Result::Add ? load_as<V>(out + i * out_row + v * L) : V{};
     }
   }
   const A* from = left.data;
   for (int64_t run = 0; run < depth.count; ++run, from += depth.step) {
     const A* const end = right + depth.length * right_row;
     for (const A* at = from; right != end; at += left.step, right += right_row) {
-      Vector<A> factors[kVectors];
-      for (int v = 0; v < kVectors; ++v) factors[v] = load(right + v * L);
+      V factors[kVectors];
+      for (int v = 0; v < kVectors; ++v) factors[v] = load_as<V>(right + v * L);
 #pragma GCC unroll 12
       for (int i = 0; i < kRows; ++i) {
-        const Vector<A> factor = broadcast(at[i * left.row]);
+        const V factor = at[i * left.row] - V{};
         for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(factor, factors[v], sums[i][v]);
       }
     }
@@ -69,28 +72,28 @@ inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A
 }
 
 // The same for `rows` <= kRows of them.
-template <Result kResult, class A, int kRows, int kVectors>
+template <Result kResult, class V, int kRows, int kVectors, class A>
 inline void multiply_rest(int64_t rows, const Runs& depth, const MatrixView<A>& left,
                           const A* right, int64_t right_row, A* out, int64_t out_row) {
   if constexpr (kRows > 0) {
     if (rows == kRows) {
-      multiply_block<kResult, A, kRows, kVectors>(depth, left, right, right_row, out, out_row);
+      multiply_block<kResult, V, kRows, kVectors>(depth, left, right, right_row, out, out_row);
     } else {
-      multiply_rest<kResult, A, kRows - 1, kVectors>(rows, depth, left, right, right_row, out,
+      multiply_rest<kResult, V, kRows - 1, kVectors>(rows, depth, left, right, right_row, out,
                                                      out_row);
     }
   }
 }
 
-template <Result kResult, class A, int kVectors>
+template <Result kResult, class V, int kVectors, class A>
 void multiply_rows(int64_t rows, const Runs& depth, MatrixView<A> left, const A* right,
                    int64_t right_row, A* out, int64_t out_row) {
   for (; rows >= kBlockRows; rows -= kBlockRows) {
-    multiply_block<kResult, A, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
+    multiply_block<kResult, V, kBlockRows, kVectors>(depth, left, right, right_row, out, out_row);
     left.data += kBlockRows * left.row;
     out += kBlockRows * out_row;
   }
-  multiply_rest<kResult, A, kBlockRows - 1, kVectors>(rows, depth, left, right, right_row, out,
+  multiply_rest<kResult, V, kBlockRows - 1, kVectors>(rows, depth, left, right, right_row, out,
                                                       out_row);
 }
 
@@ -104,15 +107,19 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView
               const A* right, int64_t right_row, int64_t right_panel, A* out, int64_t out_row) {
   constexpr int64_t width = kPanel<A>, L = kLanes<A>;
   for (; columns >= width; columns -= width, right += right_panel, out += width) {
-    multiply_rows<kResult, A, 2>(rows, depth, left, right, right_row, out, out_row);
+    multiply_rows<kResult, Vector<A>, 2>(rows, depth, left, right, right_row, out, out_row);
   }
   if (columns >= L) {
-    multiply_rows<kResult, A, 1>(rows, depth, left, right, right_row, out, out_row);
+    multiply_rows<kResult, Vector<A>, 1>(rows, depth, left, right, right_row, out, out_row);
     columns -= L;
     right += L;
     out += L;
   }
   if (columns == 0) return;
+  using Half = Lanes<A, kHalf<A>>;  // takes half the time where vectors are long
+  if (columns == kHalf<A>) {
+    return multiply_rows<kResult, Half, 1>(rows, depth, left, right, right_row, out, out_row);
+  }
   A edge[kBlockRows * L] = {};  // for the last columns, behind which a block would write
   for (int64_t row = 0; row < rows; row += kBlockRows) {
     const int64_t count = std::min(kBlockRows, rows - row);
@@ -120,7 +127,11 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView
       std::copy_n(out + (row + i) * out_row, columns, edge + i * L);
     }
     const MatrixView<A> part{left.data + row * left.row, left.row, left.step};
-    multiply_rows<kResult, A, 1>(count, depth, part, right, right_row, edge, L);
+    if (columns < kHalf<A>) {
+      multiply_rows<kResult, Half, 1>(count, depth, part, right, right_row, edge, L);
+    } else {
+      multiply_rows<kResult, Vector<A>, 1>(count, depth, part, right, right_row, edge, L);
+    }
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(edge + i * L, columns, out + (row + i) * out_row);
     }

@@ -38,7 +38,7 @@ class TileGradient {
         X_(context, conv, positions || samples ? inputs.X : StridedView<const T>(), capacity_),
         direction_(context, conv, positions ? inputs.X_direction : StridedView<const T>(),
                    capacity_),
-        window_(context, capacity_),
+        window_(context, capacity_ + kLanes<A>),
         sums_(context, 8 * (strip_ + kLanes<A>)),
         sampled_(context, samples ? strip_ * row() + kPanel<A> : 0) {
     if (samples) clear_padding(sampled_.get(), row(), blocking_.taps * blocking_.channels, strip_);
@@ -260,7 +260,7 @@ void TileGradient<T>::flush(const Box& box, const WindowView<A>& window) const {
         window.data + (y - box.top) * window.row + (begin - line - box.left) * window.pixel;
     A* to = target_.data + (begin - target_.first) * target_.pixel;
     if (target_.channel != 1 && target_.pixel == 1) {
-      transpose_copy<true>(from, window.pixel, to, target_.channel, end - begin, count);
+      pixels_to_planes<true>(from, window.pixel, end - begin, count, to, target_.channel);
       continue;
     }
     for (int64_t x = begin; x < end; ++x, from += window.pixel, to += target_.pixel) {

@@ -55,12 +55,46 @@ struct TapStrip {
   bool more = false;  // add to `sums`
 };
 
-// Passed by value, so that all members are in registers. kOne: a pixel is one vector V, whose
-// length is a compile-time constant. kPartial: the last vector of a pixel has fewer channels.
-template <class V, bool kOne, bool kPartial, class A>
+// A pixel is one vector V, without loops over channels. kPartial: of which `count` lanes are
+// channels.
+template <class V, bool kPartial, bool kSums, bool kOut, class A>
+void add_tap_of_one(TapStrip<A> at, int64_t count) {
+  at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
+  const V used = first_lanes<V, A>((V)(V{} == V{}), count);
+  using Bits = Lanes<int64_t, sizeof(V) / 8>;
+  for (int64_t p = 0; p < at.pixels; ++p, at.values += at.row) {
+    const int32_t place = at.index[p];
+    if (place < 0) continue;
+    V value = load_as<V>(at.values);
+    if (kPartial) value = (V)((Bits)value & (Bits)used);
+    if constexpr (kSums) {
+      const Corners<const A> corners(at.X, place);
+      V totals[4];
+      for (int j = 0; j < 4; ++j) totals[j] = value * load_as<V>(corners.at[j]);
+      Lanes<A, 4> F = sums<A>(totals);
+      if (at.more) F += load_as<Lanes<A, 4>>(at.sums + 8 * p);
+      store(at.sums + 8 * p, F);
+    }
+    if constexpr (kOut) {
+      const Corners<A> corners(at.out, place);
+      for (int j = 0; j < 4; ++j) {
+        const V weight = at.weights[p + j * at.plane] - V{};
+        store(corners.at[j], fma(weight, value, load_as<V>(corners.at[j])));
+      }
+    }
+  }
+}
+template <class V, bool kPartial, class A>
+void add_tap_of_one(const TapStrip<A>& strip, int64_t count) {
+  if (strip.sums && strip.out.data) return add_tap_of_one<V, kPartial, true, true>(strip, count);
+  if (strip.sums) return add_tap_of_one<V, kPartial, true, false>(strip, count);
+  if (strip.out.data) add_tap_of_one<V, kPartial, false, true>(strip, count);
+}
+
+// Passed by value, so that all members are in registers. kPartial: the last vector of a pixel has
+// fewer channels.
+template <class V, bool kPartial, class A>
 void add_tap_of(TapStrip<A> at, int64_t count) {
-  if (kOne) at.X.pixel = at.out.pixel = sizeof(V) / sizeof(A);
-  if (kOne && !kPartial) count = sizeof(V) / sizeof(A);
   for (int64_t p = 0; p < at.pixels; ++p, at.values += at.row) {
     const int32_t place = at.index[p];
     if (place < 0) continue;
@@ -79,9 +113,10 @@ template <class V, class A>
 void add_tap_by(const TapStrip<A>& strip, int64_t count) {
   constexpr auto L = static_cast<int64_t>(sizeof(V) / sizeof(A));
   const bool one = count <= L, partial = count % L != 0;
-  const auto run = partial ? (one ? add_tap_of<V, true, true, A> : add_tap_of<V, false, true, A>)
-                           : (one ? add_tap_of<V, true, false, A> : add_tap_of<V, false, false, A>);
-  run(strip, count);
+  if (one && partial) return add_tap_of_one<V, true>(strip, count);
+  if (one) return add_tap_of_one<V, false>(strip, count);
+  if (partial) return add_tap_of<V, true>(strip, count);
+  add_tap_of<V, false>(strip, count);
 }
 // Chooses the longest vectors whose multiple a pixel of `count` channels is.
 template <class A>

@@ -50,6 +50,11 @@ struct PositionView {
     return offset.even_rows(tile) && mask.even_rows(tile) && shift.even_rows(tile) &&
            mask_shift.even_rows(tile);
   }
+  void prefetch(int64_t tap, int64_t row, int64_t count) const {
+    offset.prefetch(2 * tap, row, count);
+    offset.prefetch(2 * tap + 1, row, count);
+    if (mask) mask.prefetch(tap, row, count);
+  }
   // Offset and mask of kLanes pixels of a row, `count` of which are valid.
   Point<V> point(int64_t tap, int64_t row, int64_t pixel, int64_t count) const {
     return {offset.at(2 * tap, row, pixel, count), offset.at(2 * tap + 1, row, pixel, count),
@@ -154,6 +159,8 @@ class Taps {
   Point<P> read_point(const A* from) const {
     return {load_as<P>(from), load_as<P>(from + plane_), load_as<P>(from + 2 * plane_)};
   }
+  static constexpr int64_t kRowsAhead = 4;  // of offsets and masks, prefetched
+
   void place_bases(const ConvShape& conv, const Tile& tile);
   void place_entries(int64_t entry, const Point<V>& position, const Point<V>& size);
   void shift_entries(int64_t entry, const Point<V>& move);
@@ -161,8 +168,9 @@ class Taps {
   PositionLines<T> lines_;
   bool shifted_;
   int64_t stride_, plane_;
-  Buffer<int32_t> cells_;  // y, x, index
-  Buffer<A> bases_;        // y and x of a pixel's first tap
+  Buffer<int32_t> cells_;      // y, x, index
+  Buffer<A> bases_;            // y and x of a pixel's first tap
+  Tile tile_{-1, 0, 0, 0, 0};  // of the bases
   Buffer<A> values_, points_, shifts_, changes_;
   Extent<kLanes<A>> extent_;
   bool gradient_;
@@ -170,6 +178,8 @@ class Taps {
 
 template <class T>
 void Taps<T>::place_bases(const ConvShape& conv, const Tile& tile) {
+  if (tile == tile_) return;
+  tile_ = tile;
   A* base = bases_.get();
   for (int64_t row = 0; row < tile.rows; ++row) {
     const A y = static_cast<A>((tile.top + row) * conv.stride_y - conv.pad_top);
@@ -199,6 +209,7 @@ void Taps<T>::place(const ConvShape& conv, const Tile& tile, int64_t offset_grou
   const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < taps.count(); ++k) {
+      if (row + kRowsAhead < rows) lines.prefetch(k, row + kRowsAhead, length);
       const A* base = bases_.get() + row * length;
       const int64_t first = k * stride_ + row * length;
       for (int64_t i = 0; i < length; i += kLanes<A>) {

@@ -54,127 +54,210 @@ inline void add_to(const A* from, int64_t step, int64_t count, A* to) {  // `ste
   for (; i < count; ++i) to[i * step] += from[i];
 }
 
-// to[c * to_step + r] (+)= from[r * from_step + c] for r < rows and c < columns, converted.
-template <bool kAdd, class To, class From>
-inline void transpose_corner(const From* from, int64_t from_step, To* to, int64_t to_step,
-                             int64_t rows, int64_t columns) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      To& out = to[c * to_step + r];
-      const To value = static_cast<To>(from[r * from_step + c]);
-      if constexpr (kAdd) {
-        out += value;
-      } else {
-        out = value;
+// The pixels of a line in registers: kSide lines of kLanes pixels, transposed.
+template <int64_t kSide, class A>
+MYOPS_INLINE void transpose_groups(Vector<A>* lines) {
+  if constexpr (kSide > 1) {
+    transpose_squares<1, static_cast<int>(kSide)>(
+        lines, std::make_integer_sequence<int, static_cast<int>(kLanes<A>)>());
+  }
+}
+template <int64_t kSide, class A, int... kPixel>
+MYOPS_INLINE void store_pixels(const Vector<A>* lines, A* to, int64_t step,
+                               std::integer_sequence<int, kPixel...>) {
+  constexpr int kLine = static_cast<int>(kSide);
+  (store(to + kPixel * step, group_of<kSide, kPixel / kLine, A>(lines[kPixel % kLine])), ...);
+}
+
+// Lines of `to`, whose pixels are `step` elements apart; `gap` elements lie between a line of
+// `columns` pixels and the next.
+struct PixelLines {
+  int64_t step, columns, gap;
+};
+
+// kSide elements of each of `count` pixels from as many rows; those from `rows` on are 0.
+template <int64_t kSide, class From, class A>
+void spread_rows(const From* from, int64_t from_step, int64_t rows, int64_t count, A* to,
+                 const PixelLines& at) {
+  constexpr int64_t L = kLanes<A>;
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  const bool one = count <= at.columns;
+  int64_t column = 0;  // of the next pixel in its line
+  for (int64_t c = 0; c < count; c += L) {
+    // The last pixels of a single line are made together with some of those before them.
+    if (one && count - c < L && count >= L) {
+      to -= (c + L - count) * at.step;
+      c = count - L;
+    }
+    const int64_t some = std::min(L, count - c);
+    Vector<A> lines[kSide];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kSide; ++i) {
+      lines[i] = Vector<A>{};
+      if (i >= rows) continue;
+      const From* row = from + i * from_step + c;
+      lines[i] = some == L ? load_wide<A>(row) : load_first<A>(row, some);
+    }
+    transpose_groups<kSide, A>(lines);
+    if (some == L && (one || column + L <= at.columns)) {
+      store_pixels<kSide>(lines, to, at.step, kAll);
+      to += L * at.step;
+      column += L;
+      if (!one && column == at.columns) {
+        to += at.gap;
+        column = 0;
+      }
+      continue;
+    }
+    A staged[L * kSide];
+    store_pixels<kSide>(lines, staged, kSide, kAll);
+    for (int64_t p = 0; p < some; ++p) {
+      store(to, load_as<Lanes<A, kSide>>(staged + p * kSide));
+      to += at.step;
+      if (++column == at.columns) {
+        to += at.gap;
+        column = 0;
       }
     }
   }
 }
 
-// In squares of kCount, the rest in smaller squares; 0: element by element.
-template <int64_t kCount, bool kAdd, class To, class From>
-void transpose_by(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
-                  int64_t columns) {
+// `columns` <= kSide elements of each of `rows` pixels to as many lines; kSide are read.
+template <int64_t kSide, bool kAdd, class From, class To>
+void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
+                     int64_t to_step) {
   using A = Accumulate<To>;
-  if constexpr (kCount == 0) {
-    transpose_corner<kAdd>(from, from_step, to, to_step, rows, columns);
-  } else {
-    using V = Lanes<A, kCount>;
-    const int64_t whole_rows = rows / kCount * kCount, whole_columns = columns / kCount * kCount;
-    for (int64_t r = 0; r < whole_rows; r += kCount) {
-      for (int64_t c = 0; c < whole_columns; c += kCount) {
-        V square[kCount];
-        for (int64_t i = 0; i < kCount; ++i) {
-          const From* row = from + (r + i) * from_step + c;
-          if constexpr (kCount == kLanes<A>) {
-            square[i] = load_wide<A>(row);
-          } else {
-            square[i] = load_as<V>(row);
-          }
-        }
-        transpose<A, kCount>(square);
-        for (int64_t i = 0; i < kCount; ++i) {
-          To* out = to + (c + i) * to_step + r;
-          if constexpr (kAdd) square[i] += load_as<V>(out);
-          if constexpr (kCount == kLanes<A>) {
-            store_narrow<A>(out, square[i]);
-          } else {
-            store(out, square[i]);
-          }
-        }
+  constexpr int64_t L = kLanes<A>;
+  for (int64_t r = 0; r < rows; r += L) {
+    if (!kAdd && rows - r < L && rows >= L) r = rows - L;
+    const int64_t some = std::min(L, rows - r);
+    Vector<A> lines[kSide];
+    if (some == L) {
+      const From* first = from + r * from_step;
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kSide; ++i) {
+        lines[i] = load_groups_wide<kSide, A>(first + i * from_step, kSide * from_step);
+      }
+    } else {
+      From staged[L * kSide] = {};
+      for (int64_t p = 0; p < some; ++p) {
+        std::memcpy(staged + p * kSide, from + (r + p) * from_step, kSide * sizeof(From));
+      }
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kSide; ++i) {
+        lines[i] = load_groups_wide<kSide, A>(staged + i * kSide, kSide * kSide);
       }
     }
-    constexpr int64_t kLess = std::is_same_v<To, From> && kCount > kQuad<A> ? kCount / 2 : 0;
-    if (whole_columns < columns) {
-      transpose_by<kLess, kAdd>(from + whole_columns, from_step, to + whole_columns * to_step,
-                                to_step, whole_rows, columns - whole_columns);
-    }
-    if (whole_rows < rows) {
-      transpose_by<kLess, kAdd>(from + whole_rows * from_step, from_step, to + whole_rows, to_step,
-                                rows - whole_rows, columns);
-    }
-  }
-}
-
-// Between a 16-bit type and float, where squares of vectors do not fit: by way of float, whose
-// squares can be smaller.
-template <class To, class From>
-void transpose_by_float(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
-                        int64_t columns) {
-  constexpr int64_t kLong = 64, kShort = kLanes<float>;
-  constexpr bool kWidens = std::is_same_v<To, float>;
-  constexpr int64_t kRows = kWidens ? kShort : kLong, kColumns = kWidens ? kLong : kShort;
-  float staged[kLong * kShort];
-  if constexpr (kWidens) {
-    if (from_step == columns && columns <= kShort) {  // short rows without gaps
-      const int64_t some = kLong * kShort / columns;
-      for (int64_t r = 0; r < rows; r += some) {
-        const int64_t height = std::min(some, rows - r);
-        widen(from + r * columns, 1, height * columns, staged);
-        transpose_by<kShort, false>(staged, columns, to + r, to_step, height, columns);
-      }
-      return;
-    }
-  }
-  for (int64_t r = 0; r < rows; r += kRows) {
-    for (int64_t c = 0; c < columns; c += kColumns) {
-      const int64_t height = std::min(kRows, rows - r), width = std::min(kColumns, columns - c);
-      const From* part = from + r * from_step + c;
-      To* out = to + c * to_step + r;
-      if constexpr (kWidens) {
-        for (int64_t i = 0; i < height; ++i) {
-          widen(part + i * from_step, 1, width, staged + i * kLong);
-        }
-        transpose_by<kShort, false>(staged, kLong, out, to_step, height, width);
+    transpose_groups<kSide, A>(lines);
+#pragma GCC unroll 16
+    for (int64_t c = 0; c < kSide; ++c) {
+      if (c >= columns) break;
+      To* const out = to + c * to_step + r;
+      if (some == L) {
+        if constexpr (kAdd) lines[c] += load_wide<A>(out);
+        store_narrow<A>(out, lines[c]);
       } else {
-        transpose_by<kShort, false>(part, from_step, staged, kLong, height, width);
-        for (int64_t i = 0; i < width; ++i) narrow(staged + i * kLong, height, out + i * to_step);
+        if constexpr (kAdd) lines[c] += load_first<A>(out, some);
+        store_first<A>(out, lines[c], some);
       }
     }
   }
 }
 
-template <bool kAdd = false, class To, class From>
+// How many elements are moved at a time if `left` are left: of whole groups of 16 bytes if there is
+// `room` for them, otherwise at most `left`.
+template <class A, class Body>
+MYOPS_INLINE void for_each_side(int64_t count, bool room, const Body& body) {
+  constexpr int64_t L = kLanes<A>, H = std::max<int64_t>(L / 2, 1), Q = std::min(kQuad<A>, L);
+  for (int64_t first = 0; first < count;) {
+    const int64_t left = room ? (count - first + Q - 1) / Q * Q : count - first;
+    const auto by = [&](auto side) {
+      body(side, first, std::min<int64_t>(side, count - first));
+      first += side;
+    };
+    if (left >= L) {
+      by(std::integral_constant<int64_t, L>());
+    } else if (H >= Q && left >= H) {
+      by(std::integral_constant<int64_t, H>());
+    } else if (left >= Q) {
+      by(std::integral_constant<int64_t, Q>());
+    } else if (left >= 2) {
+      by(std::integral_constant<int64_t, 2>());
+    } else {
+      by(std::integral_constant<int64_t, 1>());
+    }
+  }
+}
+
+// The channels of planes, `plane` elements apart, to pixels: `count` pixels in lines of
+// at.columns. Elements behind the channels of a pixel are set to 0, up to whole groups of 16 bytes.
+template <class From, class A>
+void planes_to_pixels(const From* from, int64_t plane, int64_t channels, int64_t count, A* to,
+                      const PixelLines& at) {
+  for_each_side<A>(channels, true, [&](auto side, int64_t first, int64_t rows) {
+    spread_rows<side>(from + first * plane, plane, rows, count, to + first, at);
+  });
+}
+// (+)=, the reverse; behind the last pixel up to kLanes elements are read.
+template <bool kAdd = false, class A, class To>
+void pixels_to_planes(const A* from, int64_t step, int64_t count, int64_t channels, To* to,
+                      int64_t plane) {
+  for_each_side<A>(channels, true, [&](auto side, int64_t first, int64_t columns) {
+    collect_columns<side, kAdd>(from + first, step, count, columns, to + first * plane, plane);
+  });
+}
+
+// A 16-bit `To` is transposed as float and rounded line by line.
+template <class To, class From>
+void transpose_narrow(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t rows,
+                      int64_t columns) {
+  constexpr int64_t kLong = 64, kShort = kLanes<float>;
+  float staged[kLong * kShort];
+  for (int64_t r = 0; r < rows; r += kLong) {
+    for (int64_t c = 0; c < columns; c += kShort) {
+      const int64_t height = std::min(kLong, rows - r), width = std::min(kShort, columns - c);
+      const From* part = from + r * from_step + c;
+      for_each_side<float>(width, false, [&](auto side, int64_t first, int64_t some) {
+        collect_columns<side, false>(part + first, from_step, height, some, staged + first * kLong,
+                                     kLong);
+      });
+      To* out = to + c * to_step + r;
+      for (int64_t i = 0; i < width; ++i) narrow(staged + i * kLong, height, out + i * to_step);
+    }
+  }
+}
+
+// to[c * to_step + r] = from[r * from_step + c] for r < rows and c < columns, converted. Nothing
+// else is read or written.
+template <class To, class From>
 inline void transpose_copy(const From* from, int64_t from_step, To* to, int64_t to_step,
                            int64_t rows, int64_t columns) {
   using A = Accumulate<To>;
-  if constexpr (!kAdd) {
-    const bool row = rows == 1 && to_step == 1, column = columns == 1 && from_step == 1;
-    if (row || column) {
-      if constexpr (std::is_same_v<To, A>) {
-        widen(from, 1, row ? columns : rows, to);
-      } else {
-        narrow(from, row ? columns : rows, to);
-      }
-      return;
+  const bool row = rows == 1 && to_step == 1, column = columns == 1 && from_step == 1;
+  if constexpr (std::is_same_v<To, A>) {
+    if (row || column) return widen(from, 1, row ? columns : rows, to);
+    constexpr int64_t L = kLanes<A>;
+    if (rows > L && rows % L != 0 && columns >= L) {  // whole squares, then the rows that are left
+      const int64_t whole = rows / L * L;
+      transpose_copy(from, from_step, to, to_step, whole, columns);
+      return transpose_copy(from + whole * from_step, from_step, to + whole, to_step, rows - whole,
+                            columns);
     }
-  }
-  if constexpr (!kAdd && !std::is_same_v<To, From>) {
-    if (rows % kLanes<A> != 0 || columns % kLanes<A> != 0) {
-      return transpose_by_float(from, from_step, to, to_step, rows, columns);
+    if (rows >= columns || rows >= L) {
+      for_each_side<A>(columns, false, [&](auto side, int64_t first, int64_t some) {
+        collect_columns<side, false>(from + first, from_step, rows, some, to + first * to_step,
+                                     to_step);
+      });
+    } else {
+      for_each_side<A>(rows, false, [&](auto side, int64_t first, int64_t some) {
+        spread_rows<side>(from + first * from_step, from_step, some, columns, to + first,
+                          PixelLines{to_step, columns, 0});
+      });
     }
+  } else {
+    if (row || column) return narrow(from, row ? columns : rows, to);
+    transpose_narrow(from, from_step, to, to_step, rows, columns);
   }
-  transpose_by<kLanes<A>, kAdd>(from, from_step, to, to_step, rows, columns);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

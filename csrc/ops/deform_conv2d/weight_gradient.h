@@ -29,6 +29,10 @@ template <class T>
 class WeightGradient {
  public:
   using A = Accumulate<T>;
+  struct Job {
+    int64_t offset_group;
+    Range taps, channels;
+  };
 
   WeightGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                  const Tensor& gradient, Column column, const Tensor& out)
@@ -51,6 +55,11 @@ class WeightGradient {
               items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
     slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
+    by_image_ = !shared_ && blocks_ == 1 && conv.batch > 0 && conv.batch <= most_copies;
+    if (by_image_) {
+      const int64_t each = std::min(panels(wanted, conv.batch), most_copies / conv.batch);
+      slabs_ = conv.batch * std::clamp<int64_t>(each, 1, std::max<int64_t>(tiling_.count(), 1));
+    }
     each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
   }
 
@@ -73,6 +82,49 @@ class WeightGradient {
     if (slabs_ > 1) add_copies(copies.get());
   }
 
+  // Used instead of run() by tasks that sample X anyway, one for each offset group of each image:
+  // start_images(); in each task, for each block of taps, start() of a Total, then for each tile
+  // add() for all strips and end_tile(); finish_images() after the tasks. The slabs are those of
+  // run(), so the sums are equal.
+  bool takes_images() const { return by_image_ && conv_.group_outputs() <= kOutputs<A>; }
+  void start_images() {
+    if (slabs_ > 1) sums_.emplace(context_, slabs_ * size_);
+  }
+  class Total {
+   public:
+    explicit Total(const WeightGradient& whole)
+        : whole_(whole), size_(whole.sums_size()), sums_(whole.context_, size_) {}
+    void start(int64_t offset_group, int64_t first_tap) {
+      job_ = whole_.job(offset_group * whole_.tap_blocks_ + first_tap / whole_.blocking_.taps);
+      sums_.zero(size_);
+    }
+    void add(const Tile& tile, const Range& strip, const A* sampled,
+             const GradientStrip<T>& gradient) const {
+      whole_.for_each_part(job_, 0, sums_.get(), [&](const Job& own, const Share& share, A* part) {
+        whole_.add_strip(own, share, tile, strip, sampled, gradient, part);
+      });
+    }
+    void end_tile(int64_t item) const {
+      const int64_t slab = whole_.slab_of(item);
+      if (item + 1 != whole_.begin(slab + 1)) return;
+      whole_.for_each_part(
+          job_, 0, sums_.get(), [&](const Job& own, const Share& share, const A* part) {
+            if (whole_.slabs_ == 1) return whole_.write(own, share, part, whole_.out_);
+            whole_.write(own, share, part, whole_.copy(whole_.sums_->get() + slab * whole_.size_));
+          });
+      sums_.zero(size_);
+    }
+
+   private:
+    const WeightGradient& whole_;
+    int64_t size_;
+    Job job_{};
+    Buffer<A> sums_;
+  };
+  void finish_images() const {
+    if (slabs_ > 1) add_copies(sums_->get());
+  }
+
   // Used instead of run() by a pass over the same tiles that samples X anyway: start(), then for
   // each tile of each image add() for all strips of all offset groups, and end_tile().
   bool takes_samples() const { return shared_ && conv_.group_outputs() <= kOutputs<A>; }
@@ -91,7 +143,7 @@ class WeightGradient {
   }
   // Uses the same slabs as run(), so the sums are equal.
   void end_tile(int64_t item) const {
-    if (item + 1 != begin(item * slabs_ / items_ + 1)) return;
+    if (item + 1 != begin(slab_of(item) + 1)) return;
     context_.parallel_for(jobs(), 1, [&](int64_t index, int64_t) {
       A *sums = sums_->get() + index * sums_size(), *totals = totals_->get() + index * sums_size();
       for (int64_t i = 0; i < sums_size(); ++i) totals[i] += sums[i];
@@ -108,10 +160,6 @@ class WeightGradient {
   static constexpr int64_t kSharing = 8;  // runs of several jobs
   static constexpr int64_t kCopyBytes = 640 * 1024;
 
-  struct Job {
-    int64_t offset_group;
-    Range taps, channels;
-  };
   Job job(int64_t index) const {
     const int64_t k = index % tap_blocks_ * blocking_.taps, unit = index / tap_blocks_;
     const int64_t group = unit / blocks_, length = conv_.channels_per_offset();
@@ -121,7 +169,16 @@ class WeightGradient {
             {group * length + c, group * length + std::min(c + blocking_.channels, length)}};
   }
   int64_t jobs() const { return conv_.offset_groups * blocks_ * tap_blocks_; }
-  int64_t begin(int64_t slab) const { return (items_ * slab + slabs_ - 1) / slabs_; }
+  int64_t begin(int64_t slab) const {
+    if (!by_image_) return (items_ * slab + slabs_ - 1) / slabs_;
+    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
+    return slab / each * tiles + (tiles * (slab % each) + each - 1) / each;
+  }
+  int64_t slab_of(int64_t item) const {
+    if (!by_image_) return item * slabs_ / items_;
+    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
+    return item / tiles * each + item % tiles * each / tiles;
+  }
   // The number of outputs that one pass of a job computes.
   int64_t outputs() const { return std::min(conv_.group_outputs(), kOutputs<A>); }
   int64_t sums_size() const {
@@ -197,6 +254,7 @@ class WeightGradient {
   // Jobs that run together share the gradient of Y. Those of a depthwise convolution read different
   // channels of it, so they share nothing.
   bool shared_;
+  bool by_image_;         // no slab has tiles of two images
   int64_t slabs_, each_;  // each_: jobs that run together
   std::optional<Buffer<A>> sums_, totals_;
 };

@@ -46,7 +46,7 @@ inline constexpr int64_t kApart = 16384 / sizeof(A);  // elements of these rows
 
 template <class A>
 inline int64_t apart_row(int64_t taps, int64_t count) {
-  return round_up(taps * count, kLanes<A>);
+  return round_up(taps * count, kHalf<A>);
 }
 template <class A>
 void copy_share(const A* from, int64_t from_row, int64_t from_width, A* to, int64_t to_row,

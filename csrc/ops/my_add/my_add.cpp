@@ -2,6 +2,7 @@
 //
 // float16 and bfloat16 are computed in float32 and rounded once; integers wrap around, as in torch.
 // Any strides are read without a copy. Empty tensors are allowed.
+#include "cuda/entry.h"
 #include "kernels.h"
 #include "myops/op.h"
 
@@ -47,7 +48,8 @@ MYOPS_OP(my_add) {
           Output{"c", "T", "2a + b, of the broadcast shape of a and b."}.may_overwrite({"a", "b"}))
       .shape(shape)
       .autocast(Autocast::Widest)
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(compute_cuda);
 }
 
 }  // namespace myops::my_add

@@ -11,6 +11,7 @@
 // the ONNX specification, not the reference); scale 1 with another roi than [0, 1] crops
 // (as the specification, not ONNX Runtime); an unchanged length with a scale other than 1 is
 // still resampled (as the specification; ONNX Runtime copies if no length changes).
+#include "cuda/entry.h"
 #include "isa/entry.h"
 #include "myops/op.h"
 #include "spec/geometry.h"
@@ -102,7 +103,8 @@ MYOPS_OP(resize) {
                      Access::ChannelsLast)))
       .output({"Y", "T", "The resized tensor, of the rank of X."})
       .shape(forward_shape)
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(forward_cuda);
 }
 
 MYOPS_OP(resize_backward) {
@@ -116,7 +118,8 @@ MYOPS_OP(resize_backward) {
                      Access::ShapeOnly)))
       .output({"grad_x", "T", "The gradient of X, of the shape of X."})
       .shape(backward_shape)
-      .kernel(compute_backward);
+      .kernel(compute_backward)
+      .cuda(backward_cuda);
 }
 
 }  // namespace myops::resize

@@ -1,6 +1,7 @@
 // The deformable network reads a digit; where it samples is drawn with each movement.
 
 import { bytes } from "./assets.js";
+import { find, onMoves, say } from "./page.js";
 import { newest, Runtime } from "./runtime.js";
 import { followed, layer, regularTaps, SIDE, STEP, tapsOf, throughBoth, throughPlain }
   from "./taps.js";
@@ -8,7 +9,6 @@ import { followed, layer, regularTaps, SIDE, STEP, tapsOf, throughBoth, throughP
 const BORDER = 5; // pixels around the picture; a few taps lie even farther out
 const SCALE = 12; // pixels of the canvas for one of the picture
 const COLOURS = ["#ff6a3d", "#35c9ff"];
-const find = (id) => document.getElementById(id);
 
 export class Digits {
   #runtime = null;
@@ -32,21 +32,10 @@ export class Digits {
       this.#request();
     });
     find("turn").addEventListener("click", () => this.#turn());
-    const canvas = find("sampling");
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      this.#toPointer(event);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (canvas.hasPointerCapture(event.pointerId)) this.#toPointer(event);
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-      const move = moves[event.key];
-      if (!move) return;
-      event.preventDefault();
-      this.#move(this.#centre[0] + move[0], this.#centre[1] + move[1]);
-    });
+    onMoves(find("sampling"), (x, y, box) => {
+      const whole = SIDE + 2 * BORDER;
+      this.#move((x / box.width - 0.5) * whole, (y / box.height - 0.5) * whole);
+    }, ([right, down]) => this.#move(this.#centre[0] + right, this.#centre[1] + down));
     find("scores").append(...Array.from({ length: 10 }, (_, digit) => {
       const item = document.createElement("li");
       item.innerHTML = `<b>${digit}</b><span class="bar"><i></i></span><span class="share"></span>`;
@@ -64,13 +53,6 @@ export class Digits {
     const most = SIDE / 2;
     this.#centre = [right, down].map((value) => Math.min(Math.max(value, -most), most));
     this.#request();
-  }
-
-  #toPointer(event) {
-    const box = event.target.getBoundingClientRect();
-    const whole = SIDE + 2 * BORDER;
-    this.#move(((event.clientX - box.left) / box.width - 0.5) * whole,
-               ((event.clientY - box.top) / box.height - 0.5) * whole);
   }
 
   #turn() {
@@ -114,7 +96,7 @@ export class Digits {
       const seen = pixels.map(([row, column]) => throughBoth(second, third, row, column));
       this.last = { placed, digit, image, scores, picture, third, pixels, seen, milliseconds };
     } catch (error) {
-      this.#say(`The network failed: ${error.message}`, true);
+      say("digits-status", `The network failed: ${error.message}`, true);
       return;
     }
     this.#answer();
@@ -133,7 +115,7 @@ export class Digits {
       item.querySelector(".share").textContent = `${(100 * share).toFixed(0)}%`;
       item.classList.toggle("answer", index === answer);
     });
-    this.#say(`The network reads ${answer}, the digit is ${digit}; ` +
+    say("digits-status", `The network reads ${answer}, the digit is ${digit}; ` +
       `${milliseconds.toFixed(1)} ms with WebAssembly.`);
   }
 
@@ -166,11 +148,6 @@ export class Digits {
       }
       cross(context, row * 2 * STEP, column * 2 * STEP);
     });
-  }
-
-  #say(text, failed = false) {
-    find("digits-status").textContent = text;
-    find("digits-status").classList.toggle("failed", failed);
   }
 }
 

@@ -1,6 +1,7 @@
 // Super-resolution by a factor that is an input of the model.
 
 import { about, bytes } from "./assets.js";
+import { find, say } from "./page.js";
 import { Photograph } from "./photograph.js";
 import { newest, Runtime } from "./runtime.js";
 
@@ -9,7 +10,6 @@ import { newest, Runtime } from "./runtime.js";
 // convolutions on the GPU.
 const MODELS = { wasm: ["super_resolution.onnx", "bicubic.onnx"], webgpu: ["refine.onnx"] };
 const NAMES = { wasm: "CPU (WebAssembly)", webgpu: "GPU (WebGPU)" };
-const find = (id) => document.getElementById(id);
 const duration = (milliseconds) =>
   milliseconds < 1000 ? `${milliseconds.toFixed(0)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 
@@ -51,12 +51,12 @@ export class Enlarge {
     const { loaded } = about(backend);
     try {
       if (!this.#runtimes[backend]) {
-        this.#say(`Loading the runtime, ${(loaded / 2 ** 20).toFixed(1)} MiB …`);
+        say("status", `Loading the runtime, ${(loaded / 2 ** 20).toFixed(1)} MiB …`);
         this.#runtimes[backend] = await Runtime.start(backend, MODELS[backend]);
       }
     } catch (error) {
       // Said, and what ran before runs on.
-      this.#say(`${NAMES[backend]} cannot be used: ${error.message}`, true);
+      say("status", `${NAMES[backend]} cannot be used: ${error.message}`, true);
       if (this.#backend) find("backend").value = this.#backend;
       return;
     }
@@ -70,7 +70,7 @@ export class Enlarge {
     try {
       await this.#photograph.read(file, file.name);
     } catch (error) {
-      this.#say(error.message, true);
+      say("status", error.message, true);
     }
     find("file").value = ""; // the same file can be chosen again
   }
@@ -115,11 +115,11 @@ export class Enlarge {
       this.#show("ours", ours);
       this.#show("bicubic", bicubic);
       find("save").disabled = false;
-      this.#say(`${part.width} × ${part.height} → ${ours.width} × ${ours.height} pixels, factor ` +
+      say("status", `${part.width} × ${part.height} → ${ours.width} × ${ours.height} pixels, factor ` +
         `${factor}. ${NAMES[backend]}: super-resolution ${duration(ours.milliseconds)}, ` +
         `bicubic ${duration(bicubic.milliseconds)}.`);
     } catch (error) {
-      this.#say(`The model failed: ${error.message}`, true);
+      say("status", `The model failed: ${error.message}`, true);
     }
   }
 
@@ -129,11 +129,6 @@ export class Enlarge {
     canvas.height = height;
     canvas.getContext("2d").putImageData(new ImageData(pixels, width, height), 0, 0);
     find(`${key}-note`).textContent = `${width} × ${height}, ${duration(milliseconds)}`;
-  }
-
-  #say(text, failed = false) {
-    find("status").textContent = text;
-    find("status").classList.toggle("failed", failed);
   }
 
   async #save() {

@@ -1,5 +1,7 @@
 // The photograph, and the part of it that is enlarged.
 
+import { onMoves } from "./page.js";
+
 const OVERVIEW = 640; // pixels of the longer side of what shows the whole photograph
 
 export class Photograph {
@@ -14,20 +16,9 @@ export class Photograph {
   constructor(canvas, changed) {
     this.#canvas = canvas;
     this.#changed = changed;
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      this.#toPointer(event);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (canvas.hasPointerCapture(event.pointerId)) this.#toPointer(event);
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const step = event.shiftKey ? 1 : 16;
-      const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-      const move = moves[event.key];
-      if (!move || !this.#bitmap) return;
-      event.preventDefault();
-      this.move(this.#corner[0] + move[0] * step, this.#corner[1] + move[1] * step);
+    onMoves(canvas, (...place) => this.#toPointer(...place), ([right, down], { shiftKey }) => {
+      const step = shiftKey ? 1 : 16;
+      if (this.#bitmap) this.move(this.#corner[0] + right * step, this.#corner[1] + down * step);
     });
   }
 
@@ -85,13 +76,11 @@ export class Photograph {
     return { pixels: context.getImageData(0, 0, width, height).data, width, height };
   }
 
-  #toPointer(event) {
+  #toPointer(x, y, box) {
     if (!this.#bitmap) return;
-    const box = this.#canvas.getBoundingClientRect();
     const scale = this.#bitmap.width / box.width;
     const [width, height] = this.partSize();
-    this.move((event.clientX - box.left) * scale - width / 2,
-              (event.clientY - box.top) * scale - height / 2);
+    this.move(x * scale - width / 2, y * scale - height / 2);
   }
 
   #draw() {

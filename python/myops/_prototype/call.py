@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from myops import _description, _dtypes
+from myops import _dtypes, _numpy_call
 from myops._description import OpInfo
 from myops._torch import arrays
 
@@ -125,7 +125,7 @@ def kernel(info: OpInfo) -> Callable[..., Any]:
             for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
         ]
         try:
-            results = _description.call(info, info.nested(given), attributes)
+            results = _numpy_call.call(info, info.nested(given), attributes)
         except ValueError as error:  # what a C++ kernel refuses is a RuntimeError in torch
             raise RuntimeError(str(error)) from error
         pairs = zip(info.outputs, results, strict=True)

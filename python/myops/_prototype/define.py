@@ -48,10 +48,10 @@ def prototype(
 ) -> Callable[..., Any]:
     """Makes an op of a NumPy function: for torch, both exporters, ONNX tools and PyOps.
 
-    What is true of an op with a C++ kernel is true of it: the same checks with the same texts,
-    autograd, torch.compile, torch.export, function bodies, `myops.onnx.lower`. Two things it has
-    not: speed, and a library for ONNX Runtime, where its nodes run in `myops.ort.pyop_session`
-    or as their function bodies.
+    It has everything that an op with a C++ kernel has: the same checks with the same texts,
+    autograd, torch.compile, torch.export, function bodies, `myops.onnx.lower`; except speed, and
+    a library for ONNX Runtime, where its nodes run in `myops.ort.pyop_session` or as their function
+    bodies.
 
     Later the description moves to C++ (`myops new` shows where), and the other arguments to
     `library.define`. Neither callers nor exported models change.
@@ -130,6 +130,7 @@ def prototype(
     if doc is None:
         doc = (inspect.getdoc(function) or f"{name}.").splitlines()[0]
     namespace = domain.replace(".", "_") if namespace is None else namespace
+    _check_kinds(name, types, inputs, outputs, attributes)
     description = {
         "name": name,
         "onnx_type": onnx_type,
@@ -156,7 +157,7 @@ def prototype(
              "standard": standard, "quantized": quantized, "upgrade": upgrade}  # fmt: skip
     given = {kind: rule for kind, rule in rules.items() if rule is not None}
     fixed = len(inputs) - 1 if inputs and inputs[-1].variadic else None
-    op = _numpy.Op(description, shape_rule.rule(function_rule, fixed))
+    op = _numpy.Op(description, shape_rule.rule(function_rule, name, len(outputs), fixed))
     before = _defined.get((domain, name))
     if before is not None and before.is_like(description, namespace, given):
         before.native.take(op, function)
@@ -195,7 +196,7 @@ _defined: dict[tuple[str, str], _Defined] = {}
 
 
 def _late(rules: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
-    """The rule of that kind that is there when it is called."""
+    """A function that calls the current rule of that kind, which a new definition may replace."""
     return lambda *arguments: rules[kind](*arguments)
 
 
@@ -207,6 +208,28 @@ def _register(info: OpInfo) -> None:
         overload = f"{info.name}.values" if values else info.name
         library.impl(overload, call.kernel(info), "CPU")
     _kept.append(library)
+
+
+def _check_kinds(
+    name: str, types: Any, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[Any]
+) -> None:
+    """Refuses what is no description at all."""
+    given = (
+        ("inputs", inputs, InputInfo, "myops.Input(name, type, doc)"),
+        ("outputs", outputs, OutputInfo, "myops.Output(name, type, doc)"),
+        ("attributes", attributes, AttributeInfo, "myops.Attribute(name, default, doc)"),
+    )
+    for what, items, kind, expected in given:
+        for item in items:
+            if not isinstance(item, kind):
+                raise ValueError(
+                    f"prototype {name}: {what}: got {item!r}, expected a list of {expected}"
+                )
+    for parameter, dtypes in types.items():
+        if isinstance(dtypes, str):
+            raise ValueError(
+                f"prototype {name}: types: {parameter}: got {dtypes!r}, expected a list of dtypes"
+            )
 
 
 def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
@@ -253,16 +276,25 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
             "one, or required=True, or optional=True",
         )  # fmt: skip
         choices, default = item["choices"], item["default"]
-        elements = default if isinstance(default, (list, tuple)) else [default]
-        good = not choices or free or all(element in choices for element in elements)
+        whole = [number for number in _elements(default) if isinstance(number, int)]
+        fits = all(-(2**63) <= number < 2**63 for number in whole)
+        expect(fits, f"{where}: default", default, "integers of 64 bits")
+        good = not choices or free or all(element in choices for element in _elements(default))
         expect(good, f"{where}: default", default, f"one of {choices}")
         for open_end, closed in (("above", "at_least"), ("below", "at_most")):
             both = item[open_end] is not None and item[closed] is not None
             expect(not both, f"{where}: {open_end} and {closed}", "both", "one of the two")
-    names = [i["name"] for kind in ("inputs", "outputs", "attributes") for i in description[kind]]
+    arguments = [item for kind in ("inputs", "outputs", "attributes") for item in description[kind]]
+    for text in (description["doc"], *(item["doc"] for item in arguments)):
+        expect(not re.search("[\ud800-\udfff]", text), "doc", text, "text that UTF-8 can encode")
+    names = [item["name"] for item in arguments]
     for name in names:
         expect(re.fullmatch(identifier, name), "the name of an argument", name, "an identifier")
         expect(names.count(name) == 1, "names", name, "each name once")
+
+
+def _elements(default: Any) -> Sequence[Any]:
+    return default if isinstance(default, (list, tuple)) else [default]
 
 
 def _check_signature(
@@ -273,7 +305,7 @@ def _check_signature(
 ) -> None:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a ufunc, say, tells none; calling it will show
+    except ValueError:  # a ufunc, for example, has no signature; a wrong call will fail
         return
     try:
         signature.bind(*inputs, **{item.name: item.default for item in attributes})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +11,14 @@ from myops._description import DecidedLength, Dim
 
 
 class UnknownLengthError(Exception):
-    """A rule wanted to know a length that a graph does not tell: nothing can be inferred."""
+    """A rule needs a length that is unknown in the graph: nothing can be inferred."""
 
 
 class Length:
     """A length that is not known: it has the name of a dimension, or none.
 
-    What is computed with it is unknown too. To compare it, other than with itself, ends shape
-    inference, and the output's shape stays unknown until the model runs.
+    What is computed with it is unknown too. Comparing it with anything but itself ends shape
+    inference; the output's shape then stays unknown until the model runs.
     """
 
     def __init__(self, symbol: str = "") -> None:
@@ -57,11 +58,12 @@ class Described:
 
 
 def rule(
-    shape: Callable[..., Any] | None, fixed: int | None = None
+    shape: Callable[..., Any] | None, name: str, outputs: int, fixed: int | None = None
 ) -> Callable[..., list[list[Any] | None]]:
     """`shape(inputs, attributes)` as the C++ side calls a shape rule; None: it follows a text.
 
-    `fixed` is the number of inputs before a variadic one; None: there is none.
+    `name` is that of the op, `outputs` the number of its outputs, `fixed` the number of inputs
+    before a variadic one; None: there is none.
     """
 
     def run(
@@ -71,12 +73,12 @@ def rule(
         attributes: dict[str, Any],
     ) -> list[list[Any] | None]:
         inputs: list[Any] = []
-        for dims, dtype, numbers in zip(shapes, dtypes, values, strict=True):
+        for dims, dtype, given in zip(shapes, dtypes, values, strict=True):
             if dims is None:
                 inputs.append(None)
-            elif numbers is not None:
+            elif given is not None:
                 whole = dtype is not None and dtype.startswith(("int", "uint"))
-                inputs.append([int(number) for number in numbers] if whole else list(numbers))
+                inputs.append([int(number) for number in given] if whole else list(given))
             else:
                 lengths = [dim if isinstance(dim, int) else Length(dim or "") for dim in dims]
                 inputs.append(Described(tuple(lengths), dtype))
@@ -85,17 +87,26 @@ def rule(
             inputs = [*inputs[:fixed], inputs[fixed:]]
         known = all(isinstance(dim, int) for dims in shapes if dims is not None for dim in dims)
         try:
-            return [
-                None if result is None else [_dim(length, known) for length in result]
-                for result in shape(inputs, attributes)
-            ]
+            results = shape(inputs, attributes)
         except UnknownLengthError:
             return []
+        sequences = isinstance(results, (list, tuple)) and all(
+            item is None or isinstance(item, (list, tuple)) for item in results
+        )
+        if not sequences or len(results) != outputs:
+            raise ValueError(
+                f"{name}: shape: got {results!r} from the rule, expected a list with the list of "
+                f"the lengths of each output, of {outputs}"
+            )
+        return [
+            None if result is None else [_dim(length, known, name) for length in result]
+            for result in results
+        ]
 
     return run
 
 
-def _dim(length: Any, known: bool) -> Any:
+def _dim(length: Any, known: bool, name: str) -> Any:
     """A length for the C++ side; `known`: all lengths of the inputs are numbers."""
     if isinstance(length, Length):
         return length.symbol or None
@@ -103,7 +114,9 @@ def _dim(length: Any, known: bool) -> Any:
         return tuple(length)
     if length is None:
         return tuple(DecidedLength()) if known else None
-    whole = int(length)
-    if whole != length:
-        raise ValueError(f"the shape rule: got {length!r} as a length, expected an integer")
-    return whole
+    is_number = isinstance(length, numbers.Real)
+    if not is_number or not 0 <= length < 2**63 or length != int(length):
+        raise ValueError(
+            f"{name}: shape: got the length {length!r} from the rule, expected an integer from 0 on"
+        )
+    return int(length)

@@ -11,8 +11,8 @@ import torch
 from myops._description import OpInfo
 from myops._torch.private_names import private
 
-# Others, such as meta, refuse the question whether autocast is on. (Asked here, as torch.compile of
-# torch 2.10 cannot trace it.)
+# For others, such as meta, torch cannot say whether autocast is on. (Evaluated here, because
+# torch.compile of torch 2.10 cannot trace it.)
 _KEYS = {
     device: key
     for device, key in (

@@ -85,6 +85,60 @@ def dispatched(info: OpInfo, backward: Backward) -> Backward:
     return run
 
 
+def _backward_of(info: OpInfo, backward: Backward, extra: int) -> Backward:
+    """The backward of a Function with so many arguments after the inputs."""
+
+    def run(ctx: Any, *grads: Any) -> Any:
+        if not info.is_variadic:
+            return (*backward(ctx, *grads), *[None] * extra)
+        needed = ctx.needs_input_grad
+        before = len(info.inputs) - 1  # inputs that are no list
+        count = len(needed) - extra - before  # of the list
+        listed = list(needed[before : before + count])
+        ctx.needs_input_grad = (*needed[:before], listed, *needed[before + count :])
+        *found, last = backward(ctx, *grads)
+        ctx.needs_input_grad = needed
+        given: Any = [None] * count if last is None else last
+        if len(given) != count:
+            raise RuntimeError(
+                f"{info.name}: backward: got {len(given)} gradients for "
+                f"{info.inputs[-1].name}, expected a list of {count}"
+            )
+        return (*found, *given, *[None] * extra)
+
+    return run
+
+
+def eager_function_of(
+    op: TorchOp, save: Callable[..., None] | None, backward: Backward
+) -> Callable[..., Any]:
+    """A `torch.autograd.Function` for calls in eager mode, as f(inputs, those of a list one by
+    one, attributes). With `setup_context`, which torch.func needs, torch inspects the signature at
+    each call, which takes longer than a small kernel."""
+    nested = op.info.nested if op.info.is_variadic else tuple
+
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        *flat, attributes = arguments
+        inputs = nested(flat)
+        output = op.overload(inputs)(*inputs, **attributes)
+        if save is not None:
+            save(ctx, inputs, attributes, output)
+        return output
+
+    members = {
+        "forward": staticmethod(forward),
+        "backward": staticmethod(_backward_of(op.info, backward, 1)),
+        "__doc__": op.info.doc,
+    }
+    function: Any = type(_title(op.info), (torch.autograd.Function,), members)
+    apply: Callable[..., Any] = function.apply
+    return apply
+
+
+def _title(info: OpInfo) -> str:
+    return "".join(word.capitalize() for word in info.name.split("_")) + "Function"
+
+
 def function_of(
     op: TorchOp,
     save: Callable[..., None] | None,
@@ -113,22 +167,6 @@ def function_of(
             tensors, attributes = split(inputs)
             save(ctx, tensors, attributes, output)
 
-    def run_backward(ctx: Any, *grads: Any) -> Any:
-        if not op.info.is_variadic:
-            return (*backward(ctx, *grads), *[None] * len(names))
-        needed = ctx.needs_input_grad
-        count = len(needed) - len(names) - len(op.info.inputs) + 1  # of the list
-        ctx.needs_input_grad = (*split(needed)[0], *needed[len(needed) - len(names) :])
-        *found, last = backward(ctx, *grads)
-        ctx.needs_input_grad = needed
-        listed: Any = [None] * count if last is None else last
-        if len(listed) != count:
-            raise RuntimeError(
-                f"{op.info.name}: backward: got {len(listed)} gradients for "
-                f"{op.info.inputs[-1].name}, expected a list of {count}"
-            )
-        return (*found, *listed, *[None] * len(names))
-
     def run_jvp(ctx: Any, *tangents: Any) -> Any:
         if jvp is None:
             raise NotImplementedError(
@@ -152,11 +190,10 @@ def function_of(
     members = {
         "forward": staticmethod(forward),
         "setup_context": staticmethod(setup_context),
-        "backward": staticmethod(run_backward),
+        "backward": staticmethod(_backward_of(op.info, backward, len(names))),
         "jvp": staticmethod(run_jvp),
         "vmap": staticmethod(run_vmap),
         "symbolic": staticmethod(symbolic),
         "__doc__": op.info.doc,
     }
-    title = "".join(word.capitalize() for word in op.info.name.split("_"))
-    return type(f"{title}Function", (torch.autograd.Function,), members)
+    return type(_title(op.info), (torch.autograd.Function,), members)

@@ -73,7 +73,7 @@ def _stack(op: Any, results: Sequence[Any]) -> torch.Tensor:
 def _to_nothing(
     op: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """A batch of no elements has the shape that one without contents would give."""
+    """An empty batch: its shape is that of a call on a tensor without contents."""
 
     def pick(item: Any, dim: Any, declared: InputInfo) -> Any:
         if isinstance(dim, int) and declared.values:

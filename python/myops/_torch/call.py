@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _numpy_call
 from myops._description import OpInfo
 from myops._torch import autocast, autograd, batching, direct_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
@@ -52,6 +52,7 @@ class TorchOp:
         self._autocast = autocast.Policy(info) if info.autocast else None
         self._variadic = info.is_variadic
         self._writes = info.writes
+        self._optional = any(item.only_if for item in info.outputs)
         self.overloads = [self.packet.default]
         if info.has_values:
             self.overloads.append(self.packet.values)
@@ -60,6 +61,7 @@ class TorchOp:
         self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
         gradient = autograd.checked(info, backward)
         self.function = autograd.function_of(self, save, gradient, jvp, vmap)
+        self._eager = autograd.eager_function_of(self, save, gradient)
         self._written = [
             OutOverload(self, getattr(self.packet, written), getattr(self.packet, functional))
             for written, functional in (("out", "default"), ("values_out", "values"))
@@ -73,10 +75,6 @@ class TorchOp:
                 WritingOverload(self, overload, getattr(getattr(space, functional), name))
                 for overload, name in pairs
             ]
-        if any(item.only_if for item in info.outputs):
-            self.call = self._call_optional  # type: ignore[method-assign]
-        elif info.writes:
-            self.call = self._dispatched  # type: ignore[method-assign]
         if info.writes:
             return
         for overload in self.overloads:
@@ -108,22 +106,31 @@ class TorchOp:
         """The same without the packing of arguments, which takes as long as a small kernel.
 
         Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
-        needs the `torch.autograd.Function`, whose `symbolic` it reads; eager autograd and
-        torch.func use it too, because it is faster than the dispatcher's Python autograd. Where
-        nothing asks for a gradient, plain tensors go past the dispatcher (see direct_call.py), and
-        others below its autograd, in which it would come back to Python.
+        needs the `torch.autograd.Function`, whose `symbolic` it reads; torch.func uses it too,
+        because it is faster than the dispatcher's Python autograd, and eager autograd uses a
+        shorter one. Where nothing asks for a gradient, or `use_gradient` says how it is computed,
+        plain tensors bypass the dispatcher (see direct_call.py), and others enter it below its
+        autograd, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """
         if dynamo_reads():
+            result = self._dispatch(inputs, out, attributes)
+        else:
+            result = self._direct(inputs, attributes, out)
+            if result is not NotImplemented:
+                return result
+            result = self._not_direct(inputs, attributes, out)
+        return self._given(result, inputs, attributes) if self._optional else result
+
+    def _not_direct(
+        self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
+    ) -> Any:
+        """A call that needs more of torch than memory and threads."""
+        if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
-        result = self._direct(inputs, attributes, out)
-        if result is not NotImplemented:
-            return result
         if self._requires:
             self._refuse_missing(attributes)
-        if torch.compiler.is_compiling():
-            return self._dispatch(inputs, out, attributes)
         if self._autocast is not None and autocast.is_any_enabled():
             inputs = self._autocast.cast(inputs)
         traced = tracing() is not None
@@ -145,7 +152,10 @@ class TorchOp:
             if len(values) != len(self.defaults):
                 raise self._unknown(attributes)
             absent = (None,) * (len(self.info.inputs) - len(inputs))
-            return self.function.apply(*self._flat((*inputs, *absent)), *values.values())
+            flat = self._flat((*inputs, *absent))
+            if exported or functorch() or forward_ad._current_level >= 0:
+                return self.function.apply(*flat, *values.values())
+            return self._eager(*flat, values)
         if out is not None:
             before = version(out)
             with BelowAutogradAndCounts():
@@ -157,28 +167,14 @@ class TorchOp:
                 return self._default(*inputs, **attributes)
             return self._dispatch(inputs, None, attributes)
 
-    def _dispatched(
-        self,
-        inputs: tuple[Any, ...],
-        attributes: dict[str, Any],
-        out: torch.Tensor | None = None,
-    ) -> Any:
-        """`call` of an op that writes into inputs, which always needs the dispatcher."""
-        return self._dispatch(inputs, out, attributes)
+    def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
+        """Makes calls that ask for the gradient of the first input fast; see
+        `direct_call.use_gradient`."""
+        direct_call.use_gradient(self.info, self._direct, gradient._direct, python)
 
-    def _call_optional(
-        self,
-        inputs: tuple[Any, ...],
-        attributes: dict[str, Any],
-        out: torch.Tensor | None = None,
-    ) -> Any:
-        """`call` of an op with optional outputs: None for what is left out, where the dispatcher's
-        op has an empty tensor."""
-        results = (
-            self._dispatch(inputs, out, attributes)
-            if self._writes
-            else TorchOp.call(self, inputs, attributes, out)
-        )
+    def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
+        """None for the outputs that the call leaves out, where the dispatcher's op has an empty
+        tensor."""
         wanted = self.info.present(inputs, attributes)
         return tuple([item if given else None for given, item in zip(wanted, results, strict=True)])
 
@@ -240,7 +236,7 @@ class TorchOp:
             ValueError: The kernel's own refusal.
         """
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
-        results = tuple(_description.call(self.info, padded, attributes, threads))
+        results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
         return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:

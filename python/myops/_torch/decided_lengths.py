@@ -1,4 +1,4 @@
-"""Lengths of results that the data decides, where tensors have no contents."""
+"""Lengths of results that the data decides, for tensors without contents."""
 
 from __future__ import annotations
 

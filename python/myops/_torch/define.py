@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from myops import _description, _libraries
+from myops import _libraries, _shape_rule
 from myops._description import OpInfo
 from myops._op_library import Library
 from myops._torch import text_rule
@@ -46,7 +46,7 @@ def define_op(
     load(library)
     if isinstance(backward, str):
         save, backward = described(library, info, backward, save)
-    derived = text_rule.rule_of if info.rule else _description.symbolic_rule
+    derived = text_rule.rule_of if info.rule else _shape_rule.symbolic_rule
     rule: Callable[..., Any] = shape or derived(info)
     kind = RandomOp if info.random else TorchOp
     functional = _functional(library, info) if info.writes else ""

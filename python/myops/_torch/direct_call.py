@@ -17,7 +17,7 @@ from myops._torch.private_names import private
 INTERNALS = torch_internals.table(torch.__version__, torch.version.git_version)
 
 # Private names of torch. Where one is missing, calls go through the dispatcher.
-_WATCHERS = (  # each says whether somebody wants to see the calls that torch makes
+_WATCHERS = (  # each tells whether something observes torch's calls
     "_are_functorch_transforms_active",
     "_len_torch_dispatch_stack",
     "_len_torch_function_stack",
@@ -73,3 +73,23 @@ def caller(
             "watchers": [private(name) for name in _WATCHERS],
         }
     )
+
+
+def use_gradient(info: OpInfo, call: Any, gradient: Any, python: Callable[..., Any]) -> None:
+    """Lets `call`, what `caller` returned for an op, make calls whose first input asks for its
+    gradient, too. Does nothing where there is no such way, or no module for this torch.
+
+    Args:
+        info: The op.
+        call: The op's own.
+        gradient: That of the op that computes the gradient from the gradient of the result, the
+            inputs, of which the first is asked for its shape only, and the same attributes.
+        python: The same computation for what that call cannot do:
+            f(grad, shape of the first input, the other inputs, attributes).
+    """
+    direct = getattr(info.native, "use_gradient", None)
+    if direct is not None and isinstance(call, _BUILTIN) and isinstance(gradient, _BUILTIN):
+        direct(call, gradient, python)
+
+
+_BUILTIN = type(len)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _shape_rule
 from myops._description import DecidedLength, OpInfo
 from myops._torch import decided_lengths, devices
 from myops._torch.arrays import DTYPES
@@ -37,6 +37,11 @@ class FakeKernel:
         if shapes is None:
             devices.refuse_without_numbers(self._info, padded)
             shapes = self._shape(padded, {**self._defaults, **attributes})
+            if len(shapes) != len(self._info.outputs):
+                raise RuntimeError(
+                    f"{self._info.name}: shape: got {shapes!r} from the rule, expected a list with "
+                    f"the list of the lengths of each output, of {len(self._info.outputs)}"
+                )
             wanted = self._info.present(padded, attributes)
             shapes = [
                 shape if is_wanted else [0] for is_wanted, shape in zip(wanted, shapes, strict=True)
@@ -86,7 +91,7 @@ class FakeKernel:
             for item in inputs
         ]
         try:
-            results = _description.infer_decided(described, shapes, dtypes, attributes, values)
+            results = _shape_rule.infer_decided(described, shapes, dtypes, attributes, values)
         except ValueError as error:  # eager raises RuntimeError; a traced program must not differ
             raise RuntimeError(str(error)) from None
         found: list[Shape] = []

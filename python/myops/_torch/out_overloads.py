@@ -1,8 +1,8 @@
 """Results into a given tensor, with everything else that torch's own functions with `out=` do.
 
-The kernel in C++ refuses what has a gradient, and counts what it writes: see given_out.h of the
-torch adapter. It sees plain tensors only, so above it stands what wrapper tensors, transformations
-and compilers need.
+The kernel in C++ refuses tensors with a gradient and counts its writes: see out_argument.h of the
+torch adapter. It sees plain tensors only; the kernels here do the same for wrapper tensors,
+transformations and compilers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from myops._torch.private_names import forward_ad, private
 if TYPE_CHECKING:
     from myops._torch.call import TorchOp
 
-# Private names of torch. Where one is missing, torch's own ways for such ops serve: plain calls are
-# the same, negated tensors and programs that are functionalised are not.
+# Private names of torch. Where one is missing, torch's default for such ops is used: plain calls
+# stay the same, calls with negated tensors and functionalised programs do not.
 PRIVATE = (
     "_AutoDispatchBelowAutograd",
     "_after_ADInplaceOrView_keyset",
@@ -117,7 +117,7 @@ class OutOverload:
             self._accept(out, want)
 
     def _accept(self, out: Tensor, want: Tensor) -> None:
-        """Refuses what accept_output (core/given_output.h) refuses; lengths may be symbolic."""
+        """Refuses what accept_output (core/out_argument.h) refuses; lengths may be symbolic."""
         if out.device != want.device:
             self._refuse(f"a tensor on {out.device}", f"one on {want.device}")
         if out.dtype != want.dtype:

@@ -1,6 +1,6 @@
-"""torch's state, which every call asks for.
+"""The state of torch that every call needs to know.
 
-Private names of torch make a call faster, never possible: each has a public way beside it.
+Private names of torch only make a call faster: for each there is a public alternative.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def private(name: str) -> Any:
-    """What torch._C has by this name; None where it has not."""
+    """The member of torch._C with this name; None if there is none."""
     found: Any = torch._C
     for part in name.split("."):
         found = getattr(found, part, None)

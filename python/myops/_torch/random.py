@@ -1,7 +1,8 @@
-"""Random ops: where the one number comes from that decides all others of a call.
+"""Random ops: where the seed of a call comes from.
 
-Below the public call a random op is a function of its arguments like any other: `key`, an input,
-or `seed`, an attribute, decides. So programs are compiled, transformed and exported as always.
+Below the public call a random op is a function of its arguments like any other: its random numbers
+follow from `key`, an input, or `seed`, an attribute. So it is compiled, transformed and exported
+like other ops.
 """
 
 from __future__ import annotations

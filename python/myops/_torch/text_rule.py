@@ -43,6 +43,7 @@ class Pattern:
 def rule_of(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list[Any]]]:
     """The textual rule of an op, as `shape=` of `define`."""
     inputs, outputs = _parsed(info.rule)
+    outputs = outputs if info.outputs else ()  # "N ->" of an op without outputs
 
     def run(given: Sequence[Any], attributes: dict[str, Any]) -> list[list[Any]]:
         known = _Known(attributes)
@@ -103,7 +104,7 @@ def _pattern(text: str, of_input: bool) -> Pattern:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket ends that is open at `at`."""
+    """The position where the bracket that is open at `at` ends."""
     depth = 1
     while depth:
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[at], 0)
@@ -112,7 +113,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _tree(text: str) -> ast.expr:
-    """The expression; its names get a letter before them, as "is" is a name in a rule."""
+    """The expression. Names get a prefix, because a rule may use a Python keyword such as "is"."""
     named = re.sub(r"[A-Za-z_]\w*", lambda found: f"n{found[0]}", text.strip())
     return ast.parse(named, mode="eval").body
 
@@ -146,7 +147,7 @@ class _Known:
             self.bind(word.name, length)
 
     def bind(self, name: str, length: Any) -> None:
-        """A number is better than a symbol, and a symbol better than nothing."""
+        """Of two values for a name: a number if there is one, else a symbol, else None."""
         if not name:
             return
         before = self.lengths.get(name)

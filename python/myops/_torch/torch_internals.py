@@ -13,10 +13,10 @@ from typing import Any
 
 
 def module_name(torch_version: str, git_version: str) -> str:
-    """Its name in the package: another torch does not find it, and does without.
+    """Its name in the package. Another torch does not find it and works without it.
 
-    What stands behind "+" does not count: the builds of a release, such as 2.13.0+cpu and
-    2.13.0+cu130, come from one source, whose commit is in the name.
+    The part of the version after "+" does not count: the builds of a release, such as 2.13.0+cpu
+    and 2.13.0+cu130, come from one source, whose commit is in the name.
     """
     release = re.sub(r"\W", "_", torch_version.partition("+")[0])
     return f"_internals_{release}_{git_version[:8]}"

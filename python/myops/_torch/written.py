@@ -79,8 +79,8 @@ _scripted: list[TorchOp] = []  # torch knows them by their addresses
 
 
 def let_scripts_call(op: TorchOp) -> None:
-    """Lets functions that call `op` be scripted, where this torch has a place for it. The op itself
-    can be in any case."""
+    """Makes functions that call `op` scriptable, if this torch has the private name for it. The op
+    itself always is."""
     register = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
     if register is not None:
         register(op, op.info.qualified)

@@ -18,8 +18,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from myops.batch._run import Result, run
+    from myops.batch._result import Result
+    from myops.batch._run import run
 
+_FILES = {"Result": "_result", "run": "_run"}
 __all__ = ["Result", "run"]
 
 if not TYPE_CHECKING:  # or any name would be right for a type checker
@@ -27,7 +29,7 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'myops.batch' has no attribute {name!r}")
-        return getattr(importlib.import_module("myops.batch._run"), name)
+        return getattr(importlib.import_module(f"myops.batch.{_FILES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,10 +17,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from myops.batch import _store, _work
+from myops.batch import _store
+from myops.batch._job import Job, Stopped, make_session
 from myops.batch._plan import Shard
 from myops.batch._state import Record
-from myops.batch._work import Job
+from myops.batch._work import Worker
 
 
 class Isolated:
@@ -48,7 +49,7 @@ class Isolated:
         singly = False
         while True:
             if self._stopped.is_set():
-                raise _work.Stopped
+                raise Stopped
             rows: Sequence[int] = []
             try:
                 process = self._running()
@@ -61,7 +62,7 @@ class Isolated:
             except (EOFError, BrokenPipeError, ConnectionError):
                 status = self._end()
                 if self._stopped.is_set():
-                    raise _work.Stopped from None
+                    raise Stopped from None
                 self.deaths += 1
                 if not rows:
                     raise RuntimeError(
@@ -75,6 +76,10 @@ class Isolated:
                 raise value
             assert isinstance(value, Record)
             return value
+
+    def start(self) -> None:
+        """Starts the process, so that it is ready when there is a shard."""
+        self._running()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
@@ -145,19 +150,22 @@ def main() -> None:
     except EOFError:
         return
     worker: Any = None
+    failed: Exception | None = None
+    try:  # now, not with the first shard: an actor of Ray waits for that one meanwhile
+        session = make_session(job.model, job.libraries, job.named_libraries, job.threads)
+        worker = Worker(
+            job, [session], threading.Event(), lambda rows: _send(own, ("rows", [*rows]))
+        )
+    except Exception as error:
+        failed = error
     while True:
         try:
             _, shard, skip, singly = _receive(stream)
         except EOFError:
             return
         try:
-            if worker is None:
-                session = _work.make_session(
-                    job.model, job.libraries, job.named_libraries, job.threads
-                )
-                worker = _work.Worker(
-                    job, [session], threading.Event(), lambda rows: _send(own, ("rows", [*rows]))
-                )
+            if failed is not None:
+                raise failed
             answer = ("record", worker.process(shard, skip, singly))
         except _store.WriteError as error:
             answer = ("error", _store.WriteError(str(error)))

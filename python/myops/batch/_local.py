@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from myops.batch import _work
 from myops.batch._isolated import Isolated
+from myops.batch._job import Job, Stopped, make_session
 from myops.batch._plan import Shard
-from myops.batch._work import Job, Worker
+from myops.batch._work import Worker
 
 READERS = {False: 2, True: 16}  # threads beyond the workers; for each worker where it is remote
 
@@ -33,15 +33,15 @@ def cores() -> int:
     return count
 
 
-def sizes(workers: int | None, threads: int | None, shards: int | None = None) -> tuple[int, int]:
+def sizes(workers: int | None, threads: int | None, calls: int) -> tuple[int, int]:
     """Calls at once, and threads of a call, so that they are no more than the cores.
 
     One thread a call is what most rows a second need: calls of different rows never wait for each
-    other. Only where there are fewer shards than cores do calls get several threads.
+    other. Only where fewer calls than cores can be made at once do these get several threads.
     """
     count = cores()
-    if workers is None and threads is None and shards is not None:
-        workers = max(1, min(count, shards))
+    if workers is None and threads is None:
+        workers = max(1, min(count, calls))
     if workers is None:
         workers = max(1, count // (threads or 1))
     return workers, threads or max(1, count // workers)
@@ -116,7 +116,7 @@ class Local:
                     else:
                         assert self.worker is not None
                         tell(("record", self.worker.process(shard)))
-            except _work.Stopped:
+            except Stopped:
                 pass
             except BaseException as error:
                 tell(("error", error))
@@ -152,13 +152,14 @@ class Local:
             for thread in threads:
                 thread.join()
             if self.worker is not None:
+                self.worker.close()
                 self.calls = self.worker.calls.largest
                 self.in_memory = self.worker.in_memory.largest
 
     def _sessions(self) -> list[Any]:
         """One for each call at once. Without threads of its own one session serves all of them."""
         job = self.job
-        make: Callable[[], Any] = lambda: _work.make_session(  # noqa: E731
+        make: Callable[[], Any] = lambda: make_session(  # noqa: E731
             job.model, job.libraries, job.named_libraries, job.threads
         )
         first = self._session or make()

@@ -171,6 +171,11 @@ def _opened(data: bytes) -> Any:
                 raise ValueError(f"got {frames} pictures in one file, expected one")
             image.load()
             upright = package.ImageOps.exif_transpose(image)
+    except package.Image.DecompressionBombError:
+        raise ValueError(
+            f"got a picture of more than {2 * package.Image.MAX_IMAGE_PIXELS} pixels, expected "
+            "fewer (PIL.Image.MAX_IMAGE_PIXELS is half of this limit)"
+        ) from None
     except package.UnidentifiedImageError:
         raise ValueError("got something that is no picture") from None
     except ValueError:

@@ -27,11 +27,11 @@ import myops
 from myops._distribution import RUNTIME_ONLY
 from myops.batch import _store
 from myops.batch._isolated import Isolated
+from myops.batch._job import Job
 from myops.batch._plan import Shard
 from myops.batch._state import Record
-from myops.batch._work import Job
 
-_BLOCKS = 4096  # of shards, at most: Ray keeps track of each
+_BLOCKS = 64, 4096  # of shards: each costs Ray some milliseconds, and is noted when it is whole
 
 
 def ray() -> Any:
@@ -73,6 +73,11 @@ def hashes(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
+def _blocks(shards: int) -> int:
+    least, most = _BLOCKS
+    return min(shards, max(least, min(most, shards // 16)))
+
+
 class Actor:
     """One of the pool.
 
@@ -105,6 +110,7 @@ class Actor:
             replace(job, model=model, libraries=tuple(given), named_libraries="trust"),
             threading.Event(),
         )
+        self._worker.start()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Works on shards; returns their records."""
@@ -149,7 +155,7 @@ class Cluster:
             data = package.data.DataContext.get_current()
             data.enable_progress_bars = False
             data.execution_options.preserve_order = False
-            made = package.data.from_items(items, override_num_blocks=min(len(items), _BLOCKS))
+            made = package.data.from_items(items, override_num_blocks=_blocks(len(items)))
             reference = package.put(files)
             arguments = (self.job, reference, hashes(files), myops.__version__)
             answers = made.map_batches(

@@ -6,7 +6,6 @@ these leave something open, that is an error which says what to say.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from myops._names import choose, near_misses
-from myops.batch import _pixels, _store, _tables
+from myops._names import near_misses
+from myops.batch import _pixels
 from myops.batch._pixels import Layout, Settings
 
 DTYPES = {
@@ -93,75 +92,17 @@ class Recipe:
         return not self.stacks or self.fixed == 1 or self.batch == 1
 
 
-def _dtype(value: Any, what: str) -> str:
+def dtype_of(value: Any, what: str) -> str:
+    """The dtype in NumPy of an input or output of a session; "object" for text."""
     inner = value.type.removeprefix("tensor(").removesuffix(")")
     if not value.type.startswith("tensor(") or inner not in DTYPES:
         raise ValueError(f"{what} {value.name!r}: got {value.type}, which `myops run` cannot hold")
     return DTYPES[inner]
 
 
-def _shape(value: Any) -> tuple[int | None, ...]:
+def shape_of(value: Any) -> tuple[int | None, ...]:
+    """The shape that the graph states, None for lengths that it leaves open."""
     return tuple(item if isinstance(item, int) and item >= 0 else None for item in value.shape)
-
-
-def constants(session: Any, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Values for inputs that are the same for every row.
-
-    Raises:
-        ValueError: There is no such input, or the value has another kind or shape.
-    """
-    known = {item.name: item for item in session.get_inputs()}
-    known |= {item.name: item for item in session.get_overridable_initializers()}
-    found = {}
-    for name, value in given.items():
-        choose(name, known, "constants: the inputs of the model have")
-        found[name] = _constant(name, value, known[name])
-    return found
-
-
-def _constant(name: str, value: Any, wanted: Any) -> np.ndarray:
-    dtype, shape = _dtype(wanted, "input"), _shape(wanted)
-    shown = f"{wanted.type} {list(wanted.shape)}"
-    if isinstance(value, str) and dtype != "object":
-        value = _parsed(name, value, shown)
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind in "OUS" and dtype != "object":
-            raise ValueError("text")
-        cast = array.astype(dtype)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"constants: {name}: got {value!r}, expected {shown}") from None
-    lossless = cast.dtype.kind in "fO" or (
-        array.dtype.kind == cast.dtype.kind == "b"
-        or (cast.dtype.kind != "b" and array.dtype.kind in "iu" and bool((cast == array).all()))
-        or (cast.dtype.kind in "iu" and array.dtype.kind == "f" and bool((cast == array).all()))
-    )
-    if not lossless:
-        raise ValueError(f"constants: {name}: got {value!r}, expected {shown}")
-    if cast.ndim == 0 and shape and all(item == 1 for item in shape):
-        cast = cast.reshape([1] * len(shape))
-    fits = len(shape) == cast.ndim and all(
-        want in (None, got) for want, got in zip(shape, cast.shape, strict=True)
-    )
-    # Without a shape the graph may also leave the rank open, which only who gives an array means.
-    if not fits and (shape or not isinstance(value, np.ndarray)):
-        raise ValueError(
-            f"constants: {name}: got {value!r} of shape {list(cast.shape)}, expected {shown}"
-        )
-    return cast
-
-
-def _parsed(name: str, text: str, shown: str) -> Any:
-    if text.lower().endswith(".npy"):
-        return _tables.load(_store.read(text), text)[""]
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    try:
-        return json.loads(f"[{text}]")
-    except ValueError:
-        raise ValueError(f"constants: {name}: got {text!r}, expected {shown}") from None
 
 
 def columns_of(session: Any, constants: Mapping[str, Any]) -> list[Any]:
@@ -169,9 +110,8 @@ def columns_of(session: Any, constants: Mapping[str, Any]) -> list[Any]:
     return [item for item in session.get_inputs() if item.name not in constants]
 
 
-def check_columns(session: Any, constants: Mapping[str, Any], given: Sequence[str]) -> None:
+def check_columns(needed: Sequence[str], given: Sequence[str]) -> None:
     """Raises ValueError unless the columns are those that the model needs."""
-    needed = [item.name for item in columns_of(session, constants)]
     for name in given:
         if name not in needed:
             raise ValueError(
@@ -192,7 +132,7 @@ def of_files(value: Any, column: str, said: Settings) -> Input:
     Raises:
         ValueError: The input takes neither bytes nor a picture, or what it takes is left open.
     """
-    dtype, shape = _dtype(value, "input"), _shape(value)
+    dtype, shape = dtype_of(value, "input"), shape_of(value)
     what = f"input {value.name!r}"
     if dtype == "uint8" and len(shape) == 1 and shape[0] is None and not said.layout:
         return Input(value.name, column, "bytes", False, dtype, shape)
@@ -216,7 +156,7 @@ def of_array(value: Any, column: str, rank: int, source: str) -> Input:
     Raises:
         ValueError: The ranks do not fit.
     """
-    dtype, shape = _dtype(value, "input"), _shape(value)
+    dtype, shape = dtype_of(value, "input"), shape_of(value)
     kind = "text" if dtype == "object" else "array"
     if rank == len(shape) or not shape:
         return Input(value.name, column, kind, False, dtype, shape)
@@ -254,8 +194,8 @@ def rows_of_arrays(value: Any, shape: tuple[int, ...], said: str, path: str) -> 
 
 def output(value: Any, inputs: Sequence[Input], whole: Sequence[str], said: Settings) -> Output:
     """How an output is divided into rows, and whether it is a picture."""
-    shape = _shape(value)
-    dtype = _dtype(value, "output")
+    shape = shape_of(value)
+    dtype = dtype_of(value, "output")
     stacks = all(item.stack for item in inputs)
     # What axis 0 is where rows are stacked: one that is fixed to something else counts no rows.
     first = {item.shape[0] for item in inputs if item.stack and item.shape}
@@ -284,12 +224,13 @@ def cast(value: Any, wanted: Input) -> np.ndarray:
     Raises:
         ValueError: It is missing, or cannot be that dtype without losing its meaning.
     """
-    if value is None:
-        raise ValueError(f"column {wanted.column!r}: got null")
+    what = f"column {wanted.column!r}" if wanted.column else "array"
+    if value is None or isinstance(value, ValueError):  # a row that is no array
+        raise ValueError(f"{what}: {value or 'got null'}")
     array = np.asarray(value)
     if wanted.dtype == "object":
         if array.dtype.kind not in "OU":
-            raise ValueError(f"column {wanted.column!r}: got {array.dtype}, expected text")
+            raise ValueError(f"{what}: got {array.dtype}, expected text")
         return array.astype(object)
     if array.dtype == wanted.dtype:
         return array
@@ -301,7 +242,7 @@ def cast(value: Any, wanted: Input) -> np.ndarray:
         if (made == array).all():
             return made
     raise ValueError(
-        f"column {wanted.column!r}: got {array.dtype}"
+        f"{what}: got {'text' if array.dtype.kind in 'OUS' else array.dtype}"
         f"{' with numbers that do not fit' if array.dtype.kind in 'iu' else ''}, "
         f"expected {wanted.dtype}"
     )

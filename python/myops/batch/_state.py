@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from myops.batch import _store
+from myops.batch._single import Target
 
 FOLDER = ".myops-run"
-FAILED = "failed.jsonl"
 _SECONDS = 5.0  # between pieces of a journal in a bucket
 _ABANDONED = 60.0  # seconds after which the lock of a bucket is that of a run that was killed
 _UNSYNCED = 60.0  # seconds that a system may take until a file is on the disk
@@ -60,12 +60,15 @@ class State:
         done: Number of a shard -> its rows with output and its failed rows, of this run and those
             before it.
         begun: Shards that were being worked on when a run ended without a word.
+        joined: Bytes of the one file into which all parts were put; None: that was not done.
     """
 
-    def __init__(self, output: str) -> None:
-        self.output = output
-        self.folder = _store.join(output, FOLDER)
-        self.remote = _store.is_remote(output)
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.output = target.output
+        self.folder = _store.join(target.folder, FOLDER)
+        self.remote = _store.is_remote(target.output)
+        self.joined: int | None = None
         self.done: dict[int, tuple[int, list[list[Any]]]] = {}
         self.begun: set[int] = set()
         self._lock: Any = None
@@ -128,8 +131,13 @@ class State:
         """
         path = _store.join(self.folder, "manifest.json")
         if not _store.exists(path):
-            others = [name for name in _store.names(self.output) if name != FOLDER]
-            if others:
+            if self.target.single:
+                if _store.exists(self.output):
+                    raise ValueError(
+                        f"output: {self.output} exists, and is not of a run like this; expected a "
+                        "new name, or that of a run to go on with"
+                    )
+            elif others := [name for name in _store.names(self.output) if name != FOLDER]:
                 raise ValueError(
                     f"output: {self.output} holds {others[0]!r}, which is not of a run like this; "
                     "expected an empty folder, a new one, or that of a run to go on with"
@@ -167,6 +175,8 @@ class State:
                     continue
                 if "begin" in found:
                     self.begun.add(found["begin"])
+                elif "joined" in found:
+                    self.joined = found["joined"]
                 elif "end" in found:
                     self.begun.clear()
                     doubtful.clear()
@@ -178,15 +188,23 @@ class State:
                     doubtful.discard(record.number)
                     doubtful.update([record.number] if record.failed and not self.remote else [])
                     newest = max(newest, record.at)
+        if self.joined is not None and self.joined != max(0, _store.size(self.output)):
+            self.joined = None  # the file was removed, and with it what had become of the parts
+            newest = 0.0
         for number, record in records.items():
-            old = record.at < newest - _UNSYNCED
+            old = record.at < newest - _UNSYNCED or self.joined is not None
             if old or (number not in doubtful and self._is_there(record)):
                 self.done[number] = record.done, record.failed
 
     def _is_there(self, record: Record) -> bool:
         """A machine that lost its power may have lost the last files too."""
-        return all(_store.size(_store.join(self.output, name)) == size
+        return all(_store.size(_store.join(self.target.folder, name)) == size
                    for name, size in record.sizes.items())  # fmt: skip
+
+    def counts(self) -> tuple[int, int]:
+        """Rows with output, and failed ones."""
+        return (sum(done for done, _ in self.done.values()),
+                sum(len(failed) for _, failed in self.done.values()))  # fmt: skip
 
     def begin(self, number: int) -> None:
         """Notes that a shard is being worked on."""
@@ -198,6 +216,11 @@ class State:
         record.at = time.time()
         self.done[record.number] = record.done, record.failed
         self._append(asdict(record))
+
+    def join(self, size: int) -> None:
+        """Notes that all parts are in one file of so many bytes."""
+        self.joined = size
+        self._append({"joined": size})
 
     def _append(self, line: Mapping[str, Any]) -> None:
         text = json.dumps(line) + "\n"
@@ -233,7 +256,7 @@ class State:
 
     def write_failures(self) -> str:
         """Writes the list of failed rows; its path, "" where no row failed."""
-        path = _store.join(self.output, FAILED)
+        path = self.target.failed
         rows = sorted((item for _, failed in self.done.values() for item in failed),
                       key=lambda item: item[0])  # fmt: skip
         if rows or _store.exists(path):

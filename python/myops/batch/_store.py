@@ -7,7 +7,10 @@ renamed; in an object store an object appears when all of it has arrived; elsewh
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import IO, Any
@@ -23,6 +26,11 @@ class WriteError(OSError):
 def is_remote(path: str) -> bool:
     """Whether a path is one of fsspec, such as "s3://bucket/folder"."""
     return "://" in path
+
+
+def plain(path: str) -> str:
+    """A path without "file://", which is one of this machine like any other."""
+    return path.removeprefix("file://").removeprefix("local://")
 
 
 def filesystem(path: str) -> tuple[Any, str]:
@@ -50,7 +58,7 @@ def read(path: str) -> bytes:
     if is_remote(path):
         files, inner = filesystem(path)
         return bytes(files.cat_file(inner))
-    with open(path, "rb") as stream:
+    with opened(path) as stream:
         return stream.read()
 
 
@@ -61,9 +69,18 @@ def opened(path: str) -> Iterator[IO[bytes]]:
         files, inner = filesystem(path)
         with files.open(inner, "rb") as stream:
             yield stream
-    else:
-        with open(path, "rb") as stream:
-            yield stream
+        return
+    with open(path, "rb", opener=_regular) as stream:
+        yield stream
+
+
+def _regular(path: str, flags: int) -> int:
+    """Opens a file: a pipe could keep its reader waiting, and a device never ends."""
+    found = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(found).st_mode):
+        return found
+    os.close(found)
+    raise OSError(errno.EINVAL, "got no regular file, expected one", path)
 
 
 def join(folder: str, name: str) -> str:
@@ -83,8 +100,32 @@ def write(path: str, data: bytes) -> int:
 
 
 @contextlib.contextmanager
-def writing(path: str) -> Iterator[IO[bytes]]:
+def writing_large(path: str, partial: str) -> Iterator[IO[bytes]]:
+    """As `writing`, for files that may be larger than memory.
+
+    Args:
+        partial: The folder in which the file is while it is written, beside `path`.
+    """
+    if not is_remote(path):
+        with writing(path, partial) as stream:
+            yield stream
+        return
+    with tempfile.NamedTemporaryFile() as stream:
+        yield stream
+        stream.flush()
+        files, inner = filesystem(path)
+        try:
+            files.put_file(stream.name, inner)
+        except Exception as error:  # each store has its own kinds
+            raise WriteError(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def writing(path: str, partial: str = "") -> Iterator[IO[bytes]]:
     """A stream into a file that appears when the block ends, and not when it raises.
+
+    Args:
+        partial: The folder in which it is until then; default: that of the file.
 
     Raises:
         WriteError: It cannot be written.
@@ -94,9 +135,8 @@ def writing(path: str) -> Iterator[IO[bytes]]:
             yield stream
         return
     folder, name = os.path.split(path)
-    partial = os.path.join(
-        folder, f".{uuid.uuid4().hex}.part"
-    )  # an ending could make a name too long
+    # Not the file's name and an ending, which could be too long together.
+    partial = os.path.join(partial or folder, f".{uuid.uuid4().hex}.part")
     try:
         os.makedirs(folder or ".", exist_ok=True)
         with open(partial, "wb") as stream:
@@ -139,6 +179,16 @@ def _protocols(files: Any) -> tuple[str, ...]:
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.remove(path)
+
+
+def remove(path: str) -> None:
+    """Removes a file, if it is there."""
+    if is_remote(path):
+        files, inner = filesystem(path)
+        with contextlib.suppress(FileNotFoundError):
+            files.rm_file(inner)
+    else:
+        _remove(path)
 
 
 def size(path: str) -> int:

@@ -1,4 +1,4 @@
-"""The command line `myops COMMAND`. A file a command, each thin over a function of the library.
+"""The command line `myops COMMAND`: one file for each command, which calls one library function.
 
 A module of this folder without a leading underscore is a command: its function of the same name
 (without a trailing underscore) holds the parameters. Modules import what is heavy inside that

@@ -257,6 +257,6 @@ _BY_COMMAND: dict[tuple[str, str], Completer] = {
     ("run", "rows"): _one_of("axis0", "file"),
     ("run", "resize"): _one_of("nearest", "bilinear", "bicubic", "lanczos"),
     ("run", "engine"): _one_of("local", "ray"),
-    ("run", "named_libraries"): _one_of("check", "trust", "ignore"),
+    ("run", "named_libraries"): _one_of("check", "trust", "signed", "ignore"),
     ("matrix", "exporter"): _one_of("dynamo", "torchscript"),
 }

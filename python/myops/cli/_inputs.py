@@ -1,4 +1,4 @@
-"""What the commands that run a model are told of its inputs."""
+"""The options for inputs, of the commands that run a model."""
 
 from __future__ import annotations
 

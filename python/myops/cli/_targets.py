@@ -66,8 +66,8 @@ def called(target: str, function: Any) -> Any:
 
 @contextlib.contextmanager
 def _not_ending(target: str) -> Iterator[None]:
-    """A script that ends the program, as one that reads its arguments does, must not look like a
-    verdict of the command."""
+    """A script that ends the program, for example after reading its arguments: its exit status must
+    not be taken for a result of the command."""
     try:
         yield
     except SystemExit as stop:

@@ -11,7 +11,7 @@ import typer
 from myops.cli import _console, _graphs
 
 OPTIONS = {"check": "--no-check", "libraries": "--library", "triton": "--triton",
-           "ray_serve": "--ray-serve"}  # fmt: skip
+           "ray_serve": "--ray-serve", "sign": "--sign"}  # fmt: skip
 _LIBRARY = re.compile(r"([^=@]+)(?:@([^=]+))?=(.+)")
 
 
@@ -40,6 +40,12 @@ def bundle(
     ray_serve: Annotated[
         bool, typer.Option("--ray-serve", help="Also write serve_app.py, for Ray Serve."),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="Sign all files of the folder with this private key (Ed25519, PEM). The "
+                     "password of an encrypted key is taken from MYOPS_SIGNING_PASSWORD.",
+                     metavar="KEY", show_default=False),
+    ] = None,
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip
     """Make a folder with a model, the libraries that it needs, and loaders for Python and C++.
@@ -51,6 +57,8 @@ def bundle(
 
     Example: myops bundle model.onnx -o models --triton upscale
 
+    Example: myops bundle model.onnx -o deploy --sign key.pem
+
     Example: myops bundle model.onnx -o deploy --library my_domain@1.2=build/libmy_ops.so
     """
     from myops.ort import bundle as make
@@ -60,7 +68,8 @@ def bundle(
     folder = output or title.with_name(f"{title.stem}_bundle")
     with _console.progress("bundling"):
         made = make(source, folder, libraries=_libraries(library), check=not no_check,
-                    triton=triton, repository=repository, ray_serve=ray_serve)  # fmt: skip
+                    triton=triton, repository=repository, ray_serve=ray_serve,
+                    sign=sign)  # fmt: skip
     if json:
         named = [{"file": item.file, "version": item.version, "sha256": item.sha256,
                   "platform": item.platform, "domains": item.domains}

@@ -14,6 +14,7 @@ def new(
     name: Annotated[str, typer.Argument(help="Name of the package, its domain and namespace.")],
     directory: Annotated[Path, typer.Option(help="Where the new folder goes.")] = Path("."),
     op: Annotated[str, typer.Option(help="Name of the op in it, in snake_case.")] = "soft_clip",
+    cuda: Annotated[bool, typer.Option("--cuda", help="A kernel for NVIDIA GPUs too.")] = False,
     json: _graphs.Json = False,
 ) -> None:
     """Start a package with an operator of your own: kernel, gradient, ONNX, tests.
@@ -22,7 +23,7 @@ def new(
     """
     from myops.scaffold import new_package
 
-    folder = new_package(name, directory, op=op)
+    folder = new_package(name, directory, op=op, cuda=cuda)
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     if json:
         _console.print_json({"folder": str(folder), "files": files})

@@ -35,8 +35,9 @@ def run(
                      metavar="[NAME=]PATTERN"),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", help="A folder or a URL for the outputs.",
-                          metavar="FOLDER"),
+        str, typer.Option("--output", "-o", metavar="FOLDER|FILE",
+                          help="A folder or a URL for the outputs; a file that ends in .parquet, "
+                          ".npz or .npy gets all rows."),
     ],
     set: Annotated[
         list[str] | None,
@@ -102,7 +103,8 @@ def run(
                                  "or 16 a worker for URLs."),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Rows of a call, at most. Default: what fits into 64 KiB.")
+        int | None, typer.Option(help="Rows of a call, at most. Default: what fits into 64 KiB "
+                                 "and 20 ms."),
     ] = None,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run the model in processes of their own, for models "
@@ -123,7 +125,8 @@ def run(
         typer.Option(help="A custom-op library that the model needs; may be given several times."),
     ] = None,
     named_libraries: Annotated[
-        str, typer.Option(help="check, trust or ignore the libraries that a bundle's model names."),
+        str, typer.Option(help="check, trust or ignore the libraries that a bundle's model names; "
+                          "or signed: load a signed bundle only, by a key in MYOPS_TRUSTED_KEYS."),
     ] = "check",
     json: _graphs.Json = False,
 ) -> None:  # fmt: skip

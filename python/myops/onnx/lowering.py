@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from myops import _description, _dtypes, _libraries
+from myops import _description, _dtypes, _libraries, _shape_rule
 from myops._description import Dim, OpInfo, OutputInfo
 from myops._names import choose
 from myops.onnx import module_paths
@@ -233,7 +233,7 @@ def _length(
     for length in range(1, 2 * max(len(shape) for shape in shapes if shape) + 1):
         tried = [[length] if i == number else shape for i, shape in enumerate(shapes)]
         try:
-            _description.infer(info, tried, dtypes, attributes)
+            _shape_rule.infer(info, tried, dtypes, attributes)
         except ValueError:
             continue
         accepted.append(length)

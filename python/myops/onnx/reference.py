@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from myops import _description, _dtypes, _libraries
+from myops import _description, _dtypes, _libraries, _numpy_call
 from myops._description import OpInfo
 from myops.onnx.schema import schema_for
 
@@ -47,7 +47,7 @@ def _reference_op(info: OpInfo) -> type[OpRun]:
             for name, value in attributes.items()
             if name in known and value is not None
         }
-        results = _description.call(meant, meant.nested(padded), given)
+        results = _numpy_call.call(meant, meant.nested(padded), given)
         # The evaluator has no word for an output that is left out.
         return tuple(
             np.zeros(0, _dtypes.numpy_dtype(meant.types[output.type][0])) if item is None else item

@@ -6,13 +6,14 @@ import functools
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from myops import _description, _libraries
+from myops import _description, _libraries, _shape_rule
 from myops._description import AttributeInfo, DecidedLength, Dim, InputInfo, OpInfo, OutputInfo
 
 ONNX_TYPE_NAMES = {  # the others are called the same
@@ -142,12 +143,17 @@ def schema_for(info: OpInfo) -> OpSchema:
     return _schema(info.domain, info.onnx_type, info.since_version)
 
 
-def schema_of_node(info: OpInfo, count: int) -> OpSchema:
-    """For writing a node with `count` inputs: it has one input for each tensor of a variadic one.
+def schema_of_node(info: OpInfo, inputs: int, outputs: int) -> OpSchema:
+    """For writing a node with so many inputs and outputs: it has one input for each tensor of a
+    variadic one, and none of the optional outputs behind the last that the node has.
 
-    torch's exporter writes a variadic input that follows others with these once more.
+    torch's exporter writes a variadic input that follows others with these once more, and each
+    output of the schema.
     """
-    return _of_description(info.expanded(count)) if info.is_variadic else schema_for(info)
+    if not info.is_variadic and outputs == len(info.outputs):
+        return schema_for(info)
+    expanded = info.expanded(inputs)
+    return _of_description(replace(expanded, outputs=expanded.outputs[:outputs]))
 
 
 def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
@@ -293,7 +299,7 @@ def _inference(described: OpInfo) -> Callable[[Any], None]:
                 given = context.get_attribute(attribute.name)
                 if given is not None:
                     attributes[attribute.name] = attribute_value(attribute, given)
-            inferred = _description.infer_decided(info, shapes, dtypes, attributes, values)
+            inferred = _shape_rule.infer_decided(info, shapes, dtypes, attributes, values)
             name = _DecidedNames(info)
             results = [
                 dims and [name(d, o.name) if isinstance(d, DecidedLength) else d for d in dims]

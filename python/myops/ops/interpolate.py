@@ -14,7 +14,7 @@ from torch import Tensor
 from myops.ops import _scripting_interpolate
 from myops.ops._numbers import INTEGERS, integer, integers, is_plain
 from myops.ops._scripting import overload
-from myops.ops.resize import run
+from myops.ops.resize import _resize, run
 
 __all__ = ["NewInterpolate", "interpolate"]
 
@@ -161,7 +161,7 @@ def _interpolate(
     if plain and scale_factor is None and recompute_scale_factor is None:
         usual = _USUAL.get((mode, align_corners, antialias, input.dim()))
         if usual is not None and len(size) == len(usual["axes"]) and is_plain(size, INTEGERS):
-            return run(input, None, None, size, usual, out)
+            return _resize.call((input, None, None, list(size)), usual, out)
     _scripting_interpolate.check_interpolate(
         input.dim(), size is not None, scale_factor is not None, mode, align_corners,
         recompute_scale_factor, antialias,

@@ -248,9 +248,12 @@ def _like(grad: Tensor, shape: Any) -> Tensor:
     return found
 
 
+def _gradient(grad: Tensor, shape: Any, values: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    return _resize_backward.call((grad, _like(grad, shape), *values), attributes)
+
+
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    inputs = (grad, _like(grad, ctx.shape), *_saved_values(ctx))
-    return _resize_backward.call(inputs, ctx.attributes), None, None, None
+    return _gradient(grad, ctx.shape, _saved_values(ctx), ctx.attributes), None, None, None
 
 
 def _jvp(ctx: Any, x: Tensor, *unused: Any) -> Tensor:
@@ -298,3 +301,4 @@ _resize_backward = define(
     backward=_double_backward,
     jvp=_backward_jvp,
 )
+_resize.use_gradient(_resize_backward, _gradient)

@@ -8,13 +8,14 @@
     pyop_session(model)  a session that runs every node of ours through NumPy
     bundle(model, folder) a folder with a model, the libraries it needs, and loaders
     bench(model)         how long a model takes, beside others
+    verify(folder)       who signed a bundle, and that none of its files was changed
     explain(model)       what runs for each custom node, and how long it takes
     doctor(model)        why a model does not load or run, in words
 
 The library works in every onnxruntime >= 1.17, with equal bits. Two gaps of old versions remain:
 before 1.24, shapes are not inferred for ops that have optional inputs (Resize), because ONNX
-Runtime itself would crash on one that is left out; and 1.17 wants the type of the result of a
-node that leaves out an input in the middle written in the model, as onnx.shape_inference does.
+Runtime itself would crash on one that is left out; and for a node that leaves out an input in the
+middle, 1.17 needs the type of its result in the model, as onnx.shape_inference writes it.
 
 Example:
     >>> session = myops.ort.session("upscale.onnx")
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from myops.ort._bundle import bundle
     from myops.ort._doctor import doctor
     from myops.ort._explain import explain
+    from myops.ort._signing import verify
     from myops.ort.pyops import PyopSession, enable_pyops, pyop_session
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "pyop_session",
     "register",
     "session",
+    "verify",
 ]
 
 # Imported when it is first used, and not part of myops-runtime: name -> module.
@@ -67,6 +70,8 @@ _MODULES = {
 if not TYPE_CHECKING:  # or any name would be right for a type checker
 
     def __getattr__(name: str) -> Any:
+        if name == "verify":  # of both distributions
+            return importlib.import_module("myops.ort._signing").verify
         if name not in _MODULES:
             raise AttributeError(f"module 'myops.ort' has no attribute {name!r}")
         if RUNTIME_ONLY:
@@ -74,7 +79,7 @@ if not TYPE_CHECKING:  # or any name would be right for a type checker
                 f"myops.ort.{name}: got myops-runtime, expected all of myops: "
                 "pip uninstall myops-runtime, then pip install myops"
             )
-        if _MODULES[name] == "pyops":  # the doctor reports on an onnxruntime that is missing
+        if _MODULES[name] == "pyops":  # a missing onnxruntime is reported by the doctor
             checked_onnxruntime()
         return getattr(importlib.import_module(f"myops.ort.{_MODULES[name]}"), name)
 

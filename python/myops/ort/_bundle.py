@@ -15,7 +15,7 @@ import onnx
 
 from myops._names import near_misses
 from myops.onnx.graph import files
-from myops.ort import _named_libraries, _triton
+from myops.ort import _named_libraries, _signing, _triton
 from myops.ort._bundle_readme import readme
 from myops.ort._doctor import elf, graph, weights
 from myops.ort._loaders.load import sha256, this_platform
@@ -53,6 +53,7 @@ def bundle(
     triton: str = "",
     repository: str = _triton.REPOSITORY,
     ray_serve: bool = False,
+    sign: _signing.Key | None = None,
 ) -> Bundle:
     """Makes a folder that runs a model with custom operators where no myops is installed.
 
@@ -72,6 +73,10 @@ def bundle(
             NAME/config.pbtxt and NAME/1 with the bundle. Default: no repository.
         repository: Where Triton sees the folder; its configuration names libraries by whole paths.
         ray_serve: Also write `serve_app.py`, an application for Ray Serve.
+        sign: A private key (Ed25519), as a PEM file or its bytes: also write `signature.json`,
+            which covers every file of the bundle, for `verify` and
+            `session(named_libraries="signed")`. An encrypted key is opened with the password in
+            MYOPS_SIGNING_PASSWORD.
 
     Returns:
         What was made.
@@ -104,6 +109,8 @@ def bundle(
     inner = Path(_triton.checked_name(triton), "1") if triton else Path()
     contents = [name, *data, *(item.file for item in named), *LOADERS]
     contents += ["serve_app.py"] if ray_serve else []
+    contents += [_signing.SIGNATURE] if sign is not None else []
+    secret = None if sign is None else _signing.private_key(sign)
     clash = next((item for item in contents if contents.count(item) > 1), None)
     if clash:
         raise ValueError(f"bundle: got two files with the name {clash!r}; rename one of them")
@@ -132,6 +139,8 @@ def bundle(
             (whole / "README.md").write_text(text, encoding="utf-8")
         if check:
             _try(partial)
+        if secret is not None:
+            _signing.sign(partial, name, secret)
         os.replace(whole, target)  # onto nothing, or an empty folder
     finally:
         shutil.rmtree(whole, ignore_errors=True)

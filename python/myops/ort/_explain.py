@@ -141,8 +141,8 @@ def explain(
 ) -> ModelExplanation:
     """Runs a model in ONNX Runtime, and says what ran for each custom node.
 
-    The model is run twice, on the CPU: the second run, which finds tables and memory ready, is
-    the one that is told of.
+    The model is run twice, on the CPU. The report is about the second run, which reuses tables and
+    memory of the first.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto.
@@ -206,8 +206,8 @@ def explain(
 def _named(model: files.Model) -> tuple[Any, onnx.ModelProto, dict[str, onnx.NodeProto]]:
     """What is loaded, the model without weights, and its custom nodes by name.
 
-    ONNX Runtime and the kernels tell a node by its name, so nodes without one, or with one that
-    another has, get one of their own in a copy.
+    ONNX Runtime and the kernels identify a node by its name, so nodes without a name, or with the
+    name of another node, get a new name in a copy.
     """
     by_path = isinstance(model, (str, os.PathLike))
     proto = files.load(model, weights=not by_path)

@@ -1,9 +1,9 @@
 """Which custom-op libraries a model needs, and which of them may be loaded.
 
 A bundled model (myops.ort.bundle) names its libraries in its metadata, each with version and hash.
-A model file is data from somewhere, and a library is code that runs: so a name in a model never
-decides alone what is loaded. It is a plain file name, its bytes must have the recorded hash, and
-the file beside the model is taken only where the caller said that the folder is to be trusted.
+A model file may come from anywhere, and a library is code that runs. Therefore a name in a model
+never decides alone what is loaded. It is a plain file name, the file must have the recorded hash,
+and the file beside the model is taken only if the caller said that the folder is trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from myops import _libraries
 from myops.ort._loaders.load import sha256, this_platform
 
 KEY = "myops.libraries"  # of the metadata_props
-Policy = Literal["check", "trust", "ignore"]
+Policy = Literal["check", "trust", "signed", "ignore"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _METADATA_PROPS = 14  # the field's number in ModelProto; a key and a value in each entry
@@ -133,8 +133,10 @@ def choose(model: str | bytes, given: Sequence[str], policy: Policy) -> list[str
         ValueError: A named library is not at hand with that hash, or is for another platform.
         FileNotFoundError: A trusted one is not beside the model, or ours has not been built.
     """
-    if policy not in ("check", "trust", "ignore"):
-        raise ValueError(f"named_libraries: got {policy!r}, expected 'check', 'trust' or 'ignore'")
+    if policy not in ("check", "trust", "signed", "ignore"):
+        raise ValueError(
+            f"named_libraries: got {policy!r}, expected 'check', 'trust', 'signed' or 'ignore'"
+        )
     named = [] if policy == "ignore" else named_by(model)
     chosen: list[str] = []
     known = {item.domain: str(item.ort_library) for item in _libraries.known() if item.ort_library}
@@ -151,7 +153,7 @@ def choose(model: str | bytes, given: Sequence[str], policy: Policy) -> list[str
         equal = [path for path, _ in candidates if sha256(Path(path)) == item.sha256]
         if equal:
             chosen.append(equal[0])
-        elif policy == "trust":
+        elif policy in ("trust", "signed"):  # the copies of a signed bundle are such a folder
             chosen.append(_beside(model, item))
             replaced = {known[domain] for domain in item.domains if domain in known}
             known = {domain: path for domain, path in known.items() if path not in replaced}

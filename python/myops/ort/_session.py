@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from myops import _libraries
@@ -15,6 +16,8 @@ from myops.ort._named_libraries import Policy, choose
 if TYPE_CHECKING:
     import onnx
     import onnxruntime
+
+    from myops.ort._signing import Key
 
 MINIMUM_ONNXRUNTIME = (1, 17)
 
@@ -101,15 +104,21 @@ def register(
     return session_options
 
 
-def register_libraries(session_options: Any, libraries: Sequence[str]) -> None:
-    """Registers each library once with the options."""
+def register_libraries(
+    session_options: Any, libraries: Sequence[str], hashes: Mapping[str, str] | None = None
+) -> None:
+    """Registers each library once with the options.
+
+    hashes: Of libraries that are copies: what they are known by, as the next copy has another path.
+    """
     done = _registered.setdefault(session_options, set())
     for library in libraries:
         if not os.path.isfile(library):
             raise FileNotFoundError(f"no such custom-op library: {library}")
-        if os.path.realpath(library) not in done:
+        known_by = (hashes or {}).get(library, os.path.realpath(library))
+        if known_by not in done:
             session_options.register_custom_ops_library(library)
-            done.add(os.path.realpath(library))
+            done.add(known_by)
 
 
 def _refuse_pyops_beside(libraries: Sequence[str]) -> None:
@@ -173,6 +182,7 @@ def session(
     session_options: onnxruntime.SessionOptions | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
     named_libraries: Policy = "check",
+    trusted_keys: Sequence[Key] | None = None,
     **options: Any,
 ) -> onnxruntime.InferenceSession:
     """Loads a model with nodes of the domain "myops" into ONNX Runtime.
@@ -186,13 +196,19 @@ def session(
 
     Args:
         model: A path, the bytes of a file, or an onnx.ModelProto of less than 2 GiB.
-        providers: Execution providers, most wanted first. Our nodes always run on the CPU.
+        providers: Execution providers, most wanted first. Our nodes run on the CPU, and on
+            CUDAExecutionProvider where the op has a kernel for it (docs/cuda.md).
         session_options: Your own; our library is added to them. Default: new ones.
         libraries: Custom-op libraries of others that the model needs too.
         named_libraries: What to do with the libraries that the model names. "check": one that is
             installed or in `libraries` must have the named hash. "trust": else the file beside
             the model is loaded, if it has the named hash; only for folders that you would run a
-            program from. "ignore": as if the model named none.
+            program from. "signed": the model, its weights and libraries must be those of a bundle
+            that a trusted key signed (`myops bundle --sign`), and the very bytes that were verified
+            are loaded. "ignore": as if the model named none.
+        trusted_keys: For "signed": public keys (Ed25519), as PEM files or the bytes of one.
+            Default: the files that the environment variable MYOPS_TRUSTED_KEYS lists, separated by
+            ":".
         options: Passed on to onnxruntime.InferenceSession.
 
     Returns:
@@ -202,7 +218,8 @@ def session(
         ImportError: onnxruntime is missing or older than 1.17.
         FileNotFoundError: Our library has not been built, or another is missing.
         ValueError: The ModelProto is too large, or the model names a library that is not at hand,
-            is for another platform, or has other bytes.
+            is for another platform, or has other bytes. With "signed": there is no signature by a
+            trusted key, or a file is not what was signed.
 
     Example:
         >>> session = myops.ort.session("upscale.onnx")
@@ -212,11 +229,22 @@ def session(
     if session_options is None:
         session_options = onnxruntime.SessionOptions()
     source = loadable(model)
-    _open_libraries(source)
     given = [os.fspath(library) for library in libraries]
-    needed = [*choose(source, given, named_libraries), *given]
-    _refuse_pyops_beside(needed)
-    register_libraries(session_options, needed)
-    return onnxruntime.InferenceSession(
-        source, session_options, providers=list(providers), **options
-    )
+    with contextlib.ExitStack() as until_loaded:
+        hashes: dict[str, str] = {}
+        if named_libraries == "signed":
+            from myops.ort._signing import verified
+
+            source, hashes = until_loaded.enter_context(verified(source, trusted_keys))
+        elif trusted_keys is not None:
+            raise ValueError(
+                f"trusted_keys: got keys and named_libraries={named_libraries!r}, expected "
+                "named_libraries='signed', which alone looks at signatures"
+            )
+        _open_libraries(source)
+        needed = [*choose(source, given, named_libraries), *given]
+        _refuse_pyops_beside(needed)
+        register_libraries(session_options, needed, hashes)
+        return onnxruntime.InferenceSession(
+            source, session_options, providers=list(providers), **options
+        )

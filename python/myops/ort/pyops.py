@@ -6,7 +6,7 @@ is a way to run a model where only Python packages can be installed, to step thr
 debugger, and to check the native library against a second host. It is never a fast path: each
 call takes the interpreter lock and copies its tensors twice.
 
-There are two doors:
+There are two ways to use them:
 
 `enable_pyops()` registers the ops under their own names in their own domains, for models whose
 nodes PyOps can express as they stand. `pyop_session(model)` rewrites a copy of the model first
@@ -53,7 +53,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from myops import _description, _dtypes, _libraries
+from myops import _dtypes, _libraries, _numpy_call
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.schema import ELEMENT_TYPES
 from myops.ort import _pyop_models, _session
@@ -186,7 +186,7 @@ def _plain(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.nda
         values = {
             item.name: _attribute(info, item, attributes[item.name]) for item in info.attributes
         }
-        return _results(_description.call(info, inputs, values), wanted)
+        return _results(_numpy_call.call(info, inputs, values), wanted)
 
     return run
 
@@ -227,7 +227,7 @@ def _carrier(info: OpInfo, outputs: tuple[str, ...]) -> Callable[..., tuple[np.n
                 None if dtype is None else array.astype(_dtypes.numpy_dtype(dtype), copy=False)
                 for dtype, array in zip(request.dtypes, arrays, strict=True)
             ]
-            results = _description.call(info, inputs, request.attributes)
+            results = _numpy_call.call(info, inputs, request.attributes)
             pairs = zip(results, wanted, strict=True)
             made = [None if item is None else np.asarray(item, dtype) for item, dtype in pairs]
             return _results(made, wanted)

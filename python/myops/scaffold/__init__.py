@@ -1,4 +1,5 @@
-"""A small package to start from: `myops new`. What it writes lies in template/, as it is written.
+"""A small package to start from: `myops new`. What it writes lies in template/, as it is written;
+with a kernel for NVIDIA GPUs also in template_cuda/.
 
 The words my_package, soft_clip and SoftClip there become the names of the new package.
 """
@@ -14,7 +15,28 @@ from pathlib import Path
 __all__ = ["new_package"]
 
 _TEMPLATE = Path(__file__).parent / "template"
-_SUFFIXES = (".py", ".pyi", ".cpp", ".toml")
+_CUDA_TEMPLATE = Path(__file__).parent / "template_cuda"
+_SUFFIXES = (".py", ".pyi", ".cpp", ".h", ".toml")
+# What a kernel for CUDA changes in the files of template/: file, text there, text in its place.
+_CUDA_CHANGES = (
+    (
+        "csrc/soft_clip.cpp",
+        '#include "myops/op.h"\n',
+        '#include "myops/op.h"\n\n'
+        "void soft_clip_on_cuda(myops::KernelContext& context);  // cuda/soft_clip.cpp\n",
+    ),
+    (
+        "csrc/soft_clip.cpp",
+        "      .kernel(compute);\n",
+        "      .kernel(compute)\n      .cuda(soft_clip_on_cuda);\n",
+    ),
+    (
+        "setup.py",
+        'myops.build.extensions("my_package"),  # every .cpp file in csrc/\n',
+        # The folder that the names of CUDA sources begin in.
+        'myops.build.extensions("my_package", include_dirs=["csrc"]),\n',
+    ),
+)
 # A package of such a name would hide one that it needs, or share torch's own namespaces.
 _TAKEN = (
     *("myops", "torch", "torchvision", "numpy", "onnx", "onnxruntime", "onnxscript", "setuptools"),
@@ -24,7 +46,7 @@ _TAKEN = (
 
 
 def new_package(
-    name: str, directory: str | os.PathLike[str] = ".", *, op: str = "soft_clip"
+    name: str, directory: str | os.PathLike[str] = ".", *, op: str = "soft_clip", cuda: bool = False
 ) -> Path:
     """Writes a small package with an op of its own: description, kernel, gradient, types, tests.
 
@@ -36,6 +58,7 @@ def new_package(
             torch.ops. Lower-case letters, digits and underscores.
         directory: Where the new folder `name` goes.
         op: Name of the op, in the same letters; its node is called the same in CamelCase.
+        cuda: Whether the op gets a kernel for NVIDIA GPUs too. Building it needs nothing of CUDA.
 
     Returns:
         The new folder.
@@ -59,13 +82,27 @@ def new_package(
     if folder.exists():
         raise FileExistsError(f"new: {folder} exists already; nothing was written")
     names = {"my_package": name, "soft_clip": op, "SoftClip": camel_case(op)}
-    for source in sorted(path for path in _TEMPLATE.rglob("*") if path.is_file()):
-        # Python may have left compiled files there
-        if source.suffix in _SUFFIXES or source.name == "py.typed":
-            target = folder / _named(str(source.relative_to(_TEMPLATE)), names)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(_named(source.read_text(encoding="utf-8"), names), encoding="utf-8")
+    for file, text in _files(cuda).items():
+        target = folder / _named(file, names)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_named(text, names), encoding="utf-8")
     return folder
+
+
+def _files(cuda: bool) -> dict[str, str]:
+    """The files by name, with the names of the template."""
+    found = {}
+    for template in (_TEMPLATE, _CUDA_TEMPLATE)[: 1 + cuda]:
+        for source in sorted(path for path in template.rglob("*") if path.is_file()):
+            # Python may have left compiled files there
+            if source.suffix in _SUFFIXES or source.name == "py.typed":
+                name = source.relative_to(template).as_posix()
+                found[name] = source.read_text(encoding="utf-8")
+    for file, before, after in _CUDA_CHANGES if cuda else ():
+        if before not in found[file]:
+            raise AssertionError(f"scaffold: {file} has no {before!r}")
+        found[file] = found[file].replace(before, after)
+    return found
 
 
 def camel_case(name: str) -> str:

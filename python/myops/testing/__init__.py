@@ -1,4 +1,4 @@
-"""The conformance suite for any op: one list of cases buys every check, in every runtime.
+"""The conformance suite for any op: one list of cases gives every check, in every runtime.
 
     Case(args, kwargs)           a call of the op
     check_op(op, cases, ...)     all checks; raises CheckError with every failure

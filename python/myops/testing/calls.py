@@ -1,4 +1,4 @@
-"""What a call of the op is below the public function, and what a runtime makes of it."""
+"""The call of the op inside a public function, and its outcome in a runtime."""
 
 from __future__ import annotations
 

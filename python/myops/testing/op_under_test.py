@@ -1,4 +1,4 @@
-"""The op under test, with all its faces. The only place that knows where each comes from."""
+"""The op under test: its functions, models and sessions, all created here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from myops import _description, _libraries
+from myops import _libraries, _numpy_call
 from myops._description import OpInfo
 from myops.testing.cases import Case
 
@@ -58,7 +58,7 @@ class OpUnderTest:
     def call_numpy(
         self, inputs: Sequence[np.ndarray | None], attributes: dict[str, Any], threads: int
     ) -> list[np.ndarray]:
-        results = _description.call(self.info, self.info.nested(inputs), attributes, threads)
+        results = _numpy_call.call(self.info, self.info.nested(inputs), attributes, threads)
         return [array for array in results if array is not None]
 
     def with_bodies(self, model: onnx.ModelProto) -> onnx.ModelProto:

@@ -40,6 +40,7 @@ class Suite:
     only: Sequence[str] = ()
     skip: Mapping[str, str] | None = None
     gradients: int = 2
+    no_gradient: Sequence[str] = ()
     tolerance: Mapping[str, float] | None = None
     body_tolerance: Mapping[str, float] | None = None
     backend: str = "aot_eager"
@@ -62,6 +63,7 @@ class Suite:
             dict(self.tolerance or {}),
             dict(self.body_tolerance or {}),
             self.gradients,
+            tuple(self.no_gradient),
             "bodies" not in self.skipped,
             self.backend,
             any(case.refused_by_numbers for case in self.cases),
@@ -78,6 +80,10 @@ class Suite:
             raise ValueError(
                 f"check_op: op: got a function that calls {tested.info.qualified}, which writes "
                 "into an input, expected the op itself, as library.define returned it"
+            )
+        for name in self.no_gradient:
+            choose(
+                name, [item.name for item in tested.info.inputs], "check_op: no_gradient: there is"
             )
         return tested
 
@@ -225,6 +231,9 @@ def check_op(suite: Suite) -> Report:
             "bodies", as for an op that has no standard form, exported files need no body either.
         gradients: How often the op is differentiable: 2, 1, or 0 for not at all (asking for a
             gradient must then be an error).
+        no_gradient: Names of float inputs that the op has no gradient for, such as indices of
+            images in a list of boxes. Of an op whose gradient C++ describes with `backward_of`,
+            the inputs that it does not name are known.
         tolerance: {dtype name: largest error against the reference, relative to its largest
             element}. Default: 1e-12 for float64, 1e-5 for float32, 2e-3 for float16, 2e-2 for
             bfloat16. For integers the largest difference, default 0; an op that rounds may need 1.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from myops.testing import variations
 from myops.testing.bits import TOLERANCE, arrays_of, different_bits, too_far
 from myops.testing.calls import Call, Outcome, TorchRun, run_torch
 from myops.testing.cases import Case
-from myops.testing.op_under_test import OpUnderTest
+from myops.testing.op_under_test import OpUnderTest, describe
 from myops.testing.report import Tally
 from myops.testing.runtimes import HOSTED, Runtimes
 
@@ -39,6 +39,7 @@ class Settings:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     body_tolerance: Mapping[str, float] = field(default_factory=dict)
     gradients: int = 2
+    no_gradient: Sequence[str] = ()  # names of inputs
     bodies: bool = True  # whether exported files must have a function body
     backend: str = "aot_eager"
     numbers_refuse: bool = False  # some case says that numbers in a tensor may be refused
@@ -57,6 +58,22 @@ class Trial:
     @cached_property
     def axes(self) -> list[variations.Axes]:
         return variations.free_axes(self.tested, self.case)
+
+    def differentiable(self, case: Case | None = None) -> list[int]:
+        """The places of the tensors that have a gradient: floats that torch computes in, but not
+        lists like scales, and not the inputs that the author names."""
+        case, info = self.case if case is None else case, self.tested.info
+        without = {*self.settings.no_gradient, *_not_in_backward_of(self.tested)}
+        numbers = variations.input_of_tensors(self.tested, case)
+        return [
+            place
+            for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
+            if variations.is_float(tensor)
+            and tensor.element_size() > 1
+            and number is not None
+            and not info.declared(number).values
+            and info.declared(number).name not in without
+        ]
 
     def run(self, case: Case | None = None) -> TorchRun:
         """The public function in torch, and the op's call inside it."""
@@ -120,7 +137,7 @@ class Trial:
             if lacks and who in HOSTED:
                 continue
             if who == "PyOp" and run.inner.refused and "dtype" in run.inner.refusal:
-                continue  # the kind of PyOp that it would be is not registered
+                continue  # no PyOp is registered for this combination of dtypes
             alike &= self.compare_bits(variation, who, runtime(run.call), run.inner, _RUNTIME_CAUSE)
         for note in self.runtimes.notes():
             self.tally.note(note)
@@ -168,3 +185,12 @@ def reference_outputs(reference: Callable[..., Any], case: Case) -> list[Any]:
 
     args, kwargs = pytree.tree_map(wide, (tuple(case.args), dict(case.kwargs)))
     return arrays_of(reference(*args, **kwargs))
+
+
+def _not_in_backward_of(tested: OpUnderTest) -> set[str]:
+    """The inputs that the op's `backward_of` in C++ does not name."""
+    below = describe(tested.namespace, f"{tested.name}_backward")
+    if below is None or not tested.is_native:
+        return set()
+    named = {item.name.removeprefix("grad_") for item in below.outputs}
+    return {item.name for item in tested.info.inputs} - named

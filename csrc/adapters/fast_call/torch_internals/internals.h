@@ -12,6 +12,17 @@
 
 namespace myops {
 
+// A call whose gradient may be asked for, by any thread and any number of times.
+struct RecordedCall {
+  void* call;
+  // The gradient of the input, a new tensor's handle, from that of the result, which read() has
+  // described; null where only Python can make it. Called without the GIL.
+  void* (*gradient)(void* call, const DLTensor& grad);
+  // The same in Python; null and a Python error if it fails. Called with the GIL.
+  PyObject* (*in_python)(void* call, PyObject* grad);
+  void (*forget)(void* call);
+};
+
 struct TorchInternals {
   // Whether a mode, transformation, tracer, autocast or profiler observes calls.
   bool (*observed)();
@@ -24,10 +35,15 @@ struct TorchInternals {
   PyObject* (*wrap)(void* handle);
   // Torch's own tensor behind a Python object that read() has described.
   const void* (*tensor_of)(PyObject* object);
+  // Whether a tensor that read() would describe asks for its gradient.
+  bool (*requires_grad)(PyObject* object);
+  // Tells autograd that a new tensor is what `call` has made of `input`. Takes `call` over; false
+  // and a Python error if it fails.
+  bool (*record)(PyObject* input, void* result, const RecordedCall& call);
   OwnedMemory owned_memory;
 };
 
 // The number counts up with every change of the struct, so that a module built before is not used.
-inline constexpr const char* kTorchInternals = "myops.torch_internals.2";
+inline constexpr const char* kTorchInternals = "myops.torch_internals.3";
 
 }  // namespace myops

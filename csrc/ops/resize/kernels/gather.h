@@ -8,11 +8,6 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// A CPU drops prefetches if too many are outstanding. If there is little computation between them,
-// each line is prefetched again, at distances that differ by so many elements.
-template <class T>
-inline constexpr int64_t kAgain = 1536 / static_cast<int64_t>(sizeof(T));
-
 // Memory that will be used soon. Memory bandwidth is idle while a pass works within the caches, so
 // such passes prefetch a part of this range at each step.
 struct PrefetchRange {
@@ -131,8 +126,7 @@ class Gather {
   int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide, Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  // kAsks: whether put() prefetches.
-  template <Strategy kStrategy, int kCycle, bool kAsks, class Put>
+  template <Strategy kStrategy, int kCycle, class Put>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // Returns a function that loads the tables of a block.
   template <int kTaps, Strategy kStrategy>

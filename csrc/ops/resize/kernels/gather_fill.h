@@ -34,8 +34,7 @@ void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
 // With a factor like 2 all blocks but those at the edges have equal tables, or every other one of
 // copies. With 3 and 1.5, or with three channels, they repeat after three blocks, with three
 // channels and 3 after nine. Such tables are loaded once for a row. This is not done for
-// downscaling, where memory bandwidth is the limit and these loops were slower (linear, 1080p by
-// 1/2: 780 against 560 us).
+// downscaling, where memory bandwidth is the limit.
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
   // Runs of so few blocks are not faster with shared tables; several rows are copied with the same
@@ -55,10 +54,7 @@ void GatherTable<Wide>::find_runs() {
     const bool goes_on = follows && blocks_[i + 1].cycle == 0 && blocks_[i + 1].run < kMost;
     block.run = goes_on ? blocks_[i + 1].run + 1 : 1;
     for (Repeat& repeat : repeats) {
-      // Farther than Near for downscale_by_two.h.
-      const bool halves = repeat.cycle == step_ && (step_ == 1 || step_ == 3);
-      const Strategy farthest = halves ? Strategy::ThreeLoadsPerTap : Strategy::LoadPerTap;
-      repeat.count = follows && block.strategy <= farthest ? repeat.count + 1 : 1;
+      repeat.count = follows && block.strategy <= Strategy::LoadPerTap ? repeat.count + 1 : 1;
       if (repeat.count <= repeat.cycle) continue;
       if (repeat.cycle == 9 && (width() != 1 || block.strategy != Strategy::OneLoad)) continue;
       const Block& next = blocks_[i + static_cast<size_t>(repeat.cycle)];

@@ -105,15 +105,6 @@ class BlockRun {
       : BlockRun(table, first, end, load, std::make_index_sequence<kCycle>()) {}
 
   int64_t stop() const { return stop_; }
-  int64_t low() const { return blocks_->low; }
-  const auto& tables() const { return tables_; }
-  // For upscaling by 2: how many vectors of the source, from low() on, each make two blocks;
-  // otherwise 0.
-  int64_t doubled() const {
-    if (kCycle != 2 || shift_ != L || behind_.back() != 0) return 0;
-    const int64_t cycles = (stop_ - first_) / (2 * L);
-    return first_ + cycles * 2 * L == stop_ ? cycles : 0;
-  }
 
   // make(tables, low, at) makes a block.
   template <class Make>

@@ -17,8 +17,19 @@ MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high,
   slabs -= low * kSlab;
   for (int v = 0; v < kVectors; ++v) {
     const From* const* row = rows + v * L;
+    Vector<Wide> x[L];
+    if (high - low < L) {
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < L; ++i) x[i] = load_part<Wide>(row[i] + low, high - low);
+      transpose<Wide, L>(x);
+      Wide* slab = slabs + low * kSlab + v * L;
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < L; ++i, slab += kSlab) {
+        if (low + i < high) store(slab, x[i]);
+      }
+      continue;
+    }
     const auto block = [&](int64_t at) MYOPS_INLINED {
-      Vector<Wide> x[L];
 #pragma GCC unroll 16
       for (int64_t i = 0; i < L; ++i) x[i] = load_wide<Wide>(row[i] + at);
       transpose<Wide, L>(x);
@@ -27,16 +38,7 @@ MYOPS_NOINLINE void pack(const From* const* rows, int64_t low, int64_t high,
     };
     int64_t at = low;
     for (; at + L <= high; at += L) block(at);
-    if (at == high) continue;
-    if (high - low >= L) {
-      block(high - L);  // some elements a second time
-      continue;
-    }
-    for (int64_t i = 0; i < L; ++i) {
-      for (int64_t e = at; e < high; ++e) {
-        slabs[e * kSlab + v * L + i] = static_cast<Wide>(row[i][e]);
-      }
-    }
+    if (at < high) block(high - L);  // some elements a second time
   }
 }
 
@@ -60,15 +62,18 @@ MYOPS_NOINLINE void unpack(const Wide* slabs, int64_t count, int64_t width, Out*
       for (int64_t i = 0; i < L; ++i, to += pitch) store_narrow<Wide>(to, x[i]);
       continue;
     }
+    if (rows == L) {
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < L; ++i, to += pitch) store_part<Wide>(to, x[i], width);
+      continue;
+    }
     Wide parts[L][L];
     std::memcpy(parts, x, sizeof parts);
     for (int64_t i = 0; i < rows; ++i, to += pitch) {
       if (width == L) {
         store_narrow<Wide>(to, load(parts[i]));
       } else {
-        Out narrow[L];
-        store_narrow<Wide>(narrow, load(parts[i]));
-        std::copy(narrow, narrow + width, to);
+        store_part<Wide>(to, load(parts[i]), width);
       }
     }
   }

@@ -13,6 +13,32 @@ template <class Wide>
 struct LastAxisTables {
   std::optional<Gather<Wide>> gather;
   std::optional<LaneTable<Wide>> lanes;
+  // The elements of a row that are read, as intervals; with channels innermost, where outputs leave
+  // out many, without those between.
+  std::vector<std::pair<int64_t, int64_t>> parts_read;
+
+  static double bytes_of_parts(const TapTable<Wide>& taps, int64_t channels) {
+    const int64_t most = std::min(taps.input, static_cast<int64_t>(taps.index.size()));
+    return within_rows(channels) ? 16 : 16.0 * static_cast<double>(most + taps.input / 64 + 1);
+  }
+  void find_parts(const TapTable<Wide>& taps, int64_t channels) {
+    const int64_t low = taps.low, high = std::max(taps.high, taps.low) + 1;
+    if (!within_rows(channels)) {
+      std::vector<bool> reads(static_cast<size_t>(taps.input), false);
+      for (const int64_t index : taps.index) reads[static_cast<size_t>(index)] = true;
+      int64_t sum = 0;
+      for (int64_t begin = low; begin < high;) {
+        int64_t end = begin;
+        while (end < high && reads[static_cast<size_t>(end)]) ++end;
+        if (end > begin) parts_read.emplace_back(begin * channels, end * channels);
+        sum += end - begin;
+        begin = end + 1;
+      }
+      if (4 * sum <= 3 * (high - low)) return;
+      parts_read.clear();
+    }
+    parts_read.emplace_back(low * channels, high * channels);
+  }
 
   // Whether a few channels, innermost, are resampled together with the axis next to them.
   static bool within_rows(int64_t channels) { return GatherTable<Wide>::supports(channels); }
@@ -27,7 +53,8 @@ template <class Wide>
 class LastAxis {
  public:
   LastAxis(const KernelContext& context, const Plan<Wide>& plan, const LastAxisTables<Wide>& tables)
-      : taps_(plan.levels.back().taps),
+      : tables_(tables),
+        taps_(plan.levels.back().taps),
         stride_(plan.levels.back().in_volume),
         gather_(tables.gather ? &*tables.gather : nullptr) {
     if (tables.lanes) lanes_.emplace(context, *tables.lanes, taps_);
@@ -35,15 +62,14 @@ class LastAxis {
   }
 
   int64_t outputs() const { return taps_.output; }
-  // The elements of a row that are read, from the first to behind the last.
-  int64_t low() const { return taps_.low * stride_; }
-  int64_t high() const { return (std::max(taps_.high, taps_.low) + 1) * stride_; }
+  const auto& parts_read() const { return tables_.parts_read; }
 
   // Whether outputs read so few elements of a row that preparing all between the first and the last
   // would take longer and, for a long row, too much memory.
   bool reads_little() const {
     constexpr double kFew = 16;
-    return static_cast<double>(high() - low()) >
+    const int64_t span = (std::max(taps_.high, taps_.low) + 1 - taps_.low) * stride_;
+    return static_cast<double>(span) >
            kFew * static_cast<double>(stride_) * static_cast<double>(taps_.first[outputs()]);
   }
 
@@ -118,6 +144,7 @@ class LastAxis {
   static constexpr bool gathers =
       kPermutes<Wide> && std::is_same_v<From, Wide> && std::is_same_v<Out, Wide>;
 
+  const LastAxisTables<Wide>& tables_;
   const TapTable<Wide>& taps_;
   const int64_t stride_;
   const Gather<Wide>* gather_;

@@ -37,6 +37,7 @@ class Nearest {
         return fill_rows(begin, end, source, target, non_temporal);
       }
     }
+    if (copies_short_rows(depth)) return copy_short_rows(begin, end, source, target);
     if (last && copy_runs(begin, end, source, target)) return;
     // A repeated row is made once in a cached buffer, and copied with non-temporal stores.
     const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
@@ -70,6 +71,31 @@ class Nearest {
     const Level<Wide>& level = plan_.levels[depth];
     return (gather_ != nullptr || byte_shuffle_ != nullptr) && depth + 2 == plan_.levels.size() &&
            level.blocks == 1 && !level.taps.has_empty;
+  }
+
+  // Whether a slab of the level is one short row, copied element by element.
+  bool copies_short_rows(size_t depth) const {
+    constexpr int64_t kShort = 32;
+    const Level<Wide>& level = plan_.levels[depth];
+    return depth + 2 == plan_.levels.size() && level.blocks == 1 && level.out_volume <= kShort &&
+           plan_.levels.back().in_volume < kRun && !level.taps.has_empty &&
+           !plan_.levels.back().taps.has_empty;
+  }
+
+  void copy_short_rows(int64_t begin, int64_t end, const T* source, T* target) const {
+    const Level<Wide>&level = plan_.levels[plan_.levels.size() - 2], &last = plan_.levels.back();
+    const int64_t *row = level.taps.index.data(), *column = last.taps.index.data();
+    const int64_t run = last.in_volume, columns = last.taps.output;
+    for (int64_t o = begin; o < end; ++o) {
+      const T* from = source + row[o] * level.in_volume;
+      if (run == 1) {
+        for (int64_t c = 0; c < columns; ++c) *target++ = from[column[c]];
+        continue;
+      }
+      for (int64_t c = 0; c < columns; ++c) {
+        for (int64_t i = 0; i < run; ++i) *target++ = from[column[c] * run + i];
+      }
+    }
   }
 
   // Rows of the level before the last.

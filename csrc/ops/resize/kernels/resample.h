@@ -33,7 +33,6 @@ class Resampler {
     // one stream only.
     if (stores == Stores::Prefetch && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
     const size_t levels = plan.levels.size();
-    rings_.resize(levels);
     for (size_t depth = 0; depth + 1 < levels; ++depth) {
       const Level<Wide>& level = plan.levels[depth];
       if (depth + 2 < levels || level.blocks > 1) {
@@ -58,7 +57,7 @@ class Resampler {
     const Level<Wide>& level = plan_.levels[depth];
     const Stores stores = depth == 0 ? stores_ : Stores::Plain;
     if (depth + 1 == plan_.levels.size()) return fill_rows(begin, end, source, stores, target);
-    if (rings_[depth]) return fill_from_ring(depth, begin, end, source, stores, target);
+    if (!rings_.empty() && rings_[depth]) return fill_from_ring(depth, begin, end, source, stores, target);
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (uses_row_pairs()) {
         return each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
@@ -113,6 +112,7 @@ class Resampler {
 
   void make_ring(size_t depth) {
     const Level<Wide>& level = plan_.levels[depth];
+    rings_.resize(plan_.levels.size());
     constexpr int64_t kMost = 16, kElements = 4096;
     int64_t together = 1;
     // (Not where outputs leave out some: those would be made for nothing.)
@@ -218,7 +218,7 @@ class Resampler {
   void rows_first(const Level<Wide>& level, int64_t begin, int64_t end, const T* source,
                   Stores stores, Out* target) {
     const TapTable<Wide>& taps = level.taps;
-    const int64_t size = level.in_volume, low = last_.low(), high = last_.high();
+    const int64_t size = level.in_volume;
     const auto slabs_of = [&](int64_t tensor, int64_t from) {
       return [at = source + tensor * taps.input * size + from, size](int64_t index) {
         return at + index * size;
@@ -246,8 +246,10 @@ class Resampler {
       each_tensor(level, at, at + count, [&](int64_t tensor, int64_t from, int64_t to) {
         for (int64_t o = from; o < to; ++o, ++row) {
           combined[row] = rows + row * size;
-          sum_->run(o, o + 1, slabs_of(tensor, low), high - low, Stores::Plain,
-                    rows + row * size + low);
+          for (const auto& [low, high] : last_.parts_read()) {
+            sum_->run(o, o + 1, slabs_of(tensor, low), high - low, Stores::Plain,
+                      rows + row * size + low);
+          }
         }
       });
       if (stores == Stores::NonTemporal && std::is_same_v<Out, T>) {

@@ -2,7 +2,6 @@
 // one pass.
 #pragma once
 
-#include "downscale_by_two.h"
 #include "row_batch.h"
 
 namespace myops::resize::MYOPS_ISA {
@@ -59,23 +58,6 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
     if (prefetch_distance > 0) __builtin_prefetch(target + at + prefetch_distance, 1);
     store(target + at, total);
   };
-  if constexpr (kRowsFirst && kStrategy >= GatherStrategy::TwoLoadsPerTap) {
-    const int64_t low = table.block(first)->low;
-    const Wide *from_a = a + low, *from_b = b + low;
-    const int64_t halved = halve(table, first, stop, [&](const auto& downscale, int64_t cycles) {
-      downscale.each(
-          cycles,
-          [&](int64_t at) MYOPS_INLINED {
-            for (const int64_t again : {0, 1, 2}) {
-              __builtin_prefetch(from_a + beyond + at - again * kAgain<Wide>);
-              __builtin_prefetch(from_b + beyond + at - again * kAgain<Wide>);
-            }
-            return fma(weight_b[0], load(from_b + at), weight_a[0] * load(from_a + at));
-          },
-          [&](int64_t block, const V& total) MYOPS_INLINED { put(first + block * L, total); });
-    });
-    if (halved > first) return halved;
-  }
   return for_blocks<kCycle>(
       table, first, stop,
       [&](const auto& block) MYOPS_INLINED {

@@ -28,86 +28,70 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
   return (partial_sums[0] + partial_sums[2]) + (partial_sums[1] + partial_sums[3]);
 }
 
-// Stores make(i), the vector of the result from element i on, for all elements; one(i) makes and
-// stores a single element.
-template <class Wide, class T, class Make, class One>
-MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const Make& make,
-                                  const One& one) {
+// Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
+// the vector of source elements there, or the part of it that is left.
+template <class Wide, class T, class Make>
+MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
+  const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
+  const auto part = [&](int64_t i, int64_t count) MYOPS_INLINED {
+    const auto load = [&](const auto* from) MYOPS_INLINED { return load_part<Wide>(from, count); };
+    store_part<Wide>(target + i, make(i, load), count);
+  };
+  if (size < L) return part(0, size);
   int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
     if (stores == Stores::NonTemporal) {
-      const int64_t offset = reinterpret_cast<uintptr_t>(target) / sizeof(T) % L;
-      for (; i < size && (offset + i) % L != 0; ++i) one(i);
-      for (; i + L <= size; i += L) stream(target + i, make(i));
+      i = (L - static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T)) % L) % L;
+      if (i > 0) part(0, i);
+      for (; i + L <= size; i += L) stream(target + i, make(i, whole));
     }
   }
   const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<T> : 0;
-  while (i < size) {
-    if (i + L > size) {
-      if (size < L) break;
-      i = size - L;  // some elements a second time
-    }
+  for (; i < size; i += L) {
+    i = std::min(i, size - L);  // the last ones a second time
     if (distance > 0) __builtin_prefetch(target + i + distance, 1);
-    store_narrow<Wide>(target + i, make(i));
-    i += L;
+    store_narrow<Wide>(target + i, make(i, whole));
   }
-  for (; i < size; ++i) one(i);
 }
 
 // kTaps taps.
 template <int kTaps, class From, class Wide, class T>
-MYOPS_NOINLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
-                            Stores stores, T* __restrict target) {
+MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
+                          Stores stores, T* __restrict target) {
   const From* from[kTaps];
   Wide weight[kTaps];
   for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
-  for_each_vector<Wide>(
-      size, stores, target,
-      [&](int64_t i) MYOPS_INLINED {
-        Vector<Wide> sum = broadcast(weight[0]) * load_wide<Wide>(from[0] + i);
-        for (int k = 1; k < kTaps; ++k) {
-          sum = fma(broadcast(weight[k]), load_wide<Wide>(from[k] + i), sum);
-        }
-        return sum;
-      },
-      [&](int64_t i) MYOPS_INLINED {
-        target[i] = to_element<T>(weighted<Wide>(
-            kTaps, [&](int64_t k) { return weight[k]; },
-            [&](int64_t k) { return static_cast<Wide>(from[k][i]); }));
-      });
+  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+    Vector<Wide> sum = broadcast(weight[0]) * load(from[0] + i);
+    for (int k = 1; k < kTaps; ++k) sum = fma(broadcast(weight[k]), load(from[k] + i), sum);
+    return sum;
+  });
 }
 
 // More than four taps.
 template <class From, class Wide, class T>
-MYOPS_NOINLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
-                             int64_t size, Stores stores, T* __restrict target) {
+MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
+                           int64_t size, Stores stores, T* __restrict target) {
   using V = Vector<Wide>;
-  for_each_vector<Wide>(
-      size, stores, target,
-      [&](int64_t i) MYOPS_INLINED {
-        V a{}, b{}, c{}, d{};
-        const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
-          sum = fma(broadcast(weights[k]), load_wide<Wide>(slabs[k] + i), sum);
-        };
-        int64_t k = 0;
-        for (; k + 4 <= taps; k += 4) add(a, k), add(b, k + 1), add(c, k + 2), add(d, k + 3);
-        if (k < taps) add(a, k++);
-        if (k < taps) add(b, k++);
-        if (k < taps) add(c, k);
-        return (a + c) + (b + d);
-      },
-      [&](int64_t i) {
-        target[i] = to_element<T>(weighted<Wide>(
-            taps, [&](int64_t k) { return weights[k]; },
-            [&](int64_t k) { return static_cast<Wide>(slabs[k][i]); }));
-      });
+  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+    V a{}, b{}, c{}, d{};
+    const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
+      sum = fma(broadcast(weights[k]), load(slabs[k] + i), sum);
+    };
+    int64_t k = 0;
+    for (; k + 4 <= taps; k += 4) add(a, k), add(b, k + 1), add(c, k + 2), add(d, k + 3);
+    if (k < taps) add(a, k++);
+    if (k < taps) add(b, k++);
+    if (k < taps) add(c, k);
+    return (a + c) + (b + d);
+  });
 }
 
 // At least one tap.
 template <class From, class Wide, class T>
-void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps, int64_t size,
-              Stores stores, T* target) {
+MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps,
+                             int64_t size, Stores stores, T* target) {
   switch (taps) {
     case 1:
       return sum_few<1>(slabs, weights, size, stores, target);
@@ -127,7 +111,9 @@ template <class Wide>
 class SlabSum {
  public:
   SlabSum(const KernelContext& context, const TapTable<Wide>& taps)
-      : taps_(taps), slabs_(context.scratch(bytes_of<const Wide*>(taps.widest))) {}
+      : taps_(taps) {
+    if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
+  }
 
   // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
   // source slab i begins.
@@ -135,9 +121,14 @@ class SlabSum {
   void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, Stores stores,
            T* target) const {
     using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
-    const From** slabs = slabs_.as<const From*>();
+    const From* few[kFew];
+    const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
       const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
+      if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
+        sum_short(first, count, slab, size, target);
+        continue;
+      }
       if (count == 0) {  // and those that follow
         int64_t behind = o + 1;
         while (behind < end && taps_.first[behind + 1] == first) ++behind;
@@ -154,8 +145,24 @@ class SlabSum {
   }
 
  private:
+  // A slab shorter than a vector, from at most four taps.
+  template <class Slab, class T>
+  MYOPS_INLINE void sum_short(int64_t first, int64_t count, const Slab& slab, int64_t size,
+                              T* target) const {
+    const int64_t* index = taps_.index.data() + first;
+    const Wide* weights = taps_.weight.data() + first;
+    Vector<Wide> sum{};
+    if (count > 0) sum = broadcast(weights[0]) * load_part<Wide>(slab(index[0]), size);
+    for (int64_t k = 1; k < count; ++k) {
+      sum = fma(broadcast(weights[k]), load_part<Wide>(slab(index[k]), size), sum);
+    }
+    store_part<Wide>(target, sum, size);
+  }
+
+  static constexpr int64_t kFew = 8;  // taps for which no memory is asked
+
   const TapTable<Wide>& taps_;
-  Scratch slabs_;
+  std::optional<Scratch> slabs_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

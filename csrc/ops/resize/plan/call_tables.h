@@ -49,6 +49,7 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
     const bool sums = kBackward || settings.mode != Mode::Nearest;
     const bool moves = !sums && std::is_same_v<T, Wide> && kPermutes<Wide> &&
                        !last.taps.has_empty && Gather<Wide>::supports(last.in_volume) &&
+                       last.taps.output * last.in_volume >= kLanes<Wide> &&
                        kernel_enabled("resize.nearest_gather");
     if constexpr (kPermutes<Wide>) {
       using Last = LastAxisTables<Wide>;
@@ -66,6 +67,11 @@ auto make_tables(const KernelContext& context, const Request& request, bool chan
       table_budget.take_tables(last.taps.input, last.taps.output,
                                LaneTable<Wide>::bytes(last.taps));
       tables->last.lanes.emplace(last.taps, last.in_volume);
+    }
+    if (sums && tables->plan.levels.size() > 1) {
+      table_budget.take_tables(last.taps.input, last.taps.output,
+                               LastAxisTables<Wide>::bytes_of_parts(last.taps, last.in_volume));
+      tables->last.find_parts(last.taps, last.in_volume);
     }
     const int64_t run = last.in_volume * static_cast<int64_t>(sizeof(T));
     if (!sums && sizeof(T) < sizeof(float) &&
@@ -91,7 +97,12 @@ auto tables_of(const KernelContext& context) -> std::shared_ptr<const Tables<Acc
   // Charges the budget for cached tables too: whether a call is refused must not depend on earlier
   // calls.
   const auto reserve_again = [&](const CallTables& tables) {
-    for (const TableSize& part : tables->sizes) take(context, part);
+    const int64_t all = tables->bytes();
+    if (all < kSmallTables) {
+      take(context, {0, 0, all});
+    } else {
+      for (const TableSize& part : tables->sizes) take(context, part);
+    }
     return tables;
   };
   const bool channels_last = context.input(0).channels_last();

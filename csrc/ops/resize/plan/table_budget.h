@@ -12,10 +12,11 @@ struct TableSize {
   int64_t bytes;
 };
 
+// Below it, formatting the message would take longer than making the tables.
+inline constexpr int64_t kSmallTables = 1 << 16;
+
 inline void take(const KernelContext& context, const TableSize& tables) {
-  constexpr int64_t kSmall =
-      1 << 16;  // below it, formatting the message would take longer than making the tables
-  context.take(tables.bytes < kSmall
+  context.take(tables.bytes < kSmallTables
                    ? std::string("tables")
                    : str("tables for an axis from length ", tables.input, " to ", tables.output),
                static_cast<size_t>(tables.bytes));

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.onnx import symbolic_helper
 
-from myops import _description
+from myops import _description, _shape_rule
 from myops._description import AttributeInfo, OpInfo
 from myops.onnx.symbolics import complex_numbers
 
@@ -150,7 +150,7 @@ def _set_type(
         (v for v, item in zip(padded, info.inputs, strict=True) if v is not None
          and item.type == kind), None,
     )  # fmt: skip
-    dims = _description.infer(info, sizes, (), attributes)[number][1]
+    dims = _shape_rule.infer(info, sizes, (), attributes)[number][1]
     if dims is None or like is None:
         return
     lengths = [dim if isinstance(dim, int) else None for dim in dims]

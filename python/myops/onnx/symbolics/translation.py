@@ -78,10 +78,12 @@ def translation(info: OpInfo) -> Callable[..., Any]:
 
         complex_numbers.refuse(info, [None] * count)  # an output that no input decides
         padded = [*inputs, *[None] * (count - len(inputs))]
-        wanted = info.present(padded, attributes)
+        outputs = _count(info.present(padded, attributes))
         flat = info.flat(padded)
         domain = onnxscript.values.Opset(info.domain, _libraries.newest_version(info.domain))
-        node = onnxscript.values.Op(domain, info.onnx_type, schema_of_node(info, len(flat)))
+        node = onnxscript.values.Op(
+            domain, info.onnx_type, schema_of_node(info, len(flat), outputs)
+        )
         values = [
             _constant(item, info.is_integer(declared)) if isinstance(item, Sequence) else item
             for item, declared in zip(flat, info.expanded(len(flat)).inputs, strict=True)
@@ -107,9 +109,9 @@ def translation(info: OpInfo) -> Callable[..., Any]:
                 keywords[item.name] = onnx_ir.serde.deserialize_attribute(proto)
         if info.since_version > 1:
             keywords[_description.VERSION] = info.since_version
-        if all(wanted):
-            return node(*values, **keywords)
-        made = node(*values, **keywords, _outputs=_count(wanted))
+        made = node(*values, **keywords)
+        if outputs == len(info.outputs):
+            return made
         made = tuple(made) if isinstance(made, Sequence) else (made,)
         dtypes = [getattr(item, "dtype", None) for item in flat]
         return (*made, *_left_out(info, dtypes, len(made)))

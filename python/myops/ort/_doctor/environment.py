@@ -1,4 +1,4 @@
-"""What is installed here, and what of it cannot work."""
+"""What is installed here, and which parts of it cannot work together."""
 
 from __future__ import annotations
 

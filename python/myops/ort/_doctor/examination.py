@@ -160,7 +160,7 @@ class Examination:
 
     def _look(self, proto: onnx.ModelProto, path: str) -> None:
         self.report.model = {"path": path, "bytes": os.path.getsize(path), "weights": {}}
-        with self.report.careful("what the file says of itself"):
+        with self.report.careful("the facts about the file"):
             self.report.model.update(graph.facts(proto))
         with self.report.careful("its weights in other files"):
             sizes, found = weights.check(proto, Path(path).parent)

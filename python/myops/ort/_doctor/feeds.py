@@ -1,4 +1,4 @@
-"""Inputs to try a model with, made from what the model says of them."""
+"""Inputs to try a model with, generated from the model's description of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_LATER = 2**23  # of all inputs together, in what is tried after the first
 
 
 class CannotMakeError(ValueError):
-    """An input that nobody can make up from what the model says of it."""
+    """An input that cannot be generated from the model's description of it."""
 
 
 @dataclass
@@ -179,7 +179,7 @@ def _shape(
 
 
 def _invented(array: np.ndarray, open_axes: list[str]) -> str:
-    """What of an input is made up that could be its fault when the model fails."""
+    """Which invented properties of an input could be the cause if the model fails."""
     parts = []
     if open_axes:
         words = "the lengths" if len(open_axes) > 1 else "the length"

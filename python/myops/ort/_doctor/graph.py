@@ -152,7 +152,7 @@ def values(model: onnx.ModelProto) -> set[str]:
 
 
 def facts(model: onnx.ModelProto) -> dict[str, Any]:
-    """What the file says of itself."""
+    """The facts about the file."""
     own = functions(model)
     every = list(places(model))
     custom: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """The libraries that a bundled model names in its metadata: are they here, and are they the ones?
 
-Nothing of them is loaded for being named: that the caller decides, by `--library` or, in a session,
-by `named_libraries`.
+None of them is loaded because a model names it: the caller decides that, by `--library` or, in a
+session, by `named_libraries`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Report:
     findings: Errors first.
     environment: Versions, CPU, providers.
     libraries: What was loaded beside the runtime.
-    model: What the file says of itself; None without a model.
+    model: Facts from the file; None without a model.
     nodes: What runs in place of each node of a custom domain or with a function body.
     providers: How many nodes each execution provider got.
     inputs: What the model ran with, by name: dtype, shape, and what of it was invented.
@@ -127,7 +127,7 @@ class Report:
 
     @contextlib.contextmanager
     def careful(self, what: str) -> Iterator[None]:
-        """A file may be garbage in ways that nobody thought of; the runtime still has its say."""
+        """A file may be damaged in unforeseen ways: the examination then continues."""
         try:
             yield
         except Exception as error:

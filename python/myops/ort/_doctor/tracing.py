@@ -156,7 +156,7 @@ def _function(table: int, place: int, kind: Any) -> Any:
 
 
 def _described(op: int) -> dict[str, Any]:
-    """What a struct OrtCustomOp says of itself; see CustomOp in csrc/adapters/ort/abi.h."""
+    """The contents of a struct OrtCustomOp; see CustomOp in csrc/adapters/ort/abi.h."""
     words = ctypes.cast(op, ctypes.POINTER(_P))
 
     def call(place: int, kind: Any, *arguments: Any) -> Any:

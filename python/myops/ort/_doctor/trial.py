@@ -64,7 +64,7 @@ class SessionTrial:
         small = os.path.getsize(path) + weights < _DUMP_LIMIT
         outcome = self.session(path, dump=dump if small else "", feeds=fed)
         loaded, ran = outcome.last("loaded"), outcome.last("ran")
-        # Of several, what the first inputs met: the others are further from what is usual.
+        # Of several failures, that of the first inputs, which are the most usual ones.
         failed = None if ran else outcome.first("failed")
         if invention and ran:
             self._fed(invention.feeds[ran["feed"]], invention.invented)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from myops import _description, _libraries
+from myops import _description, _libraries, _shape_rule
 from myops._names import near_misses
 from myops.ort._doctor import graph
 from myops.ort._doctor.graph import Place, Provided
@@ -176,7 +176,7 @@ def _refused(place: Place, scope: Any) -> Iterator[Finding]:
     numbers = [None if value is None or not item.values else [float(x) for x in value.ravel()]
                for item, value in zip(site.info.inputs, site.values, strict=False)]  # fmt: skip
     try:
-        _description.infer(site.info, site.shapes, site.dtypes, site.attributes, numbers)
+        _shape_rule.infer(site.info, site.shapes, site.dtypes, site.attributes, numbers)
     except ValueError as error:
         yield Finding(
             "kernel-refuses", ERROR, f"The kernel refuses this node: {error}",

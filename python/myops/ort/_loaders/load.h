@@ -33,16 +33,14 @@ inline const std::vector<Library> libraries = {};
 
 // The system and processor that this program was compiled for.
 inline std::string this_platform() {
-#if defined(_WIN32)
-  std::string name = "win32-";
-#elif defined(__APPLE__)
-  std::string name = "darwin-";
-#else
+#if defined(__linux__)
   std::string name = "linux-";
+#else
+  std::string name = "other-";  // for which nobody makes bundles
 #endif
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
   return name + "x86_64";
-#elif defined(__aarch64__) || defined(_M_ARM64)
+#elif defined(__aarch64__)
   return name + "aarch64";
 #else
   return name + "other";

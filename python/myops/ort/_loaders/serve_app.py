@@ -4,14 +4,15 @@
 
 A request is a POST of a .npz file with an array for each input; the answer is a .npz file with the
 outputs. Requests of one shape that arrive within BATCH_SECONDS go into one call, where axis 0 of
-every input and output counts rows. Whether that gives equal bits is tried with the first of them;
-where it does not, each request has a call of its own.
+every input and output counts rows. Whether that gives equal bits is tried with the first of them
+that differ from each other; where it does not, each request has a call of its own.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import zipfile
 from typing import Any
 
 import load
@@ -38,6 +39,9 @@ def packed(arrays: Feed) -> bytes:
 
 def unpacked(data: bytes) -> Feed:
     """The arrays of a .npz file."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:  # a small one may hold a large one
+        if sum(item.file_size for item in archive.infolist()) > MOST_BYTES:
+            raise ValueError(f"expected at most {MOST_BYTES} bytes")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -72,8 +76,7 @@ class Model:
 
     def _together(self, kind: Any, feeds: list[Feed]) -> list[Feed | Exception]:
         key = kind, len(feeds)
-        may = len(feeds) > 1 and self._equal.get(key, True)
-        if not may:
+        if len(feeds) == 1 or self._equal.get(key) is False:
             return [self._one(feed) for feed in feeds]
         try:
             joined = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
@@ -90,13 +93,12 @@ class Model:
         if equal and self._equal.get(key):
             return list(made)
         singles = [self._one(feed) for feed in feeds]
-        if not any(isinstance(item, Exception) for item in singles):
-            self._equal[key] = equal and all(
-                item.keys() == single.keys()
-                and all(item[name].tobytes() == single[name].tobytes() for name in item)
-                for item, single in zip(made, singles, strict=True)
-                if isinstance(single, dict)
-            )
+        answers = [item for item in singles if not isinstance(item, Exception)]
+        if len(answers) == len(feeds):
+            if not equal or not all(map(_same, made, answers)):
+                self._equal[key] = False
+            elif not all(_same(answers[0], item) for item in answers):  # else it shows nothing
+                self._equal[key] = True
         return singles
 
     def _one(self, feed: Feed) -> Feed | Exception:
@@ -114,7 +116,17 @@ class Model:
         return dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
 
 
-@serve.deployment(ray_actor_options={"num_cpus": THREADS}, max_ongoing_requests=4 * BATCH_ROWS)
+def _same(first: Feed, second: Feed) -> bool:
+    return first.keys() == second.keys() and all(
+        first[name].tobytes() == second[name].tobytes() for name in first
+    )
+
+
+# Fewer requests at once than clients make: Ray's proxy then waits longer and longer for a place.
+ONGOING = max(64, 4 * BATCH_ROWS)
+
+
+@serve.deployment(ray_actor_options={"num_cpus": THREADS}, max_ongoing_requests=ONGOING)
 class Served:
     """The HTTP side."""
 

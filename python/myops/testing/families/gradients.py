@@ -42,20 +42,6 @@ _FAKE_CAUSE = (
 )
 
 
-def differentiable(tested: OpUnderTest, case: Case) -> list[int]:
-    """The places of the tensors that have a gradient: floats that torch computes in, but not lists
-    like scales."""
-    numbers = variations.input_of_tensors(tested, case)
-    return [
-        place
-        for place, (tensor, number) in enumerate(zip(case.tensors, numbers, strict=True))
-        if variations.is_float(tensor)
-        and tensor.element_size() > 1
-        and number is not None
-        and not tested.info.declared(number).values
-    ]
-
-
 def in_dtype(case: Case, places: list[int], dtype: torch.dtype) -> Case:
     """The case with the tensors at these places in another dtype; complex ones stay complex."""
     tensors = case.tensors
@@ -78,7 +64,7 @@ def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
 def gradients(trial: Trial) -> None:
     """gradcheck and gradgradcheck of the public function and of the torch op below it."""
     tested, order = trial.tested, trial.settings.gradients
-    places = differentiable(tested, trial.case)
+    places = trial.differentiable()
     if not places:
         trial.tally.note("no tensor of the case has a gradient")
         return
@@ -240,15 +226,15 @@ def _has_float_output(trial: Trial, case: Case) -> bool:
     return False
 
 
-def backward_calls(tested: OpUnderTest, case: Case, order: int) -> list[Seen]:
+def backward_calls(trial: Trial, case: Case) -> list[Seen]:
     """The calls of other ops of the package that autograd makes, one for each op."""
-    places = differentiable(tested, case)
+    tested, places = trial.tested, trial.differentiable(case)
     outputs = pytree.tree_leaves(tested.function(*case.args, **case.kwargs))
     made = [item for item in outputs if isinstance(item, torch.Tensor)]
     if not places or not any(map(variations.is_float, made)):
         return []
     with DispatcherCalls() as seen:
-        derive(tested, case, places, order)
+        derive(tested, case, places, trial.settings.gradients)
     found = {
         item.name: item
         for item in seen

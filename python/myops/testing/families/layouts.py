@@ -1,4 +1,4 @@
-"""Layouts: strides, channels_last, memory that is not aligned: only the numbers decide."""
+"""Layouts: strides, channels_last and alignment do not change a result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from myops.testing.calls import Call
 from myops.testing.trial import Trial
 
 _CAUSE = (
-    "the kernel reads memory as if it were contiguous. Declare how it wants it "
-    "(Input::access(Access::Contiguous) is copied for you), or follow tensor.strides; a torch "
-    "function of your own calls .contiguous()"
+    "the kernel reads or writes memory as if it were contiguous. Declare how it wants it "
+    "(Input::access(Access::Contiguous) is copied for you), or follow tensor.strides, those of "
+    "the outputs too: they are channels_last where the first input may be and is, and the ranks "
+    "agree. A torch function of your own calls .contiguous()"
 )
 
 

@@ -13,7 +13,7 @@ from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of
 from myops.testing.calls import Outcome, refusal
 from myops.testing.cases import Case, copy_of
-from myops.testing.families.gradients import backward_calls, differentiable, leaves_of
+from myops.testing.families.gradients import backward_calls, leaves_of
 from myops.testing.op_under_test import DispatcherCalls, Seen
 from myops.testing.trial import Trial
 
@@ -31,7 +31,7 @@ _EAGER_CAUSE = "the compiled program calls the op with other arguments than eage
 
 def opcheck(trial: Trial) -> None:
     """torch.library.opcheck of the op and of what is called backwards, in several layouts."""
-    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    places = trial.differentiable() if trial.settings.gradients else []
     varied = {
         "": trial.case,
         "channels_last": trial.case.having(
@@ -49,7 +49,7 @@ def opcheck(trial: Trial) -> None:
         _opcheck(trial, label, inner, asked)
     if trial.settings.gradients:
         try:
-            below = backward_calls(trial.tested, trial.case, trial.settings.gradients)
+            below = backward_calls(trial, trial.case)
         except Exception as error:  # "gradients" has the details
             trial.tally.note(f"no gradient to look at: {refusal(error)}")
             below = []
@@ -72,8 +72,9 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
         with torch.no_grad():
             outputs = seen.overload(*args, **seen.kwargs)
         if _integers_come_first(outputs):
-            # It adds up all outputs in the dtype of the first; "compile" has the gradients too.
+            # It adds up all outputs in the dtype of the first.
             utils.remove("test_aot_dispatch_dynamic")
+            _aot_dispatch(trial, seen, args)
     found = torch.library.opcheck(
         seen.overload, args, seen.kwargs, test_utils=tuple(utils), raise_exception=False
     )
@@ -81,6 +82,24 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
         trial.tally.ran += 1
         if verdict != "SUCCESS":
             trial.tally.fail(label, f"{name}: {verdict}", "SUCCESS", _OPCHECK_CAUSE)
+
+
+def _aot_dispatch(trial: Trial, seen: Seen, args: tuple[Any, ...]) -> None:
+    """What opcheck calls test_aot_dispatch_dynamic, with the outputs in an order that it takes."""
+    from torch.testing._internal.optests.aot_autograd import aot_autograd_check
+
+    def floats_first(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        args = pytree.tree_map_only(torch.Tensor, torch.clone, args)
+        outputs = pytree.tree_leaves(seen.overload(*args, **kwargs))
+        tensors = [item for item in outputs if isinstance(item, torch.Tensor)]
+        return sorted(tensors, key=lambda item: not variations.is_float(item))
+
+    trial.tally.ran += 1
+    try:
+        aot_autograd_check(floats_first, args, seen.kwargs, dynamic=True, check_gradients="auto")
+    except Exception as error:  # of autograd, of the op
+        said = f"test_aot_dispatch_dynamic: {refusal(error)}"
+        trial.tally.fail("", said, "SUCCESS", _OPCHECK_CAUSE)
 
 
 def _integers_come_first(outputs: Any) -> bool:
@@ -154,7 +173,7 @@ def compiled(trial: Trial) -> None:
     program = torch.compile(
         module.call, fullgraph=True, dynamic=True, backend=trial.settings.backend
     )
-    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    places = trial.differentiable() if trial.settings.gradients else []
     for label, case in [("", trial.case), *other_lengths(trial)]:
         ran, leaves = leaves_of(case, places)
         try:

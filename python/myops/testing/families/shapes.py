@@ -1,4 +1,4 @@
-"""Shapes: what torch's fake kernel, the meta device, onnx and ONNX Runtime expect is what comes."""
+"""Shapes: results are as torch's fake kernel, the meta device, onnx and ONNX Runtime expect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from myops import _description
+from myops import _shape_rule
 from myops._description import DecidedLength
 from myops.testing import variations
 from myops.testing.bits import given_of
@@ -260,7 +260,7 @@ def _decided(trial: Trial, call: Call) -> list[list[int]]:
         array.ravel().tolist() if array is not None and item.values else None
         for item, array in zip(info.expanded(len(call.inputs)).inputs, call.inputs, strict=True)
     ]
-    found = _description.infer_decided(info, call.shapes, dtypes, call.attributes, numbers)
+    found = _shape_rule.infer_decided(info, call.shapes, dtypes, call.attributes, numbers)
     wanted = info.present(info.nested(call.inputs), call.attributes)
     return [
         [axis for axis, dim in enumerate(dims or []) if isinstance(dim, DecidedLength)]

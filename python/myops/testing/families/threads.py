@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from myops import _description
+from myops import _numpy_call
 from myops.testing import variations
 from myops.testing.calls import Call, Outcome, call_arrays, refusal, run_torch
 from myops.testing.cases import Case
@@ -73,7 +73,7 @@ def _large(trial: Trial) -> Case:
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
     try:
-        calls = backward_calls(trial.tested, case, trial.settings.gradients)
+        calls = backward_calls(trial, case)
     except Exception as error:  # "gradients" has the details
         trial.tally.note(f"no gradient to look at: {refusal(error)}")
         return
@@ -84,7 +84,7 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
         inputs, attributes = call_arrays(seen)
         first: Outcome | None = None
         for count in COUNTS:
-            outcome = Outcome(_description.call(info, inputs, attributes, count))
+            outcome = Outcome(_numpy_call.call(info, inputs, attributes, count))
             first = first or outcome
             where = f"{label}, {seen.name}, {count} threads".lstrip(", ")
             trial.compare_bits(where, "NumPy", outcome, first, _CAUSE)

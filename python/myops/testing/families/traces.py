@@ -9,7 +9,7 @@ import torch
 
 from myops.testing.bits import arrays_of
 from myops.testing.calls import Outcome, refusal
-from myops.testing.families.gradients import differentiable, leaves_of
+from myops.testing.families.gradients import leaves_of
 from myops.testing.families.programs import compare_gradients, head, module_of, other_lengths
 from myops.testing.trial import Trial
 
@@ -40,7 +40,7 @@ def traced(trial: Trial) -> None:
         _refused(trial)
         return
     module = module_of(trial)
-    places = differentiable(trial.tested, trial.case) if trial.settings.gradients else []
+    places = trial.differentiable() if trial.settings.gradients else []
     example, _ = leaves_of(trial.case, places)
     try:
         with warnings.catch_warnings():

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import torch
 
-from myops import _description, _libraries
+from myops import _libraries, _numpy_call
 from myops._description import OpInfo
 from myops.testing import variations
 from myops.testing.bits import arrays_of, given_of, to_numpy, to_torch, too_far
@@ -166,7 +166,7 @@ def _numpy(trial: Trial, places: list[int]) -> None:
             if number is not None:
                 inputs[number] = change(to_numpy(tensor))
         attributes = {k: v for k, v in trial.case.kwargs.items() if not isinstance(v, torch.Tensor)}
-        results = _description.call(trial.tested.info, inputs, attributes)
+        results = _numpy_call.call(trial.tested.info, inputs, attributes)
         written = [inputs[numbers[place]] for place in places]  # type: ignore[index]
         outcome = Outcome(arrays_of([*written, *given_of(results)]))
         trial.compare_bits(label, "NumPy", outcome, expected, _CAUSE)

@@ -86,7 +86,7 @@ def test_an_empty_list_is_refused():
     text = "concat: tensors: got an empty list, expected a list of at least one tensor"
     for call in (
         lambda: concat([]),
-        lambda: myops._description.call(library.info("concat"), [[]]),
+        lambda: myops._numpy_call.call(library.info("concat"), [[]]),
     ):
         with pytest.raises((RuntimeError, ValueError)) as caught:
             call()
@@ -163,13 +163,13 @@ def test_a_write_that_is_seen_twice_is_refused():
         clip_(row)
     array = np.lib.stride_tricks.as_strided(np.zeros(3, np.float32), (2, 3), (0, 4))
     with pytest.raises(ValueError, match="clip_: x: got one place in memory for several"):
-        myops._description.call(both, [array])
+        myops._numpy_call.call(both, [array])
     with pytest.raises(ValueError, match="clip_: x: got list, expected an array to write into"):
-        myops._description.call(both, [[1.0, 2.0]])
+        myops._numpy_call.call(both, [[1.0, 2.0]])
     array = np.zeros(3, np.float32)
     array.flags.writeable = False
     with pytest.raises(ValueError, match="clip_: x: got an array that is read-only"):
-        myops._description.call(both, [array])
+        myops._numpy_call.call(both, [array])
 
 
 def test_memory_that_the_op_writes_and_reads_is_refused():
@@ -182,11 +182,11 @@ def test_memory_that_the_op_writes_and_reads_is_refused():
             momentum_(shared, shared, grad)
         assert str(caught.value) == text
         with pytest.raises(ValueError, match="shares with speed") as caught:
-            myops._description.call(info, [shared.numpy(), shared.numpy(), grad.numpy()])
+            myops._numpy_call.call(info, [shared.numpy(), shared.numpy(), grad.numpy()])
         assert str(caught.value) == text
     columns = torch.zeros(3, 2)
     momentum_(columns[:, 0], columns[:, 1], torch.ones(3))  # one beside the other
     np.testing.assert_allclose(columns.numpy(), [[-0.1, 1]] * 3, rtol=1e-6)
     state = np.zeros((3, 2), np.float32)
-    myops._description.call(info, [state[:, 0], state[:, 1], np.ones(3, np.float32)])
+    myops._numpy_call.call(info, [state[:, 0], state[:, 1], np.ones(3, np.float32)])
     np.testing.assert_array_equal(state, columns.numpy())

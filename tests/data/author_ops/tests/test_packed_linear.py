@@ -6,7 +6,7 @@ import torch
 from author_ops import packed_linear
 
 import myops
-from myops import _description
+from myops import _numpy_call
 from myops.testing import Case, checks
 
 torch.manual_seed(0)
@@ -190,7 +190,7 @@ def test_numpy(size):
     x = np.random.randn(4, weight.shape[1])
 
     def check():
-        (y,) = _description.call(info, [x, weight])
+        (y,) = _numpy_call.call(info, [x, weight])
         np.testing.assert_allclose(y, x @ weight.T)
 
     for writeable in (True, False, True, False):
@@ -235,10 +235,10 @@ def test_it_is_packed_once(way):
         constant.flags.writeable = False
 
         def fresh():
-            _description.call(info, [x.numpy(), writeable], threads=1)
+            _numpy_call.call(info, [x.numpy(), writeable], threads=1)
 
         def again():
-            _description.call(info, [x.numpy(), constant], threads=1)
+            _numpy_call.call(info, [x.numpy(), constant], threads=1)
     else:
         run = Calls(way).run
         grad = way in ("eager", "compile")

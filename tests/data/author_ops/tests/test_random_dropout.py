@@ -12,7 +12,7 @@ from author_ops import random_dropout
 import myops
 import myops.onnx
 import myops.ort
-from myops import _description
+from myops import _numpy_call
 from myops.testing import Case, checks
 
 torch.manual_seed(0)
@@ -219,7 +219,7 @@ def test_a_key_in_the_graph(tmp_path):
 
 def test_numpy():
     info = myops.op_library("author_ops").ops["random_dropout"]
-    (y,) = _description.call(info, [X.numpy(), None], {"p": 0.3, "seed": 12}, threads=3)
+    (y,) = _numpy_call.call(info, [X.numpy(), None], {"p": 0.3, "seed": 12}, threads=3)
     assert np.array_equal(y, random_dropout(X, 0.3, seed=12).numpy())
 
 

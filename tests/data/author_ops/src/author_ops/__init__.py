@@ -74,6 +74,8 @@ cube = library.define(
     shape=lambda inputs, attributes: [inputs[0].shape],
 )  # fmt: skip
 
+roi_align = library.define("roi_align", backward="roi_align_backward")
+
 from author_ops.deformable_attention import deformable_attention  # noqa: E402
 from author_ops.packed_linear import packed_linear  # noqa: E402
 from author_ops.random_dropout import random_dropout  # noqa: E402
@@ -81,6 +83,6 @@ from author_ops.soft_scale import soft_scale, soft_scale_1  # noqa: E402
 
 __all__ = [
     "ball_query", "blend", "clip", "clip_", "concat", "cube", "deformable_attention", "momentum",
-    "momentum_", "nms", "packed_linear", "peak", "pick", "random_dropout", "select", "soft_scale",
-    "soft_scale_1", "top_k", "unique",
+    "momentum_", "nms", "packed_linear", "peak", "pick", "random_dropout", "roi_align", "select",
+    "soft_scale", "soft_scale_1", "top_k", "unique",
 ]  # fmt: skip

@@ -1,0 +1,47 @@
+#include "cuda.h"
+
+#include <cstring>
+
+#include "status.h"
+#include "typed_op.h"
+
+namespace myops::ort {
+
+bool Host::has_cuda() const {
+  if (version < kNewerApiVersion) return false;
+  char** names = nullptr;
+  int count = 0;
+  check(api, api.GetAvailableProviders(&names, &count));
+  bool found = false;
+  for (int i = 0; i < count; ++i) found = found || std::strcmp(names[i], kCudaProvider) == 0;
+  check(api, api.ReleaseAvailableProviders(names, count));
+  return found;
+}
+
+bool is_read_early(const Op& op, size_t input) {
+  return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
+}
+
+CudaDevice::CudaDevice(const Api& api, ComputeContext* context, const MemoryInfo* memory)
+    : api_(api), context_(context), memory_(memory) {
+  check(api, api.MemoryInfoGetId(memory, &index_));
+  check(api, api.KernelContext_GetGPUComputeStream(context, &stream_));
+}
+
+CudaDevice::~CudaDevice() {
+  if (scratch_.empty()) return;
+  Allocator* allocator = nullptr;
+  if (!succeeded(api_, api_.KernelContext_GetAllocator(context_, memory_, &allocator))) return;
+  for (void* memory : scratch_) (void)succeeded(api_, api_.AllocatorFree(allocator, memory));
+  api_.ReleaseAllocator(allocator);
+}
+
+void* CudaDevice::scratch(size_t bytes) {
+  scratch_.reserve(scratch_.size() + 1);
+  void* memory = nullptr;
+  check(api_, api_.KernelContext_GetScratchBuffer(context_, memory_, bytes, &memory));
+  scratch_.push_back(memory);
+  return memory;
+}
+
+}  // namespace myops::ort

@@ -1,0 +1,23 @@
+// Calls with tensors on another device than the CPU: on CUDA, the op's kernel for it, if it has
+// one.
+#pragma once
+
+#include <array>
+
+#include "stack.h"
+
+namespace myops::torch_adapter {
+
+// torch's dispatch keys of the devices whose tensors come here, with kernel or without. Others are
+// refused by torch itself.
+inline constexpr std::array<const char*, 6> kOtherDevices = {"CUDA", "XPU",  "MPS",
+                                                             "HPU",  "MTIA", "PrivateUse1"};
+
+// Whether the first tensor is on another device, but for those whose numbers are read before the
+// kernel runs.
+bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs);
+
+// As call() in library.cpp, for those.
+void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack);
+
+}  // namespace myops::torch_adapter

@@ -1,0 +1,116 @@
+// Compiled sources on disk. An entry is named by a hash of everything that it is made from; it
+// holds the text that was hashed, so that two with one name are told apart, and a checksum of its
+// code.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "compiler.h"
+#include "myops/error.h"
+
+namespace myops::cuda {
+namespace {
+
+constexpr const char* kFormat = "myops cuda 1\n";
+
+uint64_t hash(const std::string& text, uint64_t seed) {  // FNV-1a, with the high bits mixed in
+  uint64_t value = 14695981039346656037u ^ seed;
+  for (const char letter : text) {
+    value = (value ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+    value ^= value >> 29;
+  }
+  return value;
+}
+
+std::string hash_text(const std::string& text) {
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%016llx%016llx",
+                static_cast<unsigned long long>(hash(text, 0)),
+                static_cast<unsigned long long>(hash(text, 0x9e3779b97f4a7c15u)));
+  return digits;
+}
+
+// Every byte that the code depends on, but for the GPU's own.
+std::string key_of(const Request& request, const std::string& compiler, int driver_version) {
+  std::string key = str("NVRTC ", compiler, ", driver ", driver_version, ", architecture ",
+                        request.architecture, "\n");
+  for (const std::string& option : options(request)) key += option + "\n";
+  std::vector<File> files = standard_files();
+  files.insert(files.end(), request.source.headers.begin(), request.source.headers.end());
+  files.push_back(request.source.main);
+  for (const File& file : files) {
+    key += str(file.name, " ", file.end - file.begin, "\n", std::string(file.begin, file.end));
+  }
+  return key;
+}
+
+std::string folder() {
+  if (const char* wanted = std::getenv("MYOPS_CUDA_CACHE")) return wanted;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/myops/cuda";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/myops/cuda" : "";
+}
+
+bool make_folders(const std::string& path) {
+  for (size_t place = 1; place != std::string::npos;) {
+    place = path.find('/', place);
+    const std::string part = path.substr(0, place);
+    if (mkdir(part.c_str(), 0700) != 0 && access(part.c_str(), X_OK) != 0) return false;
+    if (place != std::string::npos) ++place;
+  }
+  return true;
+}
+
+std::string head_of(const std::string& key, const std::string& code) {
+  return str(kFormat, key.size(), " ", code.size(), " ", hash_text(code), "\n", key);
+}
+
+// Empty where there is no such entry, or not a whole one.
+std::string read_entry(const std::string& file, const std::string& key) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return {};
+  std::ostringstream all;
+  all << stream.rdbuf();
+  const std::string content = all.str();
+  const size_t place = content.find(key, 0);
+  if (place == std::string::npos) return {};
+  const std::string code = content.substr(place + key.size());
+  return content.compare(0, place + key.size(), head_of(key, code)) == 0 ? code : std::string();
+}
+
+// A folder that cannot be written to is no error: the next process compiles again.
+void write_entry(const std::string& file, const std::string& key, const std::string& code) {
+  const std::string temporary = str(file, ".", getpid(), ".part");
+  {
+    std::ofstream stream(temporary, std::ios::binary);
+    const std::string head = head_of(key, code);
+    stream.write(head.data(), static_cast<std::streamsize>(head.size()));
+    stream.write(code.data(), static_cast<std::streamsize>(code.size()));
+    if (!stream.flush()) {
+      (void)std::remove(temporary.c_str());
+      return;
+    }
+  }
+  if (std::rename(temporary.c_str(), file.c_str()) != 0) (void)std::remove(temporary.c_str());
+}
+
+}  // namespace
+
+std::string compiled(const std::string& op, const Request& request, int driver_version) {
+  const std::string place = folder();
+  if (place.empty()) return compile(op, request, driver_version);
+  const std::string key = key_of(request, compiler_version(op, driver_version), driver_version);
+  const std::string file = str(place, "/", hash_text(key), ".cubin");
+  std::string code = read_entry(file, key);
+  if (!code.empty()) return code;
+  code = compile(op, request, driver_version);
+  if (make_folders(place)) write_entry(file, key, code);
+  return code;
+}
+
+}  // namespace myops::cuda

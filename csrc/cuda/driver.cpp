@@ -1,0 +1,112 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "myops/error.h"
+
+namespace myops::cuda {
+namespace {
+
+constexpr int kOldest = 11000;
+
+std::string version_text(int version) { return str(version / 1000, ".", version % 1000 / 10); }
+
+std::string error_text(const Driver& driver, Result result) {
+  const char *name = nullptr, *text = nullptr;
+  if (driver.cuGetErrorName != nullptr) (void)driver.cuGetErrorName(result, &name);
+  if (driver.cuGetErrorString != nullptr) (void)driver.cuGetErrorString(result, &text);
+  return str(name != nullptr ? name : "error", " (", result,
+             "): ", text != nullptr ? text : "no description");
+}
+
+Driver load() {
+  Driver found;
+  const char* wanted = std::getenv("MYOPS_CUDA_DRIVER");
+  const std::string file = wanted != nullptr && *wanted != '\0' ? wanted : "libcuda.so.1";
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    found.failure = str("no driver (", dlerror(),
+                        "), expected an NVIDIA driver whose libcuda.so.1 the linker finds");
+    return found;
+  }
+#define MYOPS_CUDA_LOAD(name, ...)                                                         \
+  found.name = reinterpret_cast<decltype(found.name)>(dlsym(library, #name));              \
+  if (found.name == nullptr && found.failure.empty()) {                                    \
+    found.failure = str("a driver without " #name " (", file, "), expected that of CUDA ", \
+                        version_text(kOldest), " or later");                               \
+  }
+  MYOPS_CUDA_DRIVER_CALLS(MYOPS_CUDA_LOAD)
+#undef MYOPS_CUDA_LOAD
+  if (!found.failure.empty()) return found;
+  if (const Result result = found.cuInit(0)) {
+    found.failure = str("a driver that does not start, ", error_text(found, result),
+                        ", expected a GPU that it can use");
+    return found;
+  }
+  (void)found.cuDriverGetVersion(&found.version);
+  if (found.version < kOldest) {
+    found.failure = str("a driver for CUDA ", version_text(found.version), ", expected one for ",
+                        version_text(kOldest), " or later; install a newer driver");
+  }
+  return found;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  static const Driver loaded = load();
+  return loaded;
+}
+
+const Driver& driver_for(const std::string& op) {
+  const Driver& loaded = driver();
+  if (!loaded.failure.empty()) throw Error(str(op, ": CUDA: got ", loaded.failure));
+  return loaded;
+}
+
+void check(const Driver& driver, const std::string& op, const std::string& tried, Result result) {
+  if (result == 0) return;
+  throw Error(
+      str(op, ": CUDA: got ", error_text(driver, result), " from ", tried, ", expected success"));
+}
+
+CurrentContext::CurrentContext(const Driver& driver, const std::string& op, int index)
+    : driver_(driver) {
+  int device = 0, present = 0;
+  check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
+  check(driver, op, "cuCtxGetCurrent", driver.cuCtxGetCurrent(&previous_));
+  current_ = previous_;
+  if (previous_ != nullptr) {
+    check(driver, op, "cuCtxGetDevice", driver.cuCtxGetDevice(&present));
+    if (present == device) return;
+  }
+  // Never released: the runtime that owns the tensors has retained it too.
+  check(driver, op, "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&current_, device));
+  check(driver, op, "cuCtxSetCurrent", driver.cuCtxSetCurrent(current_));
+}
+
+CurrentContext::~CurrentContext() {
+  if (current_ != previous_) (void)driver_.cuCtxSetCurrent(previous_);
+}
+
+bool is_captured(const Driver& driver, const std::string& op, Stream stream) {
+  int status = 0;  // 0: no; 1: yes; 2: a capture that has failed
+  check(driver, op, "cuStreamIsCapturing", driver.cuStreamIsCapturing(stream, &status));
+  return status != 0;
+}
+
+int architecture(const Driver& driver, const std::string& op, int index) {
+  int device = 0, major = 0, minor = 0;
+  check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
+  const auto ask = [&](DeviceAttribute attribute, int* value) {
+    check(driver, op, "cuDeviceGetAttribute",
+          driver.cuDeviceGetAttribute(value, attribute, device));
+  };
+  ask(DeviceAttribute::ComputeMajor, &major);
+  ask(DeviceAttribute::ComputeMinor, &minor);
+  return 10 * major + minor;
+}
+
+}  // namespace myops::cuda

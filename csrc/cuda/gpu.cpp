@@ -1,0 +1,167 @@
+// What kernels for CUDA call: sources become modules, and kernels of modules are queued.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "compiler.h"
+#include "driver.h"
+#include "myops/cuda.h"
+
+namespace myops::cuda {
+namespace {
+
+constexpr int64_t kThreads = 256;         // of a block
+constexpr int64_t kMostBlocks = 1 << 20;  // a thread takes several elements beyond that
+
+// A source compiled for one element type, in one context of the driver.
+struct Loaded {
+  Module module = nullptr;
+  std::mutex mutex;
+  std::map<std::string, Function> functions;
+};
+
+using Key = std::tuple<Context, const char*, DType>;
+
+// Never destroyed: the driver may be gone before this library is.
+std::map<Key, std::unique_ptr<Loaded>>& modules() {
+  static auto* all = new std::map<Key, std::unique_ptr<Loaded>>;
+  return *all;
+}
+
+const char* element_name(const std::string& op, DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return "Half";
+    case DType::BFloat16:
+      return "BFloat16";
+    case DType::Float32:
+      return "float32_t";
+    case DType::Float64:
+      return "float64_t";
+    case DType::UInt8:
+      return "uint8_t";
+    case DType::Int8:
+      return "int8_t";
+    case DType::Int16:
+      return "int16_t";
+    case DType::UInt16:
+      return "uint16_t";
+    case DType::Int32:
+      return "int32_t";
+    case DType::UInt32:
+      return "uint32_t";
+    case DType::Int64:
+      return "int64_t";
+    case DType::UInt64:
+      return "uint64_t";
+    case DType::Float8E4M3FN:
+      return "Float8E4M3FN";
+    case DType::Float8E5M2:
+      return "Float8E5M2";
+    case DType::Bool:
+      return "bool_t";
+    default:
+      break;
+  }
+  throw Error(str(op, ": CUDA: got dtype ", dtype_name(dtype),
+                  ", expected one that device.h has a type for"));
+}
+
+Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device,
+             Context context) {
+  const Driver& loaded_driver = driver();
+  static std::mutex mutex;  // one thread compiles, the others wait for it
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Loaded>& entry = modules()[{context, source.main.begin, dtype}];
+  if (entry) return *entry;
+  if (is_captured(loaded_driver, op, static_cast<Stream>(device.stream()))) {
+    throw Error(str(op, ": CUDA: got the first call for ", dtype_name(dtype),
+                    " while a CUDA graph is captured, expected one before, which loads ",
+                    source.main.name, ": call the op once with such tensors, then capture"));
+  }
+  const Request request{source, element_name(op, dtype),
+                        architecture(loaded_driver, op, device.index())};
+  const std::string code = compiled(op, request, loaded_driver.version);
+  auto made = std::make_unique<Loaded>();
+  check(loaded_driver, op, str("loading ", source.main.name),
+        loaded_driver.cuModuleLoadData(&made->module, code.data()));
+  entry = std::move(made);
+  return *entry;
+}
+
+DevicePointer pointer(const void* memory) {
+  return static_cast<DevicePointer>(reinterpret_cast<uintptr_t>(memory));
+}
+
+}  // namespace
+
+const Op& on_device(const Op& op) {
+  static std::mutex mutex;
+  static auto* ops = new std::map<const Op*, std::unique_ptr<const Op>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<const Op>& entry = (*ops)[&op];
+  if (!entry) {
+    Op made = op;
+    made.compute = op.compute_cuda;
+    entry = std::make_unique<const Op>(std::move(made));
+  }
+  return *entry;
+}
+
+Gpu::Gpu(const KernelContext& context, const Source& source, DType dtype)
+    : context_(context), device_(*context.cuda_device()) {
+  const std::string& op = context.op_name();
+  current_ = std::make_unique<CurrentContext>(driver_for(op), op, device_.index());
+  module_ = &load(op, source, dtype, device_, current_->get());
+}
+
+Gpu::~Gpu() = default;
+
+void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const void* arguments) {
+  const std::string& op = context_.op_name();
+  const Driver& loaded_driver = driver();
+  auto& loaded = *static_cast<Loaded*>(module_);
+  Function function = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(loaded.mutex);
+    Function& known = loaded.functions[name];
+    if (known == nullptr) {
+      check(loaded_driver, op, str("looking for kernel ", name),
+            loaded_driver.cuModuleGetFunction(&known, loaded.module, name));
+    }
+    function = known;
+  }
+  const int64_t wanted = threads == 0 ? (count - 1) / kThreads + 1 : count;
+  const auto blocks = static_cast<unsigned>(std::min(wanted, kMostBlocks));
+  const auto each = static_cast<unsigned>(threads == 0 ? std::min(count, kThreads) : threads);
+  long long all = count;
+  void* parameters[] = {const_cast<void*>(arguments), &all};
+  check(loaded_driver, op, str("launching kernel ", name),
+        loaded_driver.cuLaunchKernel(function, blocks, 1, 1, each, 1, 1, 0,
+                                     static_cast<Stream>(device_.stream()), parameters, nullptr));
+}
+
+void* Gpu::scratch_bytes(size_t bytes) {
+  context_.take("scratch memory on the device", bytes);
+  return device_.scratch(std::max<size_t>(bytes, 1));
+}
+
+void Gpu::zero_bytes(void* memory, size_t bytes) {
+  if (bytes == 0) return;
+  const Driver& loaded = driver();
+  check(loaded, context_.op_name(), "cuMemsetD8Async",
+        loaded.cuMemsetD8Async(pointer(memory), 0, bytes, static_cast<Stream>(device_.stream())));
+}
+
+void Gpu::copy(const void* from, size_t bytes, void* to) {
+  if (bytes == 0) return;
+  const Driver& loaded = driver();
+  check(loaded, context_.op_name(), "cuMemcpyDtoDAsync",
+        loaded.cuMemcpyDtoDAsync_v2(pointer(to), pointer(from), bytes,
+                                    static_cast<Stream>(device_.stream())));
+}
+
+}  // namespace myops::cuda

@@ -1,0 +1,125 @@
+// For kernels on NVIDIA GPUs, given to Op::cuda(): source files of CUDA C++ inside this binary, and
+// the launch of their kernels.
+//
+//   MYOPS_CUDA_FILE(my_op_source, "my_op/cuda/kernels.h")   // below a folder of include_dirs
+//
+//   void compute_cuda(KernelContext& context) {
+//     const Tensor& x = context.input(0);                   // on the device: never read it here
+//     cuda::Gpu gpu(context, {my_op_source}, x.dtype);
+//     gpu.launch("my_kernel", x.elements(), Arguments{x.data, context.output(0).data});
+//   }
+//
+// A source is compiled when it is first needed, by NVRTC and for the GPU that is there, and stored
+// on disk. Nothing of CUDA is needed to build or to load this binary. docs/cuda.md has the whole
+// story; myops/device.h is what the source includes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "myops/op.h"
+
+namespace myops::cuda {
+
+// A file that is part of this binary. `name` is what other files include it by.
+struct File {
+  const char* name;
+  const char* begin;
+  const char* end;
+};
+
+// The file that is compiled, and the files beside myops/device.h that it includes. All of them must
+// exist as long as the process.
+struct Source {
+  File main;
+  std::vector<File> headers = {};
+};
+
+// What a runtime provides to a call on a device. Implemented once per adapter.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual int index() const = 0;     // CUDA's number of the device
+  virtual void* stream() const = 0;  // the CUstream that all work of the call is queued on
+  // Memory of the device that exists until the call ends and the work that it has queued by then.
+  virtual void* scratch(size_t bytes) = 0;
+};
+
+// For adapters: the op with its kernel for CUDA in place of that for the CPU, for invoke(). One for
+// each op, which is never destroyed.
+const Op& on_device(const Op& op);
+
+class CurrentContext;  // cuda/driver.h
+
+// The device of one call, with a source compiled for it.
+class Gpu {
+ public:
+  // In the source, MYOPS_T is the C++ type of `dtype`, and MYOPS_A the type of sums of it
+  // (Accumulate). Throws where there is no driver, no compiler, or a mistake in the source.
+  Gpu(const KernelContext& context, const Source& source, DType dtype);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // Queues the kernel `name`, declared with MYOPS_KERNEL, with a thread for each number below
+  // `count`. The arguments are copied. Does not wait.
+  template <class Arguments>
+  void launch(const char* name, int64_t count, const Arguments& arguments) {
+    static_assert(std::is_trivially_copyable_v<Arguments>, "arguments are copied to the device");
+    static_assert(sizeof(Arguments) <= kMostArguments, "CUDA passes at most 4 KB to a kernel");
+    if (count > 0) launch_with(name, count, 0, &arguments);
+  }
+  // The same for a kernel declared with MYOPS_BLOCK_KERNEL: a block for each number below `count`.
+  // Arguments::kThreads is the number of threads that it was declared with.
+  template <class Arguments>
+  void launch_blocks(const char* name, int64_t count, const Arguments& arguments) {
+    static_assert(std::is_trivially_copyable_v<Arguments>, "arguments are copied to the device");
+    static_assert(sizeof(Arguments) <= kMostArguments, "CUDA passes at most 4 KB to a kernel");
+    static_assert(Arguments::kThreads >= 1 && Arguments::kThreads <= 1024, "a block has as many");
+    if (count > 0) launch_with(name, count, Arguments::kThreads, &arguments);
+  }
+
+  // Device memory for as many elements as the product of `counts`, until the call ends; not
+  // initialised, counted in the memory budget of the call.
+  template <class T, class... Counts>
+  T* scratch(Counts... counts) {
+    return static_cast<T*>(scratch_bytes(bytes_of<T>(counts...)));
+  }
+  // Queues: all bytes are 0 afterwards.
+  template <class T>
+  void fill_zero(T* memory, int64_t count) {
+    zero_bytes(memory, bytes_of<T>(count));
+  }
+  // Queues a copy from the device to the device.
+  void copy(const void* from, size_t bytes, void* to);
+
+ private:
+  static constexpr size_t kMostArguments = 4000;
+  // `threads`: of each of `count` blocks; 0: a thread for each of `count` numbers.
+  void launch_with(const char* name, int64_t count, int64_t threads, const void* arguments);
+  void* scratch_bytes(size_t bytes);
+  void zero_bytes(void* memory, size_t bytes);
+
+  const KernelContext& context_;
+  Device& device_;
+  std::unique_ptr<CurrentContext> current_;  // the driver's context of the device
+  void* module_;
+};
+
+}  // namespace myops::cuda
+
+// Puts the bytes of a file into this binary, as `variable`, a myops::cuda::File. `path` is a
+// string, looked for in the compiler's include folders; it is also the name to include the file by.
+#define MYOPS_CUDA_FILE(variable, path)                                                  \
+  extern "C" {                                                                           \
+  extern __attribute__((visibility("hidden"))) const char variable##_begin[];            \
+  extern __attribute__((visibility("hidden"))) const char variable##_end[];              \
+  }                                                                                      \
+  __asm__(".pushsection .rodata\n" #variable "_begin:\n.incbin \"" path "\"\n" #variable \
+          "_end:\n.byte 0\n.popsection\n");                                              \
+  static const ::myops::cuda::File variable{path, variable##_begin, variable##_end};

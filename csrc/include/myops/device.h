@@ -1,0 +1,158 @@
+// What CUDA sources include: element types, and the declaration of kernels.
+//
+//   #include "myops/device.h"
+//   namespace myops {
+//   struct Arguments { const void* x; void* y; };
+//   template <class T, class A>
+//   void twice(const Arguments& arguments, int64_t i) {
+//     static_cast<T*>(arguments.y)[i] = T(2 * A(static_cast<const T*>(arguments.x)[i]));
+//   }
+//   }  // namespace myops
+//   MYOPS_KERNEL(my_kernel, Arguments, twice)
+//
+// Functions need no __device__: NVRTC is told that all are. The same text is C++ for a CPU, where
+// tests run it; so it uses nothing that CUDA alone has. MYOPS_BLOCK_KERNEL declares a kernel whose
+// threads share memory, and wait for each other.
+#pragma once
+
+#ifdef __CUDACC__
+namespace myops {
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+}  // namespace myops
+#include "myops/narrow_floats.h"
+namespace myops {
+namespace detail {
+template <class T, bool narrow = (sizeof(T) <= 2)>
+struct AccumulateOf {
+  using type = float;
+};
+template <class T>
+struct AccumulateOf<T, false> {
+  using type = T;
+};
+}  // namespace detail
+// As in dtype.h.
+template <class T>
+using Accumulate = typename detail::AccumulateOf<T>::type;
+}  // namespace myops
+#else
+#include <cmath>
+#include <cstdint>
+
+#include "myops/dtype.h"
+#endif
+
+namespace myops {
+
+using float32_t = float;
+using float64_t = double;
+using bool_t = bool;
+
+template <class T>
+T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+T larger(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+T inside(T value, T low, T high) {
+  return value < low ? low : high < value ? high : value;
+}
+
+// Adds 1 to a number that other threads add 1 to, and returns what it was: in no given order, so
+// that a result must not depend on it.
+inline int64_t count_up(int64_t* number) {
+#ifdef __CUDACC__
+  return static_cast<int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(number), 1ull));
+#else
+  return __atomic_fetch_add(number, int64_t{1}, __ATOMIC_RELAXED);
+#endif
+}
+
+// Elements that are read and written together: 16 bytes, from a place that is a multiple of 16.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kCount = 16 / sizeof(T);
+  T at[kCount];
+};
+
+// The threads of a block: `count` of them, which run the function of the kernel together. What
+// stands outside of each() must be the same for all of them.
+template <int count>
+class Block {
+ public:
+  static constexpr int kThreads = count;
+  // Calls body(thread) in every thread, 0 to count - 1. Then all wait until each is done, and see
+  // what the others wrote. Inside, none may read what another writes.
+  template <class Body>
+  void each(const Body& body) const {
+#ifdef __CUDACC__
+    body(static_cast<int>(threadIdx.x));
+    __syncthreads();
+#else
+    int order[count];
+    for (int i = 0; i < count; ++i) order[i] = i;
+    if (shuffle != nullptr) shuffle(order, count);
+    for (const int thread : order) body(thread);
+#endif
+  }
+#ifndef __CUDACC__
+  void (*shuffle)(int* order, int length) = nullptr;  // of the threads, for tests
+#endif
+};
+
+// A variable of each thread, from one each() to the next.
+template <class Value, int count>
+class PerThread {
+ public:
+#ifdef __CUDACC__
+  Value& operator[](int) { return value_; }
+
+ private:
+  Value value_ = {};
+#else
+  Value& operator[](int thread) { return values_[thread]; }
+
+ private:
+  Value values_[count] = {};
+#endif
+};
+
+}  // namespace myops
+
+// MYOPS_KERNEL(name, Arguments, body): a kernel that calls body<MYOPS_T, MYOPS_A>(arguments, i) for
+// each i below the count that it is launched with. `arguments` are those of the launch.
+//
+// MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body): a kernel that calls
+// body<MYOPS_T, MYOPS_A>(arguments, block, i, shared) for each i below that count, with all threads
+// of a block, Arguments::kThreads of them. `shared` is a Shared<MYOPS_A> in the memory that these
+// share, uninitialised for each i: numbers and arrays of numbers alone, at most 48 KB.
+#ifdef __CUDACC__
+#define MYOPS_KERNEL(name, Arguments, body)                                                    \
+  extern "C" __global__ void name(const ::myops::Arguments arguments, const long long count) { \
+    const long long step = (long long)blockDim.x * gridDim.x;                                  \
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) \
+      ::myops::body<MYOPS_T, MYOPS_A>(arguments, i);                                           \
+  }
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)                           \
+  extern "C" __global__ void __launch_bounds__(::myops::Arguments::kThreads)        \
+      name(const ::myops::Arguments arguments, const long long count) {             \
+    __shared__::myops::Shared<MYOPS_A> shared;                                      \
+    static_assert(sizeof shared <= 48 << 10, "a block has 48 KB of shared memory"); \
+    const ::myops::Block<::myops::Arguments::kThreads> block;                       \
+    for (long long i = blockIdx.x; i < count; i += gridDim.x)                       \
+      ::myops::body<MYOPS_T, MYOPS_A>(arguments, block, i, shared);                 \
+  }
+#elif !defined(MYOPS_KERNEL)  // where what launches kernels includes their arguments
+#define MYOPS_KERNEL(name, Arguments, body)
+#define MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body)
+#endif

@@ -1,0 +1,132 @@
+// Vectors as groups of lanes that are stored and loaded apart, and vectors of which memory has only
+// the first lanes; part of simd.h.
+#pragma once
+
+#include "myops/simd.h"
+
+namespace myops::MYOPS_ISA {
+
+// Lanes kGroup * kSide to kGroup * kSide + kSide - 1.
+template <int64_t kSide, int kGroup, class A>
+MYOPS_INLINE Lanes<A, kSide> group_of(const Vector<A>& vector) {
+  if constexpr (kSide == kLanes<A>) {
+    return vector;
+#if MYOPS_VECTOR_BYTES == 64
+  } else if constexpr (kSide * sizeof(A) == 32) {
+    return (Lanes<A, kSide>)_mm512_extractf64x4_pd((__m512d)vector, kGroup);
+  } else if constexpr (kSide * sizeof(A) == 16) {
+    return (Lanes<A, kSide>)_mm512_extractf32x4_ps((__m512)vector, kGroup);
+#elif MYOPS_VECTOR_BYTES == 32
+  } else if constexpr (kSide * sizeof(A) == 16) {
+    return (Lanes<A, kSide>)_mm256_extractf128_ps((__m256)vector, kGroup);
+#endif
+  } else {
+    Lanes<A, kSide> parts[kLanes<A> / kSide];
+    std::memcpy(parts, &vector, sizeof vector);
+    return parts[kGroup];
+  }
+}
+
+#if MYOPS_VECTOR_BYTES >= 32
+template <class A>
+MYOPS_INLINE __m256 two_quads(const A* from, int64_t step) {
+  using Quad = Lanes<A, kQuad<A>>;
+  return _mm256_insertf128_ps(_mm256_castps128_ps256((__m128)load_as<Quad>(from)),
+                              (__m128)load_as<Quad>(from + step), 1);
+}
+#endif
+// Group g of kSide lanes is loaded from from + g * step.
+template <int64_t kSide, class A>
+MYOPS_INLINE Vector<A> load_groups(const A* from, int64_t step) {
+  using Part = Lanes<A, kSide>;
+  if constexpr (kSide == kLanes<A>) {
+    return load(from);
+#if MYOPS_VECTOR_BYTES == 64
+  } else if constexpr (kSide * sizeof(A) == 32) {
+    return (Vector<A>)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)load_as<Part>(from)),
+                                         (__m256d)load_as<Part>(from + step), 1);
+  } else if constexpr (kSide * sizeof(A) == 16) {
+    return (Vector<A>)_mm512_insertf32x8(_mm512_castps256_ps512(two_quads(from, step)),
+                                         two_quads(from + 2 * step, step), 1);
+#elif MYOPS_VECTOR_BYTES == 32
+  } else if constexpr (kSide * sizeof(A) == 16) {
+    return (Vector<A>)two_quads(from, step);
+#endif
+  } else {
+    Part parts[kLanes<A> / kSide];
+    for (auto& part : parts) {
+      part = load_as<Part>(from);
+      from += step;
+    }
+    Vector<A> vector;
+    std::memcpy(&vector, parts, sizeof vector);
+    return vector;
+  }
+}
+
+// The same with conversion, as load_wide().
+template <int64_t kSide, class A, class T>
+MYOPS_INLINE Vector<A> load_groups_wide(const T* from, int64_t step) {
+  if constexpr (std::is_same_v<T, A>) {
+    return load_groups<kSide>(from, step);
+  } else if constexpr (kSide == kLanes<A>) {
+    return load_wide<A>(from);
+  } else {
+    using Part = std::conditional_t<
+        kSide * sizeof(T) == 16, Lanes<uint64_t, 2>,
+        std::conditional_t<kSide * sizeof(T) == 8, uint64_t,
+                           std::conditional_t<kSide * sizeof(T) == 4, uint32_t, uint16_t>>>;
+    Part parts[kLanes<A> / kSide];
+    for (auto& part : parts) {
+      std::memcpy(&part, from, sizeof part);
+      from += step;
+    }
+    return load_wide<A>(reinterpret_cast<const T*>(parts));
+  }
+}
+
+#if MYOPS_VECTOR_BYTES == 64
+inline uint32_t first_bits(int64_t count) { return (uint32_t{1} << count) - 1; }
+#endif
+// load_wide() of the first `count` < kLanes elements; the other lanes are 0.
+template <class A, class T>
+MYOPS_INLINE Vector<A> load_first(const T* from, int64_t count) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(T) == 8) {
+    return (Vector<A>)_mm512_maskz_loadu_epi64(static_cast<__mmask8>(first_bits(count)), from);
+  } else if constexpr (sizeof(T) == 4) {
+    return (Vector<A>)_mm512_maskz_loadu_epi32(static_cast<__mmask16>(first_bits(count)), from);
+  } else {
+    T parts[kLanes<A>];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts),
+                        _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first_bits(count)), from));
+    return load_wide<A>(parts);
+  }
+#else
+  T parts[kLanes<A>] = {};
+  for (int64_t lane = 0; lane < count; ++lane) parts[lane] = from[lane];
+  return load_wide<A>(parts);
+#endif
+}
+// store_narrow() of the first `count` < kLanes lanes.
+template <class A, class T>
+MYOPS_INLINE void store_first(T* to, const Vector<A>& vector, int64_t count) {
+#if MYOPS_VECTOR_BYTES == 64
+  if constexpr (sizeof(T) == 8) {
+    return _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(first_bits(count)), (__m512i)vector);
+  } else if constexpr (sizeof(T) == 4) {
+    return _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(first_bits(count)), (__m512i)vector);
+  } else {
+    T parts[kLanes<A>];
+    store_narrow<A>(parts, vector);
+    const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(parts));
+    return _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(first_bits(count)), all);
+  }
+#else
+  T parts[kLanes<A>];
+  store_narrow<A>(parts, vector);
+  for (int64_t lane = 0; lane < count; ++lane) to[lane] = parts[lane];
+#endif
+}
+
+}  // namespace myops::MYOPS_ISA

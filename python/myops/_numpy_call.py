@@ -1,0 +1,109 @@
+"""Runs a kernel on NumPy arrays: `call`. Needs NumPy, never torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from myops._description import OPS, InputInfo, OpInfo
+
+
+def call(
+    op: str | OpInfo,
+    inputs: Sequence[np.ndarray | None],
+    attributes: Mapping[str, Any] | None = None,
+    threads: int = 0,
+) -> list[Any]:
+    """Runs a kernel on NumPy arrays.
+
+    Args:
+        op: The op, or the name of one of ours, e.g. "my_add".
+        inputs: One entry for each input of the description: None for one that is left out, a list
+            for a variadic one. An op that writes into inputs writes into these arrays.
+        attributes: Values that differ from the defaults.
+        threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core. The result does
+            not depend on it.
+
+    Returns:
+        The outputs; None for one that this call leaves out. Arrays of bfloat16 and of the floats of
+        8 bits have dtypes of `ml_dtypes`.
+
+    Raises:
+        ValueError: The kernel's own refusal.
+
+    Example:
+        >>> call("my_add", [np.float32([1, 2]), np.float32([10, 20])])[0].tolist()
+        [12.0, 24.0]
+    """
+    info = OPS[op] if isinstance(op, str) else op
+    given, declared = inputs, info.inputs
+    if not info.is_plain:
+        if info.is_variadic and not isinstance(inputs[-1], (list, tuple)):
+            got = type(inputs[-1]).__name__
+            raise ValueError(f"{info.name}: {info.inputs[-1].name}: got {got}, expected a list")
+        given = info.flat(inputs)
+        declared = info.expanded(len(given)).inputs
+        _check_written(info, given)
+    arrays = [
+        None if array is None else _readable(info, np.asarray(array), item)
+        for array, item in zip(given, declared, strict=True)
+    ]
+    threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
+    results = info.native.call(arrays, dict(attributes or {}), threads)
+    if not info.is_plain:
+        for item, array, used in zip(declared, given, arrays, strict=True):
+            if item.written and used is not array and array is not None and used is not None:
+                np.copyto(array, used)  # the kernel wrote into a copy
+    return results
+
+
+def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:
+    """`array` itself when the kernel accepts its layout, else a contiguous copy."""
+    if array.dtype.kind in "OUT":  # strings are objects, as in ONNX Runtime, in one piece
+        if array.dtype.kind != "O" or not array.flags.c_contiguous:
+            op.native.check_copy(item.name, list(array.shape), array.size * np.intp().nbytes)
+        array = np.require(array.astype(object, copy=False), requirements=["C"])
+    walkable = all(stride % max(array.itemsize, 1) == 0 for stride in array.strides)
+    ready = array.flags.c_contiguous or (item.access == "strided" and walkable)
+    unread = item.access == "shape_only"
+    if array.dtype.isnative and (unread or (array.flags.aligned and ready)):
+        return array
+    op.native.check_copy(item.name, list(array.shape), array.nbytes)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.require(array, requirements=["C", "A"])
+
+
+def _share(one: np.ndarray, other: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]  # its stub knows the constants only
+    except RuntimeError:  # too expensive to decide
+        return True
+
+
+def _check_written(op: OpInfo, arrays: Sequence[Any]) -> None:
+    """Refuses inputs to write into that are not arrays with separate memory for each element."""
+
+    def refuse(item: InputInfo, got: str, expected: str) -> NoReturn:
+        raise ValueError(f"{op.name}: {item.name}: got {got}, expected {expected}")
+
+    declared = op.expanded(len(arrays)).inputs
+    for item, array in zip(declared, arrays, strict=True):
+        if not item.written:
+            continue
+        if not isinstance(array, np.ndarray):
+            refuse(item, type(array).__name__, "an array to write into")
+        if not array.flags.writeable:
+            refuse(item, "an array that is read-only", "one to write into")
+        pairs = zip(array.strides, array.shape, strict=True)
+        if any(step == 0 and length > 1 for step, length in pairs):
+            refuse(
+                item, "one place in memory for several elements",
+                "a place for each, because the op writes into them; make a copy",
+            )  # fmt: skip
+        for other, used in zip(declared, arrays, strict=True):
+            if other is not item and isinstance(used, np.ndarray) and _share(array, used):
+                refuse(item, f"memory that it shares with {other.name}", "memory of its own")

@@ -1,0 +1,168 @@
+"""Which files and columns become which inputs of the graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from myops._names import choose
+from myops.batch import _arrays, _parquet, _recipe, _sources, _store, _tables
+from myops.batch._arrays import kind
+from myops.batch._pixels import Settings
+from myops.batch._recipe import Recipe
+
+
+def _patterns(source: Any) -> list[str]:
+    items = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    return [_store.plain(os.fspath(item)) for item in items]
+
+
+def paired(
+    session: Any, constants: Mapping[str, Any], source: Any, output: str
+) -> dict[str, dict[str, str]]:
+    """Name -> column -> path; "" is the column of all that tables hold."""
+    needed = [item.name for item in _recipe.columns_of(session, constants)]
+    if isinstance(source, Mapping):
+        _recipe.check_columns(needed, list(source))
+        return _sources.files({name: _patterns(item) for name, item in source.items()}, output)
+    found = _sources.files({"": _patterns(source)}, output)
+    if any(_sources.is_table(path) for item in found.values() for path in item.values()):
+        return found
+    if len(needed) != 1:
+        listed = ", ".join(map(repr, needed)) or "none"
+        raise ValueError(
+            f"source: got files for a model with the inputs {listed}, expected files for each of "
+            "them by name, or constants (constants={...}, --set NAME=VALUE)"
+        )
+    return {name: {needed[0]: item[""]} for name, item in found.items()}
+
+
+def recipe_of(
+    session: Any,
+    constants: dict[str, Any],
+    files: Mapping[str, Mapping[str, str]],
+    columns: Mapping[str, str],
+    rows: str,
+    settings: Settings,
+) -> tuple[Recipe, bool]:
+    """How rows become inputs, and whether files have many rows."""
+    needed = _recipe.columns_of(session, constants)
+    if not files:
+        return Recipe((), constants, ()), False
+    first = next(iter(files.values()))
+    if not any(map(_sources.is_table, first.values())):
+        if columns or rows:
+            word = "columns" if columns else "rows"
+            raise ValueError(f"{word}: got it for files of pictures, which have no columns")
+        found = [_recipe.of_files(item, item.name, settings) for item in needed]
+        return _finished(tuple(found), constants, settings), False
+    if "" not in first:
+        return _recipe_of_arrays(needed, first, constants, rows, settings)
+    path = first[""]
+    have = _tables.names(path)
+    for name in columns:
+        if name not in [item.name for item in needed]:
+            raise ValueError(f"columns: the model has no input {name!r} without a constant")
+    if have == [""]:
+        if len(needed) != 1:
+            listed = ", ".join(repr(item.name) for item in needed) or "none"
+            raise ValueError(
+                f"source: got one array for a model with the inputs {listed}, expected an array "
+                "for each of them in a .npz, or constants (constants={...}, --set NAME=VALUE)"
+            )
+        wanted = {needed[0].name: ""}
+    else:
+        wanted = {item.name: columns.get(item.name, item.name) for item in needed}
+        given = [name for name, column in wanted.items() if column in have]
+        _recipe.check_columns(list(wanted), given)
+    if kind(path) != "parquet":
+        heads = _arrays.headers(path)
+        alone = {_recipe.rows_of_arrays(item, heads[wanted[item.name]][0], rows, path)
+                 for item in needed}  # fmt: skip
+        if alone == {True}:
+            inputs = tuple(
+                _checked(
+                    _recipe.of_array(item, column, len(heads[column][0]), path),
+                    heads[column][1],
+                    path,
+                )
+                for item in needed
+                for column in [wanted[item.name]]
+            )
+            return _finished(inputs, constants, settings), False
+        if True in alone:
+            raise ValueError(f"{path}: some arrays are one row and some have many; say rows=")
+    found = []
+    for item in needed:
+        column = wanted[item.name]
+        found.append(_of_column(item, column, path, settings))
+    return _finished(tuple(found), constants, settings), True
+
+
+def _of_column(value: Any, column: str, path: str, settings: Settings) -> _recipe.Input:
+    if kind(path) == "parquet":
+        if _parquet.is_bytes(path, column):
+            return _recipe.of_files(value, column, settings)
+        rank, dtype = _parquet.tensors(path, column)
+    else:
+        shape, dtype = _arrays.headers(path)[column]
+        rank = len(shape) - 1
+    return _checked(_recipe.of_array(value, column, rank, path), dtype, path)
+
+
+def _checked(made: _recipe.Input, dtype: Any, path: str) -> _recipe.Input:
+    """An input, if it takes arrays of this dtype."""
+    if dtype is not None:
+        try:
+            _recipe.cast(np.empty(0, dtype), made)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return made
+
+
+def _recipe_of_arrays(
+    needed: Sequence[Any], first: Mapping[str, str], constants: Any, rows: str, settings: Settings
+) -> tuple[Recipe, bool]:
+    """Files of arrays for each input by name: each file is one row."""
+    if rows == "axis0":
+        raise ValueError("rows: got axis0 for files by input, where each file is one row")
+    found = []
+    for item in needed:
+        path = first[item.name]
+        if kind(path) != "npy":
+            raise ValueError(f"source: got {path} for the input {item.name!r}, expected .npy files")
+        shape, dtype = _arrays.headers(path)[""]
+        found.append(_checked(_recipe.of_array(item, item.name, len(shape), path), dtype, path))
+    return _finished(tuple(found), constants, settings), False
+
+
+def _finished(inputs: tuple[_recipe.Input, ...], constants: Any, settings: Settings) -> Recipe:
+    lengths = {item.shape[0] for item in inputs if item.stack and item.shape}
+    fixed = [item for item in lengths if item is not None]
+    if len(fixed) > 1:
+        raise ValueError(
+            f"model: its inputs fix axis 0 to {sorted(fixed)}, expected one number of rows a call"
+        )
+    stacks = all(item.stack for item in inputs)
+    return Recipe(inputs, constants, (), settings, None, fixed[0] if fixed and stacks else 0)
+
+
+def with_outputs(
+    recipe: Recipe, session: Any, outputs: Any, whole: Sequence[str], batch: int | None
+) -> Recipe:
+    """The recipe with its outputs.
+
+    Raises:
+        ValueError: The model has no such output.
+    """
+    known = {item.name: item for item in session.get_outputs()}
+    for name in (*(outputs or ()), *whole):
+        choose(name, known, "outputs: the outputs of the model have")
+    wanted = list(dict.fromkeys(outputs)) if outputs else list(known)
+    made = tuple(_recipe.output(known[name], recipe.inputs, whole, recipe.pixels)
+                 for name in wanted)  # fmt: skip
+    return replace(recipe, outputs=made, batch=batch)

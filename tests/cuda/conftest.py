@@ -1,0 +1,9 @@
+"""Tests that need a GPU: `make test-cuda` runs them, and says so where there is none."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+collect_ignore_glob = [] if torch.cuda.is_available() else ["test_*.py"]

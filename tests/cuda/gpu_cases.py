@@ -1,0 +1,71 @@
+"""Calls of every op that has a kernel for CUDA."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from deform_cases import CASES, build
+
+import myops
+from myops.testing import Case
+
+
+class OnDevice(NamedTuple):
+    """A function, a call of it, whether the result must have the CPU's bits, and how many of the
+    tolerances of the conformance suite its sums may differ by."""
+
+    function: Callable[..., Any]
+    case: Case
+    exact: bool
+    scale: float = 1
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return (torch.rand(shape, dtype=torch.float64) * 2 - 1).to(dtype)
+
+
+def resized(mode: str, antialias: bool, torch_arithmetic: bool) -> OnDevice:
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        scales = [1.0] * (x.dim() - 2) + [1.7, 0.4]
+        attributes = {"mode": mode, "antialias": antialias, "torch_arithmetic": torch_arithmetic}
+        return torch.ops.myops.resize.values(x, None, scales, None, **attributes)
+
+    return OnDevice(resize, Case((numbers(2, 3, 17, 23),)), True)
+
+
+def deformed(place: int) -> OnDevice:
+    (x, weight, offset, bias, mask), attributes = build(CASES[place], dtype="float32")
+
+    def deform_conv2d(*tensors: torch.Tensor) -> torch.Tensor:
+        given = iter(tensors)
+        optional = (bias is not None, mask is not None)
+        full = [next(given) if had else None for had in (True, True, True, *optional)]
+        return torch.ops.myops.deform_conv2d(*full, **attributes)
+
+    tensors = tuple(item for item in (x, weight, offset, bias, mask) if item is not None)
+    return OnDevice(deform_conv2d, Case(tensors), False, 4)
+
+
+def added(*shapes: tuple[int, ...]) -> OnDevice:
+    return OnDevice(myops.my_add, Case(tuple(numbers(*shape) for shape in shapes)), True)
+
+
+torch.manual_seed(0)
+ON_DEVICE = {
+    "my_add": added((5, 1, 7), (33, 7)),
+    "my_add-one-run": added((3, 1001), (3, 1001)),
+    "my_add-one-number": added((515,), (1,)),
+    **{
+        f"resize-{mode}{'-antialias' * antialias}{'-torch' * like_torch}": resized(
+            mode, antialias, like_torch
+        )
+        for mode, antialias, like_torch in itertools.product(
+            ("nearest", "linear", "cubic", "area"), (False, True), (False, True)
+        )
+        if not (antialias and mode in ("nearest", "area"))
+    },
+    **{f"deform_conv2d-{place}": deformed(place) for place in range(len(CASES))},
+}

@@ -1,0 +1,121 @@
+"""Our kernels on a GPU, beside those for the CPU: `make test-cuda`. Never run so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from gpu_cases import ON_DEVICE
+from on_device import check_case
+
+from myops.testing import Case
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU that this PyTorch can use"
+)
+each_case = pytest.mark.parametrize("name", ON_DEVICE)
+
+
+def on_gpu(name: str, dtype: torch.dtype, device: str = "cuda") -> tuple[Any, list[torch.Tensor]]:
+    function, case = ON_DEVICE[name][:2]
+    return function, [item.to(device, dtype) for item in case.tensors]
+
+
+@each_case
+def test_conformance(name: str) -> None:
+    function, case, exact, scale = ON_DEVICE[name]
+    compared = check_case(function, case, "cuda", exact=exact, scale=scale)
+    assert compared.calls > compared.refused
+    assert compared.gradients > 0
+
+
+@each_case
+def test_gradcheck(name: str) -> None:
+    function, inputs = on_gpu(name, torch.float64)
+    if not inputs[0].numel():
+        pytest.skip("no elements")
+    leaves = [item.requires_grad_() for item in inputs]
+    assert torch.autograd.gradcheck(function, leaves, fast_mode=True, nondet_tol=0.0)
+    assert torch.autograd.gradgradcheck(function, leaves, fast_mode=True, nondet_tol=0.0)
+
+
+@each_case
+def test_streams_and_graphs(name: str) -> None:
+    function, inputs = on_gpu(name, torch.float32)
+    expected = function(*inputs)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        found = function(*inputs)
+    stream.synchronize()
+    assert torch.equal(found, expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = function(*inputs)
+    inputs[0].mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, function(*inputs))
+
+
+@each_case
+def test_compiled(name: str) -> None:
+    function, inputs = on_gpu(name, torch.float32)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(function)(*inputs), function(*inputs))
+
+
+@each_case
+def test_autocast_is_that_of_the_cpu(name: str) -> None:
+    results = []
+    for device in ("cpu", "cuda"):
+        function, inputs = on_gpu(name, torch.float32, device)
+        with torch.autocast(device, torch.bfloat16):
+            results.append(function(*inputs))
+    assert results[0].dtype == results[1].dtype
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU alone")
+@each_case
+def test_another_gpu(name: str) -> None:
+    function, inputs = on_gpu(name, torch.float32, "cuda:0")
+    expected = function(*inputs)
+    found = function(*(item.to("cuda:1") for item in inputs))
+    assert found.device == torch.device("cuda:1")
+    torch.testing.assert_close(found.cpu(), expected.cpu())
+
+
+def test_nothing_waits() -> None:
+    """A call must not wait for the device: torch raises where its own functions would."""
+    for name in ON_DEVICE:
+        function, inputs = on_gpu(name, torch.float32)
+        function(*inputs)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            function(*inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def test_large_tensors() -> None:
+    """More than 2^31 elements: every index has 64 bits."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < 20 << 30:
+        pytest.skip("less than 20 GB of free memory")
+    function, _ = ON_DEVICE["my_add"][:2]
+    a = torch.ones((1 << 31) + 5, dtype=torch.float16, device="cuda")
+    c = function(a, torch.ones(1, dtype=torch.float16, device="cuda"))
+    assert float(c[-1]) == 3
+    assert float(c.min()) == 3
+
+
+def test_refusals() -> None:
+    from myops import my_add
+
+    x = torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="my_add: b: got a tensor on cpu, expected one on cuda"):
+        my_add(x, torch.ones(3))
+    with pytest.raises(RuntimeError, match="my_add: b: got length 4 on axis 0"):
+        my_add(x, torch.ones(4, device="cuda"))
+    assert Case((x,)).tensors[0].is_cuda

@@ -1,0 +1,55 @@
+"""Nodes on ONNX Runtime's CUDA provider: the bits of PyTorch on the same GPU. Never run so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from gpu_cases import ON_DEVICE
+
+import myops.onnx
+import myops.ort
+
+PROVIDER = "CUDAExecutionProvider"
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available() or PROVIDER not in onnxruntime.get_available_providers(),
+    reason="no GPU, or an ONNX Runtime without its CUDA provider (pip install onnxruntime-gpu)",
+)
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        return self.function(*tensors)
+
+
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_equal_bits(name: str, tmp_path: Path) -> None:
+    function, case = ON_DEVICE[name][:2]
+    tensors = tuple(case.tensors)
+    names = [f"input_{place}" for place in range(len(tensors))]
+    file = str(tmp_path / "model.onnx")
+    myops.onnx.export(Call(function), tensors, file, input_names=names)
+    options = onnxruntime.SessionOptions()
+    # A node that falls back to the CPU is an error.
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    session = myops.ort.session(file, providers=[PROVIDER], session_options=options)
+    feed = {key: item.numpy() for key, item in zip(names, tensors, strict=True)}
+    expected = function(*(item.cuda() for item in tensors)).cpu().numpy()
+    for _ in range(2):
+        (found,) = session.run(None, feed)
+        assert np.array_equal(found, expected)
+    binding = session.io_binding()
+    for key, array in feed.items():
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(array, "cuda", 0)
+        binding.bind_ortvalue_input(key, value)
+    binding.bind_output(session.get_outputs()[0].name, "cuda", 0)
+    session.run_with_iobinding(binding)
+    assert np.array_equal(binding.copy_outputs_to_cpu()[0], expected)

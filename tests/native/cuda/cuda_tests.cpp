@@ -1,0 +1,460 @@
+// Kernels for CUDA without a GPU: the whole path from a description to the launch of a kernel, with
+// stand-ins for the driver and for NVRTC. The kernels' own text runs on the CPU, thread by thread,
+// and is compared with the kernels for the CPU.
+//
+// With a real NVRTC, named by MYOPS_NVRTC, and the argument "compile", every source is compiled for
+// the architecture FAKE_CUDA_ARCHITECTURE as a call would do it, and nothing runs.
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "../checking.h"
+#include "cases.h"
+
+using namespace fake_cuda;
+
+namespace {
+
+// A function of the stand-in for the driver.
+template <class F>
+F* control(const char* name) {
+  void* library = dlopen(FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<F*>(dlsym(library, name));
+}
+
+std::vector<Tensor> run_on_device(const Case& made, DeviceRuntime& runtime, int order) {
+  control<void(int)>("fake_order")(order);
+  invoke(cuda::on_device(*made.op), made.inputs, made.attributes, runtime);
+  return runtime.outputs;
+}
+
+double number(const Tensor& tensor, int64_t place) {
+  double value = 0;
+  dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t>(tensor.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (sizeof(T) == 2) {
+      value = static_cast<float>(tensor.as<T>()[place]);
+    } else {
+      value = static_cast<double>(tensor.as<T>()[place]);
+    }
+  });
+  return value;
+}
+
+bool equal_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides &&
+         std::memcmp(a.data, b.data, byte_count(a.shape, a.dtype)) == 0;
+}
+
+// The largest difference, over the largest number of the result; NaN must be NaN in both.
+double difference(const Tensor& expected, const Tensor& found) {
+  if (expected.shape != found.shape || expected.strides != found.strides) return INFINITY;
+  double largest = 1, most = 0;
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double a = number(expected, i), b = number(found, i);
+    if (std::isnan(a) != std::isnan(b)) return INFINITY;
+    if (std::isnan(a)) continue;
+    largest = std::max(largest, std::abs(a));
+    most = std::max(most, std::abs(a - b));
+  }
+  return most / largest;
+}
+
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return 1.0 / 1024;
+    case DType::BFloat16:
+      return 1.0 / 128;
+    case DType::Float32:
+      return 2e-6;
+    case DType::Float64:
+      return 1e-14;
+    default:
+      return 0;
+  }
+}
+
+struct Compared {
+  int calls = 0, equal = 0;
+};
+
+// Results must have the CPU's bits where `exact`, and be equal in every order of the threads.
+void compare(const Case& made, bool exact, Compared& compared) {
+  PlainRuntime cpu;
+  invoke(*made.op, made.inputs, made.attributes, cpu);
+  DeviceRuntime forward, backward, mixed;
+  run_on_device(made, forward, 0);
+  run_on_device(made, backward, 1);
+  run_on_device(made, mixed, 2);
+  for (size_t i = 0; i < cpu.outputs.size(); ++i) {
+    const Tensor& expected = cpu.outputs[i];
+    const Tensor& found = forward.outputs[i];
+    const bool equal = equal_bits(expected, found);
+    ++compared.calls;
+    compared.equal += equal;
+    const double most = equal ? 0 : difference(expected, found);
+    expect(exact ? equal : most <= tolerance(expected.dtype),
+           str(made.text, ": output ", i, ": differs by ", most));
+    expect(equal_bits(found, backward.outputs[i]) && equal_bits(found, mixed.outputs[i]),
+           str(made.text, ": output ", i, " depends on the order of the threads"));
+  }
+}
+
+void compare_all(const char* what, int count, bool exact,
+                 const std::function<std::unique_ptr<Case>(Random&)>& make) {
+  Compared compared;
+  for (int seed = 0; seed < count; ++seed) {
+    Random random(static_cast<uint64_t>(seed));
+    std::string text = what;
+    try {
+      const std::unique_ptr<Case> made = make(random);
+      text = made->text;
+      compare(*made, exact, compared);
+    } catch (const std::exception& error) {
+      expect(false, str(text, ", seed ", seed, ": ", error.what()));
+    }
+    if (failures > 20) return;
+  }
+  std::printf("%s: %d outputs, %d with the CPU's bits\n", what, compared.calls, compared.equal);
+}
+
+void test_kernels() {
+  compare_all("my_add", 300, true, random_add);
+  compare_all("resize", 1500, true, [](Random& random) { return random_resize(random, false); });
+  compare_all("resize_backward", 800, false,
+              [](Random& random) { return random_resize(random, true); });
+  const char* deform[] = {"deform_conv2d", "deform_conv2d_backward",
+                          "deform_conv2d_backward_backward"};
+  for (int order = 0; order < 3; ++order) {
+    compare_all(deform[order], 200, false,
+                [order](Random& random) { return random_deform(random, order); });
+  }
+}
+
+// Many entries in one cell, more rows than a tile has, and many slices of pixels.
+void test_larger_deform() {
+  for (const bool backward : {false, true}) {
+    Case made(backward ? "deform_conv2d_backward" : "deform_conv2d");
+    made.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+    Random random(5);
+    if (backward) made.add_numbers(random, DType::Float32, {2, 3, 40, 40});
+    made.add_numbers(random, DType::Float32, {2, 5, 40, 40});
+    made.add_numbers(random, DType::Float32, {3, 5, 3, 3});
+    made.add_numbers(random, DType::Float32, {2, 18, 40, 40}, 100);
+    if (!backward) made.add_nothing();
+    made.add_nothing();
+    Compared compared;
+    compare(made, false, compared);
+  }
+}
+
+std::string refusal_of(const Op& op, const Tensors& inputs, const Attributes& attributes) {
+  DeviceRuntime runtime;
+  try {
+    invoke(cuda::on_device(op), inputs, attributes, runtime);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Ops of other kinds than ours: probe_ops.cpp.
+void test_lists_and_optional_outputs() {
+  for (const bool wanted : {false, true}) {
+    for (const int items : {1, 3}) {
+      Random random(static_cast<uint64_t>(items));
+      Case made("list_probe");
+      made.set("with_largest", wanted);
+      for (int i = 0; i < items; ++i) made.add_numbers(random, DType::Float32, {300});
+      Compared compared;
+      compare(made, true, compared);
+      expect(compared.calls == (wanted ? 2 : 1), "outputs of a list");
+    }
+  }
+}
+
+void test_random_numbers() {
+  Random random(1);
+  Case made("noise_probe");
+  made.set("seed", int64_t{7});
+  made.add_numbers(random, DType::Float32, {1000});
+  made.add_nothing();  // the key
+  Compared compared;
+  compare(made, true, compared);
+}
+
+// What a kernel on a device cannot do is refused when the library is loaded, or by name in a call.
+void test_what_is_refused() {
+  const auto refusal = [](const std::function<void(Op&)>& change) {
+    Op op = *find_op("noise_probe");
+    change(op);
+    try {
+      check_description(op);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  expect(refusal([](Op&) {}).empty(), "a description that is right");
+  expect(refusal([](Op& op) {
+           op.onnx_type.clear();
+           op.inputs[0].is_written = true;
+         }) ==
+             "noise_probe: cuda: got a kernel for CUDA in an op that writes into its inputs, "
+             "expected none: describe an op with outputs alone",
+         "an op that writes");
+  expect(refusal([](Op& op) { op.types[0].dtypes.push_back(DType::String); }) ==
+             "noise_probe: x: got dtype string in an op with a kernel for CUDA, expected none: a "
+             "device has no strings",
+         "an op of strings");
+  Op decided = *find_op("list_probe");
+  decided.shape_rule = [](ShapeContext& context) {
+    context.set_output(0, {Dim::at_most(context.dims(0)[0], "K")});
+    context.set_output(1, context.dims(0));
+  };
+  Random random(1);
+  Case made("list_probe");
+  made.add_numbers(random, DType::Float32, {4});
+  expect(refusal_of(decided, made.inputs, made.attributes) ==
+             "list_probe: CUDA: got a length that the kernel decides, expected lengths that the "
+             "shape rule knows: the CPU would have to wait for the device. Call the op on the CPU",
+         "a length that the kernel decides");
+}
+
+// Each device has a context and modules of its own; what was current before a call is so
+// afterwards.
+void test_several_devices() {
+  const auto get = control<int(void**)>("cuCtxGetCurrent");
+  const auto set = control<int(void*)>("cuCtxSetCurrent");
+  const auto retain = control<int(void**, int)>("cuDevicePrimaryCtxRetain");
+  Random random(3);
+  const std::unique_ptr<Case> made = random_deform(random, 1);
+  void *first = nullptr, *found = nullptr;
+  retain(&first, 0);
+  for (void* before : {static_cast<void*>(nullptr), first}) {
+    for (const int device : {1, 0, 2}) {
+      set(before);
+      DeviceRuntime runtime;
+      runtime.device = device;
+      run_on_device(*made, runtime, 0);
+      expect(control<int()>("fake_device_of_last_launch")() == device, "the device of the call");
+      get(&found);
+      expect(found == before, "the context that was current");
+    }
+  }
+}
+
+void test_stream() {
+  Random random(3);
+  const std::unique_ptr<Case> made = random_deform(random, 1);
+  DeviceRuntime runtime;
+  run_on_device(*made, runtime, 0);
+  expect(control<void*()>("fake_last_stream")() == runtime.stream(), "the stream of the call");
+}
+
+// ---- The loader, each time in a process that has loaded nothing.
+
+std::string refusal_of_add() {
+  Random random(1);
+  Case made("my_add");
+  for (int i = 0; i < 2; ++i) made.add_numbers(random, DType::Float32, {4});
+  return refusal_of(*made.op, made.inputs, made.attributes);
+}
+
+const char kWrong[] =
+    "#include \"myops/device.h\"\n"
+    "// the next line is a MISTAKE\n"
+    "int\n";
+
+void compute_wrong(KernelContext& context) {
+  const cuda::File file{"wrong/kernels.h", kWrong, kWrong + sizeof kWrong - 1};
+  cuda::Gpu(context, {file}, DType::Float32).launch("wrong", 1, 0);
+}
+
+void compute_unknown(KernelContext& context) {
+  static const char text[] = "// nothing\n";
+  const cuda::File file{"unknown/kernels.h", text, text + sizeof text - 1};
+  cuda::Gpu(context, {file}, DType::Float32).launch("unknown", 1, 0);
+}
+
+std::string refusal_with(void (*kernel)(KernelContext&)) {
+  Op op = *find_op("my_add");
+  op.compute_cuda = kernel;
+  Random random(1);
+  Case made("my_add");
+  for (int i = 0; i < 2; ++i) made.add_numbers(random, DType::Float32, {4});
+  return refusal_of(op, made.inputs, made.attributes);
+}
+
+void in_new_process(const char* what, const std::function<void()>& body) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    std::fflush(stdout);
+    _exit(failures == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, what);
+}
+
+void expect_text(const std::string& got, const std::string& expected) {
+  expect(got.find(expected) != std::string::npos,
+         str("got \"", got, "\", expected \"", expected, "\""));
+}
+
+void test_loader() {
+  in_new_process("no driver", [] {
+    setenv("MYOPS_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    expect_text(refusal_of_add(), "my_add: CUDA: got no driver (/nonexistent/libcuda.so.1");
+    expect_text(refusal_of_add(), "expected an NVIDIA driver");  // the second call says so too
+  });
+  in_new_process("an old driver", [] {
+    setenv("FAKE_CUDA_VERSION", "10020", 1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got a driver for CUDA 10.2, expected one for 11.0 or later");
+  });
+  in_new_process("no GPU", [] {
+    setenv("FAKE_CUDA_INIT", "100", 1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got a driver that does not start, CUDA_ERROR_NO_DEVICE (100)");
+  });
+  in_new_process("a library that is no driver", [] {
+    setenv("MYOPS_CUDA_DRIVER", FAKE_NVRTC, 1);
+    expect_text(refusal_of_add(), "my_add: CUDA: got a driver without cuInit");
+  });
+  in_new_process("no compiler", [] {
+    setenv("MYOPS_NVRTC", "/nonexistent/libnvrtc.so", 1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got no NVRTC, the compiler of CUDA sources (tried "
+                "/nonexistent/libnvrtc.so), expected one: pip install nvidia-cuda-nvrtc");
+  });
+  in_new_process("a GPU that is newer than the compiler", [] {
+    setenv("FAKE_NVRTC_NEWEST", "90", 1);
+    setenv("FAKE_CUDA_ARCHITECTURE", "120", 1);
+    expect(refusal_of_add().empty(), refusal_of_add());  // compiled to PTX for sm_90
+  });
+  in_new_process("a GPU that is older than the compiler", [] {
+    setenv("FAKE_CUDA_ARCHITECTURE", "52", 1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got a GPU of architecture 52, expected one of those that NVRTC 13.0 "
+                "compiles for, [75, 80, 90, 100, 120]");
+  });
+  in_new_process("a first call while a graph is captured", [] {
+    control<void(int)>("fake_capture")(1);
+    expect_text(refusal_of_add(),
+                "my_add: CUDA: got the first call for float32 while a CUDA graph is captured, "
+                "expected one before");
+    control<void(int)>("fake_capture")(0);
+    expect(refusal_of_add().empty(), "a call before");
+    control<void(int)>("fake_capture")(1);
+    expect(refusal_of_add().empty(), "and one that is captured");
+  });
+  in_new_process("a mistake in a source", [] {
+    const std::string text = refusal_with(compute_wrong);
+    expect_text(text, "my_add: CUDA source wrong/kernels.h: got mistakes for sm_90 and float32_t");
+    expect_text(text, "wrong/kernels.h(2): error: a mistake");
+  });
+  in_new_process("a kernel that is not in its source", [] {
+    expect_text(
+        refusal_with(compute_unknown),
+        "my_add: CUDA: got CUDA_ERROR_OTHER (500): a fault that the test wants from looking "
+        "for kernel unknown, expected success");
+  });
+}
+
+// What a process has compiled, the next one finds; an entry that is damaged is made again.
+void test_cache() {
+  char folder[] = "/tmp/myops-cuda-XXXXXX";
+  expect(mkdtemp(folder) != nullptr, "a folder");
+  const std::string place = folder, log = place + "/log";
+  setenv("MYOPS_CUDA_CACHE", (place + "/a/b").c_str(), 1);
+  setenv("FAKE_NVRTC_LOG", log.c_str(), 1);
+  const auto compilations = [&] {
+    std::ifstream stream(log);
+    int lines = 0;
+    for (std::string line; std::getline(stream, line);) ++lines;
+    return lines;
+  };
+  const auto run = [&](int expected, const char* what) {
+    in_new_process(what, [] { expect(refusal_of_add().empty(), refusal_of_add()); });
+    expect(compilations() == expected, str(what, ": compiled ", compilations(), " times"));
+  };
+  run(1, "the first process");
+  run(1, "the second process");
+  setenv("FAKE_CUDA_ARCHITECTURE", "120", 1);
+  run(2, "another GPU");
+  unsetenv("FAKE_CUDA_ARCHITECTURE");
+  setenv("FAKE_CUDA_VERSION", "13010", 1);
+  run(3, "another driver");
+  unsetenv("FAKE_CUDA_VERSION");
+  const std::string damage = "for file in " + place + "/a/b/*; do printf x >> $file; done";
+  expect(std::system(damage.c_str()) == 0, "damage");
+  run(4, "a damaged entry");
+  run(4, "an entry that was made again");
+  setenv("MYOPS_CUDA_CACHE", "", 1);
+  run(5, "no folder");
+  setenv("MYOPS_CUDA_CACHE", "/proc/nowhere", 1);
+  run(6, "a folder that cannot be made");
+  expect(std::system(("rm -r " + place).c_str()) == 0, "removal");
+  unsetenv("FAKE_NVRTC_LOG");
+  setenv("MYOPS_CUDA_CACHE", "", 1);
+}
+
+// Every source for every element type, through calls.
+int compile() {
+  int calls = 0;
+  for (const char* probe : {"list_probe", "noise_probe"}) {
+    Random random(1);
+    Case made(probe);
+    made.add_numbers(random, DType::Float32, {4});
+    if (made.op->is_random) made.add_nothing();
+    expect(refusal_of(*made.op, made.inputs, made.attributes).empty(), probe);
+  }
+  for (int seed = 0; seed < 60; ++seed) {
+    for (int kind = 0; kind < 6; ++kind) {
+      Random random(static_cast<uint64_t>(seed));
+      const std::unique_ptr<Case> made = kind == 0  ? random_add(random)
+                                         : kind < 3 ? random_resize(random, kind == 2)
+                                                    : random_deform(random, kind - 3);
+      try {
+        DeviceRuntime runtime;
+        run_on_device(*made, runtime, 0);
+        ++calls;
+      } catch (const std::exception& error) {
+        expect(false, str(made->text, ": ", error.what()));
+        return finish("CUDA sources");
+      }
+    }
+  }
+  std::printf("%d calls, %d kernels launched\n", calls, control<int()>("fake_launches")());
+  return finish("CUDA sources");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  setenv("MYOPS_CUDA_DRIVER", FAKE_DRIVER, 1);
+  if (count > 1 && std::string(arguments[1]) == "compile") return compile();
+  setenv("MYOPS_NVRTC", FAKE_NVRTC, 1);
+  setenv("MYOPS_CUDA_CACHE", "", 1);
+  test_loader();  // first: this process must have loaded nothing
+  test_cache();
+  test_kernels();
+  test_larger_deform();
+  test_lists_and_optional_outputs();
+  test_random_numbers();
+  test_what_is_refused();
+  test_several_devices();
+  test_stream();
+  return finish("tests of CUDA kernels");
+}

@@ -1,0 +1,237 @@
+"""What test_cuda.py runs, each part in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import myops
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+def expect(text: str, call: Callable[[], Any]) -> None:
+    got = refusal(call)
+    assert text in got, f"got {got!r}, expected {text!r}"
+
+
+# ---- A device that nobody has kernels for.
+
+
+def elsewhere() -> None:
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    _setup_privateuseone_for_python_backend("npu")
+
+    def empty(*shape: int) -> torch.Tensor:
+        return torch._C._acc.create_empty_tensor(shape, torch.float32)
+
+    x, image = empty(2, 3), empty(1, 2, 4, 5)
+    weight, offset = empty(3, 2, 1, 1), empty(1, 2, 4, 5)
+    advice = "expected one on cpu or cuda: the op has no kernel for other devices"
+    for call in (myops.my_add, torch.ops.myops.my_add):
+        expect(
+            f"my_add: a: got a tensor on privateuseone:0, {advice}", lambda call=call: call(x, x)
+        )
+        expect("my_add: ", lambda call=call: call(torch.ones(2, 3), x))
+    expect("Call it with a.cpu()", lambda: myops.my_add(x, x))
+    expect(
+        "resize: X: got a tensor on privateuseone:0",
+        lambda: myops.resize(image, sizes=[1, 2, 8, 8]),
+    )
+    expect("deform_conv2d: X: got", lambda: myops.deform_conv2d(image, offset, weight))
+    expect(
+        "deform_conv2d_backward_backward: grad: got a tensor on privateuseone:0, expected one on",
+        lambda: torch.ops.myops.deform_conv2d_backward_backward(
+            empty(1, 3, 4, 5), image, weight, offset
+        ),
+    )
+
+    # What runs on the CPU through a patch is left to its owner elsewhere.
+    calls: list[str] = []
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(
+        "upsample_nearest2d", lambda *a, **k: calls.append("original") or a[0], "PrivateUse1"
+    )
+    with myops.patch_interpolate():
+        torch.nn.functional.interpolate(image, scale_factor=2.0)
+        assert calls == ["original"]
+        torch.nn.functional.interpolate(torch.rand(1, 2, 4, 5), scale_factor=2.0)
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from torchvision_stand_in import SCHEMA
+
+    stand_in = torch.library.Library("torchvision", "FRAGMENT")
+    if not hasattr(torch.ops.torchvision, "deform_conv2d"):
+        stand_in.define(SCHEMA)
+    stand_in.impl("deform_conv2d", lambda *a: calls.append("torchvision") or a[0], "PrivateUse1")
+    rest = (1, 1, 0, 0, 1, 1, 1, 1, False)
+    with myops.patch_torchvision():
+        torch.ops.torchvision.deform_conv2d(image, weight, offset, image, empty(3), *rest)
+    assert calls == ["original", "torchvision"]
+
+
+# ---- Tensors on CUDA.
+
+
+class Wrapped(torch.Tensor):
+    """A tensor on CUDA without memory, which hands calls on to what is registered for CUDA."""
+
+    @staticmethod
+    def __new__(cls, *shape: int) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, shape, device="cuda:0")
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+        return function.redispatch(keys, *args, **(kwargs or {}))
+
+
+def without_cuda() -> None:
+    """A library of myops runs in any build of PyTorch, and says what this one lacks."""
+    x, image = Wrapped(2, 3), Wrapped(1, 2, 4, 5)
+    lacks = "CUDA: got a PyTorch without CUDA, expected a build of PyTorch 2.10 or later"
+    expect(f"my_add: {lacks}", lambda: myops.my_add(x, x))
+    expect(f"resize: {lacks}", lambda: myops.resize(image, [1.0, 1.0, 2.0, 2.0]))
+    expect("my_add: b: got a tensor on cpu, expected one on cuda:0, where a is",
+           lambda: myops.my_add(x, torch.ones(2, 3)))  # fmt: skip
+
+
+class Device(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int32), ("index", ctypes.c_int32))
+
+
+class Managed(ctypes.Structure):
+    """The beginning of DLPack's DLManagedTensor."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("device", Device))
+
+
+def moved(x: torch.Tensor, device_type: int) -> torch.Tensor:
+    """A tensor with the memory of `x`, on another device by its number in DLPack."""
+    capsule = torch.utils.dlpack.to_dlpack(x.detach())
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    managed = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(Managed)).contents
+    managed.device.type = device_type
+    return torch.utils.dlpack.from_dlpack(capsule)
+
+
+def cuda(x: torch.Tensor) -> torch.Tensor:
+    return moved(x, 2)
+
+
+def cpu(x: torch.Tensor) -> torch.Tensor:
+    return moved(x, 1)
+
+
+def pretend() -> None:
+    """Gives torch what it lacks: its own functions on CUDA are those on the CPU."""
+    torch.cuda._initialized = True
+
+    def to_cpu(item: Any) -> Any:
+        if isinstance(item, torch.device):
+            return torch.device("cpu")
+        return cpu(item) if isinstance(item, torch.Tensor) and item.is_cuda else item
+
+    def to_cuda(item: Any) -> Any:
+        return cuda(item) if isinstance(item, torch.Tensor) else item
+
+    def run(op: Any, *arguments: Any, **keywords: Any) -> Any:
+        plain, named = torch.utils._pytree.tree_map(to_cpu, (arguments, keywords))
+        result = op(*plain, **named)
+        if op._schema.is_mutable:
+            return arguments[0]
+        return torch.utils._pytree.tree_map(to_cuda, result)
+
+    library = torch.library.Library("_", "IMPL")
+    library.fallback(run, "CUDA")
+    kept.append(library)
+    # This one has a kernel for all devices, which asks CUDA's library for the current one.
+    library = torch.library.Library("aten", "IMPL")
+    clone = torch.ops.aten.clone.default
+    library.impl("clone", lambda *a, **k: run(clone, *a, **k), "CUDA")
+    kept.append(library)
+
+
+kept: list[Any] = []
+
+
+def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None:
+    assert found.device.type == "cuda"
+    assert found.dtype == expected.dtype
+    assert found.stride() == expected.stride()
+    if bits:
+        assert torch.equal(cpu(found), expected)
+    else:
+        torch.testing.assert_close(cpu(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def with_stand_ins(file: str) -> None:
+    torch_cuda = ctypes.CDLL(file)
+    pretend()
+    torch.manual_seed(0)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32):
+        a, b = torch.ones(3, 1, 5).to(dtype), torch.arange(20).reshape(4, 5).to(dtype)
+        same(myops.my_add(cuda(a), cuda(b)), myops.my_add(a, b))
+        same(torch.ops.myops.my_add(cuda(a), cuda(b.T).T), myops.my_add(a, b))
+
+    out = cuda(torch.empty(4, 5))
+    x = torch.rand(4, 5)
+    assert myops.my_add(cuda(x), cuda(x), out=out) is out
+    same(out, myops.my_add(x, x))
+    expect("my_add: out: got a tensor on cpu, expected one on cuda:0",
+           lambda: torch.ops.myops.my_add(cuda(x), cuda(x), out=torch.empty(4, 5)))  # fmt: skip
+
+    image = torch.rand(2, 3, 6, 7)
+    for one in (image, image.to(memory_format=torch.channels_last)):
+        for mode in ("nearest", "linear", "cubic"):
+            expected = myops.resize(one, [1.0, 1.0, 1.5, 0.5], mode=mode)
+            same(myops.resize(cuda(one), [1.0, 1.0, 1.5, 0.5], mode=mode), expected)
+    scales = torch.tensor([1.0, 1.0, 2.0, 2.0])
+    same(myops.resize(cuda(image), scales), myops.resize(image, scales))
+    expect("resize: scales: got a tensor on cuda:0, expected one on the CPU, or Python numbers",
+           lambda: torch.ops.myops.resize(cuda(image), None, cuda(scales)))  # fmt: skip
+    # A layout that the kernel does not read is copied on the device.
+    turned = torch.rand(2, 3, 7, 6)
+    same(myops.resize(cuda(turned).mT, scales), myops.resize(turned.mT, scales))
+
+    # torch's autograd needs a device that is there; what it calls does not.
+    x, weight = torch.rand(2, 4, 6, 7), torch.rand(4, 2, 3, 3)
+    offset, bias, mask = torch.rand(2, 18, 6, 7) * 2, torch.rand(4), torch.rand(2, 9, 6, 7)
+    inputs, grad = [x, weight, offset, bias, mask], torch.rand(2, 4, 6, 7)
+    attributes: dict[str, Any] = {"pads": [1, 1, 1, 1], "group": 2}
+    forward = torch.ops.myops.deform_conv2d
+    same(forward(*map(cuda, inputs), **attributes), forward(*inputs, **attributes), bits=False)
+    backward = torch.ops.myops.deform_conv2d_backward
+    inputs = [grad, x, weight, offset, mask]
+    pairs = zip(
+        backward(*map(cuda, inputs), **attributes), backward(*inputs, **attributes), strict=True
+    )
+    for found, expected in pairs:
+        same(found, expected, bits=False)
+    grad = torch.rand(2, 3, 9, 3)
+    lists = (None, [1.0, 1.0, 1.5, 0.5], None)
+    differentiate = torch.ops.myops.resize_backward.values
+    expected = differentiate(grad, image, *lists, mode="linear")
+    same(differentiate(cuda(grad), cuda(image), *lists, mode="linear"), expected, bits=False)
+    assert torch_cuda.fake_guards() == 0
+    assert torch_cuda.fake_guards_made() > 20
+
+
+if __name__ == "__main__":
+    part, *arguments = sys.argv[1:]
+    globals()[part](*arguments)
+    print("passed:", part)

@@ -1,0 +1,47 @@
+"""Tensors on other devices than the CPU: errors by name, and CUDA with stand-ins for the rest.
+
+No GPU is needed. A tensor "on CUDA" is one of torch's whose memory is that of this process; the
+driver, NVRTC and torch's CUDA library are stand-ins (tests/native/cuda), which run the kernels' own
+text on the CPU. So everything between a call in Python and a kernel is the real thing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warm
+
+HERE = Path(__file__).parent
+STAND_INS = HERE.parents[1] / "build" / "native" / "tests" / "native" / "cuda"
+PROGRAM = HERE / "cuda_program.py"
+
+
+def run(*arguments: str, **environment: str) -> Any:
+    done = warm.run(str(PROGRAM), *arguments, env={**os.environ, **environment}, cwd=HERE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_device_without_kernels() -> None:
+    """The op by name, the device, and what to do; patched functions of torch keep their own."""
+    assert "passed: elsewhere" in run("elsewhere")
+
+
+def test_cuda_in_a_pytorch_without_it() -> None:
+    assert "passed: without_cuda" in run("without_cuda")
+
+
+def test_cuda_with_stand_ins() -> None:
+    if not (STAND_INS / "libtorch_cuda.so").is_file():
+        pytest.skip("no stand-ins for CUDA: make test-native builds them")
+    passed = run(
+        "with_stand_ins",
+        str(STAND_INS / "libtorch_cuda.so"),
+        MYOPS_CUDA_DRIVER=str(STAND_INS / "libmyops_fake_driver.so"),
+        MYOPS_NVRTC=str(STAND_INS / "libmyops_fake_nvrtc.so"),
+        MYOPS_CUDA_CACHE="",
+    )
+    assert "passed: with_stand_ins" in passed

@@ -1,0 +1,156 @@
+"""Mistakes in the description, the shape rule and the function of a prototype: each is named with
+the op, the argument and what was expected."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import myops
+
+_numbers = itertools.count()
+
+
+def made(function: Callable[..., Any] = lambda x, **_: x * 2, **settings: Any) -> Any:
+    given = {
+        "name": f"mistaken_{next(_numbers)}",
+        "types": {"T": ["float32"]},
+        "inputs": [myops.Input("x", "T", ".")],
+        "outputs": [myops.Output("y", "T", ".")],
+        "shape": "S... -> S...",
+    }
+    return myops.prototype(function, domain="mistakes", **{**given, **settings})
+
+
+def _attribute(name: str, default: Any = 1, **settings: Any) -> dict[str, Any]:
+    return {"attributes": [myops.Attribute(name, default, ".", **settings)]}
+
+
+DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "input_keyword": (
+        {"inputs": [myops.Input("lambda", "T", ".")]},
+        "lambda: got a name that Python has, expected another name",
+    ),
+    "input_self": (
+        {"inputs": [myops.Input("self", "T", ".")]},
+        "self: got a name that Python has, expected another name",
+    ),
+    "attribute_keyword": (_attribute("class"), "class: got a name that Python has"),
+    "attribute_self": (_attribute("self"), "self: got a name that Python has"),
+    "name_keyword": ({"name": "import"}, "import: name: got a name that Python has"),
+    "generator": (
+        {**_attribute("generator"), "random": True},
+        "generator: got an input or attribute of this name in a random op",
+    ),
+    "large_default": (
+        _attribute("p", 2**70),
+        f"attributes: p: default: got {2**70}, expected integers of 64 bits",
+    ),
+    "no_number_between": (
+        _attribute("p", 1.0, above=2, below=2, required=True),
+        "p: got bounds from 2 to 2, expected bounds between which is a number",
+    ),
+    "optional_in_rule": (
+        {**_attribute("p", 1, optional=True), "shape": "S... -> p"},
+        'has the optional attribute "p" in an output',
+    ),
+    "type_of_an_output": (
+        {
+            "types": {"T": ["float32"], "I": ["int32", "int64"]},
+            "outputs": [myops.Output("y", "I", ".")],
+        },
+        "y: got the type parameter I of 2 dtypes, which no input has, expected a parameter of one",
+    ),
+    "type_as_text": (
+        {"types": {"T": "float32"}},
+        "types: T: got 'float32', expected a list of dtypes",
+    ),
+    "input_as_text": (
+        {"inputs": ["x"]},
+        r"inputs: got 'x', expected a list of myops.Input\(name, type, doc\)",
+    ),
+    "doc": ({"doc": "\udc80"}, "doc: got .*, expected text that UTF-8 can encode"),
+}
+
+
+@pytest.mark.parametrize("mistake", DESCRIPTIONS)
+def test_descriptions(mistake: str) -> None:
+    settings, text = DESCRIPTIONS[mistake]
+    with pytest.raises((ValueError, RuntimeError), match=text):
+        made(**settings)
+
+
+LIST = ".* from the rule, expected a list with the list of the lengths of each output, of 1"
+LENGTH = " from the rule, expected an integer from 0 on"
+RULES: dict[str, tuple[Any, str]] = {
+    "too_many": ([[2, 3], [2]], f"got {LIST}"),
+    "none": ([], f"got {LIST}"),
+    "nothing": (None, f"got {LIST}"),
+    "flat": ([2, 3], f"got {LIST}"),
+    "text": ([["n", 3]], f"got the length 'n'{LENGTH}"),
+    "negative": ([[-1, 3]], f"got the length -1{LENGTH}"),
+    "fraction": ([[2.5, 3]], f"got the length 2.5{LENGTH}"),
+    "infinite": ([[float("inf"), 3]], f"got the length inf{LENGTH}"),
+}
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("mistake", RULES)
+def test_shape_rules(mistake: str, traced: bool) -> None:
+    result, text = RULES[mistake]
+    op = made(shape=lambda inputs, attributes: result)
+    call = torch.compile(op, backend="eager") if traced else op
+    with pytest.raises(RuntimeError, match=text):
+        call(torch.ones(2, 3))
+
+
+def test_a_rule_with_symbolic_lengths() -> None:
+    op = made(shape=lambda inputs, attributes: [inputs[0].shape, inputs[0].shape])
+    dynamic = {"x": {0: torch.export.Dim("n")}}
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return op(x)
+
+    with pytest.raises(RuntimeError, match=f"shape: got {LIST}"):
+        torch.export.export(Model(), (torch.ones(4, 3),), dynamic_shapes=dynamic)
+
+
+RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "complex": (lambda x: x * 1j, "y: got dtype complex64 from the function, expected float32"),
+    "shape": (lambda x: x[:1], r"y: got shape \[1, 3\] from the function, expected \[2, 3\]"),
+    "none": (lambda x: None, "y: got None from the function, expected an array"),
+    "two": (lambda x: (x, x), "the function: got 2 results, expected 1"),
+    "objects": (lambda x: x.astype(object), "y: got dtype object from the function"),
+}
+
+
+@pytest.mark.parametrize("mistake", RESULTS)
+def test_results(mistake: str) -> None:
+    function, text = RESULTS[mistake]
+    with pytest.raises(RuntimeError, match=text):
+        made(lambda x: function(x))(torch.ones(2, 3))
+
+
+FINE: dict[str, Callable[[Any], Any]] = {
+    "input": lambda x: x,
+    "view": lambda x: x[::-1],
+    "columns_first": lambda x: np.asfortranarray(x * 2),
+    "read_only": lambda x: np.broadcast_to(x[:1], x.shape),
+    "byteswapped": lambda x: x.astype(x.dtype.newbyteorder()),
+}
+
+
+@pytest.mark.parametrize("kind", FINE)
+def test_results_of_any_layout_are_copied(kind: str) -> None:
+    """Also an input that is returned: torch's compilers take a result for memory of its own."""
+    x = torch.arange(6.0).reshape(2, 3)
+    result = made(lambda x: FINE[kind](x))(x)
+    assert torch.equal(result, torch.from_numpy(np.array(FINE[kind](x.numpy()), np.float32)))
+    result += 1
+    assert torch.equal(x, torch.arange(6.0).reshape(2, 3))
