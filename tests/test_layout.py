@@ -122,6 +122,20 @@ def test_what_an_import_brings(imported: str, absent: list[str]) -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("before", "imported", "most"),
+    [("numpy", "myops", 35), ("onnxruntime", "myops.ort", 50), ("torch", "myops", 25)],
+)
+def test_an_import_brings_few_modules(before: str, imported: str, most: int) -> None:
+    """docs/performance.md has the times; on a busy machine the number of modules says more."""
+    code = (
+        f"import sys, {before}; before = set(sys.modules); import {imported}; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) <= most, done.stdout
+
+
 @pytest.mark.parametrize("switch", ["", "0"])
 def test_import_hook(switch: str) -> None:
     """One finder, until torch's exporter is imported; none with MYOPS_IMPORT_HOOK=0."""

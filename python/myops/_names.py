@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def near_misses(name: str, known: Iterable[str]) -> str:
     """ " Did you mean 'a' or 'b'?", or nothing when no known name is near."""
+    import difflib  # takes longer than a name that is right
+
     names = list(known)
     lowered = {item.lower(): item for item in reversed(names)}
     near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)

@@ -66,6 +66,7 @@ def __dir__() -> list[str]:
 # -ffp-contract=off: whether a*b+c is fused must not depend on what the compiler inlines where.
 COMPILE = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-Wall", "-Wextra"]
 # The folders of csrc/adapters/ in each binary.
+CORE = ("core", "cuda")  # in all of them
 ADAPTERS = {"torch": ("torch",), "numpy": ("numpy", "fast_call"), "ort": ("ort",)}
 # The oldest torch that the binary must run on; the stable ABI covers all later ones.
 TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
@@ -274,10 +275,10 @@ class BuildExtension(cpp_extension.BuildExtension):
         folders = [f"adapters/{folder}" for folder in ADAPTERS[adapter]]
         if adapter == "torch":
             ext.sources = [*ext.myops_kernels, names]
-            ext.extra_objects = self._sdk_objects(ext, _sources("core", "cuda", *folders))
+            ext.extra_objects = self._sdk_objects(ext, _sources(*CORE, *folders))
         else:
             ext.sources = [names]
-            shared = self._objects([*ext.myops_kernels, *_sources("core", "cuda")])
+            shared = self._objects([*ext.myops_kernels, *_sources(*CORE)])
             ext.extra_objects = [*shared, *self._sdk_objects(ext, _sources(*folders))]
         ext.depends = [*_headers(ext.myops_kernels), *ext.myops_kernels, *_sdk_files("*.cpp")]
 

@@ -113,6 +113,8 @@ def _symbols(name: str, data: bytes, processor: str) -> Iterator[str]:
             yield f"{name}: has a search path"
     shown = next(names for place, names in _SHOWN.items() if re.fullmatch(place, name))
     versions = elf.get_section_by_name(".gnu.version")
+    if elf.get_section_by_name(".dynsym").get_symbol_by_name("__cxa_finalize") is None:
+        yield f"{name}: static objects are not destroyed when it is unloaded"
     for number, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
         if symbol["st_info"]["bind"] == "STB_LOCAL" or not symbol.name:
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -54,22 +55,28 @@ class Plan:
     def __init__(self, processor: str, folder: Path, pythons: Sequence[Python]) -> None:
         self.build = load_build()
         self.processor, self.folder, self.pythons = processor, folder, pythons
+        self.objects: set[Path] = set()
+        self.unload = folder / "unload.o"
         self.rules = [f"builddir = {folder}"]
         target = f"{processor}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
         zig = [sys.executable, "-m", "ziglang"]
         self.c, self.cpp = ([*zig, name, "-target", target] for name in ("cc", "c++"))
-        ops = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc/ops").rglob("*.cpp"))
-        self.extensions = {
-            item.myops_adapter: item for item in self.build.extensions("myops", ops, folder="lib")
-        }
-        self.kernels = [*ops, *self._sources("core"), f"csrc/{self.build.NAMES}"]
+        others = re.compile(
+            {"x86_64": r"/isa/neon\.cpp$", "aarch64": r"/isa/avx\w*\.cpp$"}[processor]
+        )
+        found = [str(path.relative_to(ROOT)) for path in (ROOT / "csrc/ops").rglob("*.cpp")]
+        ops = sorted(path for path in found if not others.search(path))
+        made = self.build.extensions("myops", ops, include_dirs=["csrc/ops"], folder="lib")
+        self.extensions = {item.myops_adapter: item for item in made}
+        self.kernels = [*ops, *self._sources(*self.build.CORE), f"csrc/{self.build.NAMES}"]
 
     def write(self) -> Path:
         """Writes build.ninja."""
-        torch, ort, numpy = (self.extensions[name] for name in ("torch", "ort", "numpy"))
+        torch, ort = (self.extensions[name] for name in ("torch", "ort"))
         common = ["-fPIC", "-DNDEBUG", "-std=c++20", "-Wno-psabi", *self._prefixes()]
         kernels = [self._object(path, "kernels", torch, common) for path in self.kernels]
         adapter = [self._object(path, "torch", torch, common) for path in self._adapters("torch")]
+        self._unload()
         torch_stub = self._stub(TORCH_LIBRARY)
         shown = Path(__file__).parent
         options = [f"-Wl,--version-script={shown / 'torch.map'}"]
@@ -80,18 +87,28 @@ class Plan:
             prefix = f"-ffile-prefix-map={python.include}=python"
             options = [*common, "-isystem", python.include, prefix]
             for distribution in DISTRIBUTIONS:
-                folders, more = ["numpy", "fast_call"], options
-                if distribution == "myops-runtime":
-                    folders, more = ["numpy"], [*options, "-DMYOPS_WITHOUT_FAST_CALL"]
-                paths = [path for name in folders for path in self._sources(f"adapters/{name}")]
                 place = f"{distribution}/{python.tag}"
-                adapter = [self._object(path, place, numpy, more) for path in paths]
+                adapter = self._numpy_objects(python, place, options)
                 # Python's functions are in the program that loads it.
                 linked = [f"-Wl,--version-script={shown / 'numpy.map'}"]
                 self._link(f"{place}/{self._module(python)}", [*kernels, *adapter], linked)
         path = self.folder / "build.ninja"
         path.write_text("\n".join(self.rules) + "\n")
         return path
+
+    def _numpy_objects(self, python: Python, place: str, options: Sequence[str]) -> list[Path]:
+        """Those of one distribution; what does not differ between them is compiled once."""
+        numpy, shared = self.extensions["numpy"], python.tag
+        if place.startswith("myops-runtime"):
+            paths, own = self._sources("adapters/numpy"), ["-DMYOPS_WITHOUT_FAST_CALL"]
+        else:
+            paths, own = self._adapters("numpy"), []
+        made = []
+        for path in paths:
+            differs = "MYOPS_WITHOUT_FAST_CALL" in (ROOT / path).read_text(encoding="utf-8")
+            kind, more = (place, own) if differs else (shared, [])
+            made.append(self._object(path, kind, numpy, [*options, *more]))
+        return made
 
     def binaries(self, distribution: str) -> dict[str, Path]:
         """Where each binary goes in the package, and where it is."""
@@ -108,8 +125,8 @@ class Plan:
     def _module(self, python: Python) -> str:
         return f"_numpy.cpython-{python.tag[2:]}-{self.processor}-linux-gnu.so"
 
-    def _sources(self, folder: str) -> list[str]:
-        return [os.path.relpath(path, ROOT) for path in self.build._sources(folder)]
+    def _sources(self, *folders: str) -> list[str]:
+        return [os.path.relpath(path, ROOT) for path in self.build._sources(*folders)]
 
     def _adapters(self, name: str) -> list[str]:
         folders = self.build.ADAPTERS[name]
@@ -134,6 +151,9 @@ class Plan:
 
     def _object(self, source: str, kind: str, extension: Any, options: Sequence[str]) -> Path:
         output = self.folder / kind / (source.replace("/", "_") + ".o")
+        if output in self.objects:
+            return output
+        self.objects.add(output)
         macros = [f"-D{name}={value}" for name, value in extension.define_macros]
         folders = []
         for path in extension.include_dirs:
@@ -152,8 +172,14 @@ class Plan:
         command = [*self.c, "-shared", f"-Wl,-soname,{name}", "-o", str(output), str(source)]
         return self._rule(output, command, [source], "")
 
+    def _unload(self) -> None:
+        """Compiles what every binary needs to be unloaded."""
+        source = Path(__file__).with_name("unload.c")
+        command = [*self.c, "-O2", "-g0", "-fPIC", "-c", str(source), "-o", str(self.unload)]
+        self._rule(self.unload, command, [source], "")
+
     def _link(self, name: str, inputs: Sequence[Path], options: Sequence[str]) -> None:
-        output = self.folder / name
+        output, inputs = self.folder / name, [*inputs, self.unload]
         # -lm: or zig's own functions would take the place of those of the C library, which use the
         # CPU's fused multiply-add. The stub is needed, although nothing is found in it.
         command = [*self.cpp, "-shared", "-s", "-o", str(output), "-Wl,--no-as-needed",

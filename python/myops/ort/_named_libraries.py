@@ -8,7 +8,6 @@ and the file beside the model is taken only if the caller said that the folder i
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import json
 import os
@@ -63,6 +62,8 @@ def installed(domain: str) -> tuple[str, str] | None:
         return None
     if library is _libraries.OURS:
         return str(library.ort_library), myops.__version__
+    import importlib.metadata  # not for each `import myops.ort`: it brings sixty modules
+
     try:
         version = importlib.metadata.version(library.package.partition(".")[0])
     except importlib.metadata.PackageNotFoundError:  # imported from a folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import os
 import sys
@@ -219,8 +218,11 @@ def _complex_table() -> dict[Any, Callable[..., Any]]:
     }
 
 
-class _FillOnImport(importlib.abc.MetaPathFinder):
-    """Adds the translations in the moment the exporter is imported."""
+class _FillOnImport:
+    """Adds the translations in the moment the exporter is imported.
+
+    A finder of modules, without the base class: importlib.abc takes as long as all of this.
+    """
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name not in (_REGISTRATION, _REGISTRY):
