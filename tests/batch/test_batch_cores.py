@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import batch_models as models
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import myops.batch
-from myops.batch import _calls, _local, _recipe, _run
+from myops.batch import _calls, _job, _local, _plan, _recipe, _run
 
 
 class Waiting:
@@ -107,3 +108,30 @@ def test_defaults(calls: int, expected: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert _local.sizes(2, None, calls) == (2, 4)
     assert _local.sizes(None, 4, calls) == (2, 4)
     assert _local.sizes(3, 3, calls) == (3, 3)
+
+
+class Answering:
+    """A session of y = x, or of y = x - mean(x) over the rows."""
+
+    def __init__(self, mixing: bool) -> None:
+        self._mixing = mixing
+
+    def run(self, names: Any, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        x = feeds["x"]
+        return [x - x.mean(0, keepdims=True)] if self._mixing else [x]
+
+
+@pytest.mark.parametrize(
+    ("mixing", "rows", "expected"),
+    [(False, np.arange(4), [True]), (True, np.arange(4), [False]), (False, np.zeros(4), [])],
+)
+def test_what_the_first_call_shows(mixing: bool, rows: np.ndarray, expected: list[bool]) -> None:
+    """Whether rows may share calls; nothing, where all of them are the same."""
+    item = _recipe.Input("x", "x", "array", True, "float32", (None, 1))
+    recipe = _recipe.Recipe((item,), {}, (_recipe.Output("y", True),), batch=4)
+    calls = _calls.Calls(recipe, lambda rows: None)
+    kept: list[Any] = []
+    task = _job.Task(_plan.Shard(0, 0, (), 0, 4), SimpleNamespace(add=kept.append), {})
+    calls._part(task, Answering(mixing), [0, 1, 2, 3], {"x": rows.astype(np.float32)[:, None]})
+    assert [*calls._equal.values()] == expected
+    assert [block.rows for block in kept] == [[0], [1], [2], [3]]

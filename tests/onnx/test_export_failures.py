@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 import warm
+from guard_models import Model
+from node_models import run_plain
 
 from myops.onnx import ExportCheckError, export
 
@@ -161,18 +165,63 @@ def test_what_forward_may_not_return(returned: Any, text: str) -> None:
         export(Returns(), X, exporter="torchscript")
 
 
-def test_adaptive_max_pooling_says_what_to_write() -> None:
-    """torch's older exporter does not say where it is."""
-    model = torch.nn.AdaptiveMaxPool2d((3, 2))
-    with pytest.raises(RuntimeError, match=r"adaptive max pooling only where.*fixed windows"):
-        export(model, X, dynamic_axes={"input": {2: "h"}}, exporter="torchscript")
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_roll_by_a_length_says_what_to_write(exporter: str) -> None:
+    model = Model(lambda x: torch.roll(x, -(x.shape[3] // 3), -1))
+    with pytest.raises((RuntimeError, ExportCheckError), match=r"rite torch\.cat\(\[x\[\.\.\., k"):
+        export(model, X, dynamic_axes=AXES, exporter=exporter)
+
+
+def test_a_tensor_of_lengths_says_what_to_write() -> None:
+    model = Model(lambda x: x / torch.tensor([x.shape[2], x.shape[3]]).sum())
+    text = r"built in at .*test_export_failures.py:\d+.* by torch\.tensor\(\).*Write torch\.stack"
+    with pytest.raises(ExportCheckError, match=text):
+        export(model, X, dynamic_axes=AXES, exporter="torchscript")
+
+
+def test_weights_that_torch_quantised() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(56, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.ao.quantization.quantize_dynamic(layers, {torch.nn.Linear})
+        with pytest.raises(
+            RuntimeError, match=r"quantised by torch.*Write .*myops\.onnx\.quantize"
+        ):
+            export(model, X, exporter="torchscript")
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        for _ in range(count):
+            x = x / 2 if bool(x.sum() > 100) else x + 1
+        return x
+
+
+class ScriptedInside(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.jit.script(Twice())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x * 2, 3)
+
+
+def test_a_scripted_module_inside_of_others() -> None:
+    """torch.onnx.export refuses it; its loop and branches stay in the graph."""
+    model = export(ScriptedInside(), torch.rand(3, 4), exporter="torchscript")
+    assert "If" in {node.op_type for node in model.graph.node}
+    for scale in (1.0, 100.0):
+        x = torch.full((3, 4), scale)
+        np.testing.assert_allclose(
+            run_plain(model, {"x": x.numpy()})[0], ScriptedInside()(x).numpy(), rtol=1e-6
+        )
 
 
 class Linear(torch.nn.Module):
-    """Right with the older exporter only: linspace takes no length that torch.export follows."""
+    """Right with the older exporter only: the newer one does not know the operator."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.linspace(0, 1, x.shape[2])[:, None]
+        return torch.fake_quantize_per_tensor_affine(x, 0.01, 3, 0, 255)
 
 
 class Ceil(torch.nn.Module):

@@ -238,3 +238,26 @@ def test_results_that_noise_makes_infinite_excuse_nothing(monkeypatch: pytest.Mo
     exported = made(20, 20)
     monkeypatch.setattr(exported, "torch_run", lambda changes, watch=None: [moved])
     assert not _excuses.excuse(exported, {}, [wanted], [got])
+
+
+class HalfInside(torch.nn.Module):
+    """float16 in the middle of a model of float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Conv2d(3, 8, 3).half(), torch.nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x.half()).float().mean((2, 3)))
+
+
+def test_the_narrowest_dtype_decides() -> None:
+    torch.manual_seed(0)
+    export(HalfInside(), torch.rand(1, 3, 8, 9), exporter="torchscript")
+    wanted, got = np.float32([1.0, 2.0]), np.float32([1.0, 2.002])
+    assert _difference.compare([wanted], [got]) is not None
+    with _difference.of_narrowest({"float32", "float16"}):
+        assert _difference.compare([wanted], [got]) is None
+        assert _difference.compare([wanted], [got + np.float32(0.2)]) is not None
+    with _difference.of_narrowest({"float64"}):
+        assert _difference.compare([wanted], [got]) is not None

@@ -1,6 +1,8 @@
 // What the function for one op uses: made once, in fast_call.cpp.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <optional>
 
 #include "../../core/shape_cache.h"
@@ -40,9 +42,28 @@ struct Binding {
   py::dict forward_ad;                // the names of this module
   std::vector<py::object> observers;  // functions: whether something observes calls
   py::str level;
-  mutable ShapeCache last = {};
+  mutable std::array<ShapeCache, 8> last = {};
   py::object is_inference = {};  // method; asked of `out` only
   std::optional<Gradient> gradient = {};
+
+  // That of calls like this one: a model calls an op with some shapes in turns.
+  ShapeCache& cache_of(const Tensors& inputs) const {
+    uint64_t hash = 0;
+    const auto mix = [&](uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15u; };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& input = inputs[i];
+      for (const int64_t length : input.shape) mix(static_cast<uint64_t>(length));
+      const bool list = input.present && i < op.inputs.size() && op.inputs[i].has_values;
+      if (!list || input.rank() != 1 || dtype_size(input.dtype) != sizeof(uint64_t)) continue;
+      const int64_t count = std::min<int64_t>(input.shape[0], 8);
+      for (int64_t k = 0; k < count; ++k) {
+        uint64_t word = 0;
+        std::memcpy(&word, input.as<const char>() + k * input.strides[0] * 8, sizeof word);
+        mix(word);
+      }
+    }
+    return last[hash >> 61];
+  }
 
   // A new reference to `tensor`; the caller still owns one.
   py::object python_tensor(void* tensor) const {

@@ -155,7 +155,7 @@ Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tens
                                                   const Attributes& attributes,
                                                   FastCallRuntime& runtime) {
   const Prepared prepared = find_prepared(binding, input_tuple, inputs, attributes);
-  invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.last);
+  invoke(binding.op, inputs, attributes, runtime, prepared.get(), &binding.cache_of(inputs));
 }
 
 py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
@@ -171,7 +171,8 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
     require_plain(binding.op.outputs.size() == 1);
     out = binding.reader.read(out_object, true, true);
   }
-  const bool recorded = differentiable && out_object == Py_None && is_recorded(binding, input_tuple);
+  const bool recorded =
+      differentiable && out_object == Py_None && is_recorded(binding, input_tuple);
   PlainInputs inputs(binding.op, binding.reader, input_tuple, differentiable && !recorded);
   std::optional<Attributes> attributes;
   require_plain(PyDict_CheckExact(attribute_dict) != 0);
@@ -181,7 +182,7 @@ py::object call(const Binding& binding, PyObject* input_tuple, PyObject* attribu
   const Attributes& given = attributes ? *attributes : binding.defaults;
   FastCallRuntime runtime(binding, inputs.tensors, out ? &*out : nullptr, out_object);
   if (binding.op.prepared_inputs.empty()) {
-    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.last);
+    invoke(binding.op, inputs.tensors, given, runtime, nullptr, &binding.cache_of(inputs.tensors));
   } else {
     invoke_prepared(binding, input_tuple, inputs.tensors, given, runtime);
   }

@@ -5,10 +5,10 @@ namespace {
 
 struct Call {
   const Gradient& gradient;
-  py::object owner;           // of `gradient`
-  PlainInputs inputs;         // the address of the first is not valid any more
+  py::object owner;    // of `gradient`
+  PlainInputs inputs;  // the address of the first is not valid any more
   Attributes attributes;
-  py::object others, given;   // the inputs but the first, and the attributes, for Python
+  py::object others, given;  // the inputs but the first, and the attributes, for Python
 };
 
 // Makes one new tensor, without Python.
@@ -48,7 +48,7 @@ void* gradient(void* recorded, const DLTensor& described) {
     if (!binding.op.inputs[0].accepts_layout(inputs[0])) return nullptr;
     for (const Tensor& input : call.inputs.tensors) inputs.push_back(input);
     NewTensorRuntime runtime(binding.services);
-    invoke(binding.op, inputs, call.attributes, runtime, nullptr, &binding.last);
+    invoke(binding.op, inputs, call.attributes, runtime, nullptr, &binding.cache_of(inputs));
     return runtime.take();
   } catch (const NotPlain&) {
   } catch (const std::exception&) {  // Python makes the same call and says what is wrong
@@ -97,13 +97,14 @@ bool is_recorded(const Binding& binding, PyObject* input_tuple) {
 RecordedCall record_call(const Binding& binding, PyObject* input_tuple, PyObject* attribute_dict,
                          PlainInputs inputs, const Attributes& attributes) {
   const Gradient& declared = *binding.gradient;
-  const Py_ssize_t count = PyTuple_GET_SIZE(input_tuple);
-  auto* call = new Call{declared,
-                        declared.owner,
-                        std::move(inputs),
-                        attributes,
-                        take(PyTuple_GetSlice(input_tuple, 1, count)),
-                        py::reinterpret_borrow<py::object>(attribute_dict)};
+  // The lists of the caller may change later.
+  py::tuple others(static_cast<size_t>(PyTuple_GET_SIZE(input_tuple) - 1));
+  for (size_t i = 0; i < others.size(); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(input_tuple, static_cast<Py_ssize_t>(i) + 1);
+    others[i] = item == Py_None ? py::none() : take(PySequence_List(item));
+  }
+  auto* call = new Call{declared,   declared.owner,    std::move(inputs),
+                        attributes, std::move(others), take(PyDict_Copy(attribute_dict))};
   return {call, gradient, gradient_in_python, forget};
 }
 

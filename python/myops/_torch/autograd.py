@@ -130,7 +130,8 @@ def eager_function_of(
         "backward": staticmethod(_backward_of(op.info, backward, 1)),
         "__doc__": op.info.doc,
     }
-    apply: Callable[..., Any] = type(_title(op.info), (torch.autograd.Function,), members).apply
+    function: Any = type(_title(op.info), (torch.autograd.Function,), members)
+    apply: Callable[..., Any] = function.apply
     return apply
 
 

@@ -120,14 +120,22 @@ struct FastGradient : torch::autograd::Function<FastGradient> {
     const at::Tensor owner = context->saved_data["call"].toTensor();
     const RecordedCall& call = *static_cast<const RecordedCall*>(owner.const_data_ptr());
     const at::Tensor& grad = grads[0];
-    DLTensor described;
     // In grad mode the gradient is differentiated again.
-    if (!c10::GradMode::is_enabled() && !observed() && describe(grad, false, false, &described)) {
-      const std::unique_ptr<at::Tensor> made(
-          static_cast<at::Tensor*>(call.gradient(call.call, described)));
-      if (made) return {*made, {}, {}};
+    if (!c10::GradMode::is_enabled() && !observed()) {
+      at::Tensor made = gradient_of(call, grad);
+      if (!made.defined()) made = gradient_of(call, grad.contiguous());  // that of sum(), say
+      if (made.defined()) return {made, {}, {}};
     }
     return {gradient_in_python(call, grad), {}, {}};
+  }
+
+  // Undefined where the kernel cannot read `grad`.
+  static at::Tensor gradient_of(const RecordedCall& call, const at::Tensor& grad) {
+    DLTensor described;
+    if (!describe(grad, false, false, &described)) return {};
+    const std::unique_ptr<at::Tensor> made(
+        static_cast<at::Tensor*>(call.gradient(call.call, described)));
+    return made ? *made : at::Tensor();
   }
 };
 
@@ -163,9 +171,9 @@ bool alive(void* watch) { return !static_cast<WeakStorage*>(watch)->expired(); }
 
 void forget(void* watch) { delete static_cast<WeakStorage*>(watch); }
 
-const TorchInternals kInternals{observed,      read,   count_write,
-                                wrap,          tensor_of,
-                                requires_grad, record, {owner, watch, alive, forget}};
+const TorchInternals kInternals{
+    observed,  read,          count_write, wrap,
+    tensor_of, requires_grad, record,      {owner, watch, alive, forget}};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_internals", nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr};

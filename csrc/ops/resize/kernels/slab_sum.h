@@ -111,7 +111,9 @@ template <class Wide>
 class SlabSum {
  public:
   SlabSum(const KernelContext& context, const TapTable<Wide>& taps)
-      : taps_(taps), slabs_(context.scratch(bytes_of<const Wide*>(taps.widest))) {}
+      : taps_(taps) {
+    if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
+  }
 
   // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
   // source slab i begins.
@@ -119,7 +121,8 @@ class SlabSum {
   void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, Stores stores,
            T* target) const {
     using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
-    const From** slabs = slabs_.as<const From*>();
+    const From* few[kFew];
+    const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
       const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
       if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
@@ -156,8 +159,10 @@ class SlabSum {
     store_part<Wide>(target, sum, size);
   }
 
+  static constexpr int64_t kFew = 8;  // taps for which no memory is asked
+
   const TapTable<Wide>& taps_;
-  Scratch slabs_;
+  std::optional<Scratch> slabs_;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -296,6 +296,8 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
 def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
     """What torch's exporter makes of the model, and what torch.export made of it before."""
     model, inputs = task.model, task.inputs
+    names = (name for name, _ in getattr(model, "named_modules", list)())
+    recorded.parametrized = any("parametrizations" in name.split(".") for name in names)
     if exporter == "dynamo":
         exporters.refuse_scripted(model)
         longer = _enlarged(task)

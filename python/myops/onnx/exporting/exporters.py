@@ -34,6 +34,8 @@ _OWN_MESSAGES = (  # of torch's exporters about their own code
     "The feature will be removed. Please remove usage of this function",
     r".*isinstance\(treespec, LeafSpec\)",
     r"# The axis name: (\S+) will not be used, since it shares .* another axis: \1\.",
+    "no signature found for <torch.ScriptMethod",
+    r"`torch\.jit\.trace(_method)?` is deprecated",
     "_check_is_size will be removed",
     "The tensor attributes? .* assigned during export",  # as LSTM and GRU do in every call
     "Constant folding - Only steps=1 can be constant folded",
@@ -248,10 +250,9 @@ def torchscript(
         recording_trace(recorded),
     ):
         path = os.path.join(folder, "model.onnx")
-        torch.onnx.export(
-            model,
-            _positional(args, kwargs),
-            path,
+        given = _positional(args, kwargs)
+        write = functools.partial(
+            torch.onnx.export,
             kwargs=kwargs or None,
             input_names=inputs.names,
             output_names=output_names,
@@ -261,6 +262,13 @@ def torchscript(
             verbose=settings.verbose,
             do_constant_folding=settings.optimize,
         )
+        try:
+            write(model, given, path)
+        except RuntimeError as error:
+            # The exporter's own trace cannot call scripted modules inside the model.
+            if "is not part of the active trace" not in str(error) or kwargs:
+                raise
+            write(torch.jit.trace(model, given, check_trace=False), given, path)
         proto = onnx.load(path)
     return proto if opset <= highest else convert(proto, opset)
 

@@ -37,14 +37,24 @@ _CAUSES = [
     (r"only 4D query, key, and value are supported",
      "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
      "scaled_dot_product_attention(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1)).squeeze(1)"),
+    (r"aten::roll|aten\.roll|Unsupported attribute type: '<class 'list'>'",
+     "the exporter writes torch.roll by constant shifts only, and a shift follows a length",
+     "torch.cat([x[..., k:], x[..., :k]], -1) instead of torch.roll(x, -k, -1)"),
+    (r"__obj_flatten__|PackedParams|quantized::",
+     "the weights are quantised by torch, in a form that the exporter cannot read",
+     "the export of the model as it was before, and myops.onnx.quantize(exported, data=...) "
+     "afterwards"),
     (r"Failed to export a node '%\S+ : \w+\(.*= onnx::",
      "an argument that ONNX has as an attribute, such as normalized_shape of layer_norm, follows "
      "the length of an input, and an attribute cannot",
      "a constant there, or the arithmetic itself: (x - x.mean(1, keepdim=True)) / ..."),
-    (r"operator adaptive_max_pool\dd?, input size not accessible",
-     "the exporter writes adaptive max pooling only where the lengths are constant and multiples "
-     "of output_size",
-     "a max_pool with fixed windows, adaptive_avg_pool, or amax where output_size is 1"),
+    (r"takes (from )?[\d to]+ positional arguments? but \d+ were given",
+     "a trace gives every argument by position, and forward takes some by keyword only, or a "
+     "scripted module gets a number that is none of its inputs",
+     "forward without `*` among its parameters"),
+    (r"input size not accessible|must be non-None",
+     "the exporter writes this operator only where the lengths of its input are constant",
+     ""),
     (r"[Cc]ould not (guard on|extract specialized integer from) data-dependent|GuardOnDataDependent"
      r"|data-dependent expression",
      "forward decides something by a value that is computed from a tensor: an if, .item(), int() "
@@ -161,10 +171,17 @@ def _sentences(
 ) -> Iterator[str]:
     chain = _chain(error, recorded)
     said = plain(" ".join(str(item) for item in chain))
+    if recorded.failed is not None:
+        said += f" while it writes {recorded.failed[0]}"
     unknown = _UNKNOWN_OPERATOR.search(said)
     if unknown:
         name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
         yield _unknown_operator(name, opset, unknown.group(), said, _place(chain, recorded))
+        if recorded.parametrized:
+            yield (
+                "Weights that torch.nn.utils.parametrize computes in each run become constants by "
+                'parametrize.remove_parametrizations(module, "weight").'
+            )
         return
     root = recorded.first_error or chain[-1]
     numbers = sorted({slot.parameter for slot in inputs.slots if slot.number is not None})
@@ -192,6 +209,12 @@ def _unknown_operator(
     name: str, opset: int, unknown: str, said: str, place: SourceLine | None
 ) -> str:
     where = f" Where: {place}." if place is not None else ""
+    if name.startswith("quantized::"):
+        return (
+            f"export: torch cannot export the model: it calls {name}.{where} Why: the weights are "
+            "quantised by torch, in a form that the exporter cannot read. Write the export of the "
+            "model as it was before, and myops.onnx.quantize(exported, data=...) afterwards."
+        )
     if name in _COMPLEX or "complex-valued input" in said:
         return (
             f"export: the exporter cannot write {name} of complex numbers, of which ONNX Runtime "
@@ -330,6 +353,7 @@ def _source(environment: Any, symbol: Any) -> tuple[str, int]:
 def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in plain(str(error)).splitlines() if line.strip()]
     line = lines[0] if lines else type(error).__name__
+    line = re.split(r"\s*(?:\[Caused by the value|Please feel free to request)", line)[0]
     return (line if len(line) < 300 else line[:300] + " ...").rstrip(".")
 
 

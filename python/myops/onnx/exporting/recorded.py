@@ -21,6 +21,7 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _MYOPS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -32,6 +33,7 @@ _READS = {
     "__array__": "NumPy", "__complex__": "complex()",
 }  # fmt: skip
 _MAY_WARN = ("__getitem__", "__len__", "__iter__", "__contains__", "unbind", "tensor", "as_tensor")
+_COPIES = ("tensor", "as_tensor", "roll")  # make constants of lengths without asking them
 
 Axis = tuple[str, int]  # name of an input, axis
 
@@ -96,6 +98,7 @@ class Recorded:
     first_error: What torch.export said when it was called first.
     program: What it made of the model, when it did.
     failed: From a trace: the operator that torch could not write, and where forward calls it.
+    parametrized: Whether the model computes some of its weights (torch.nn.utils.parametrize).
     """
 
     conditions: list[Condition] = field(default_factory=list)
@@ -104,6 +107,7 @@ class Recorded:
     first_error: BaseException | None = None
     program: Any = None
     failed: tuple[str, SourceLine | None] | None = None
+    parametrized: bool = False
 
 
 @contextlib.contextmanager
@@ -187,6 +191,12 @@ class _Reads(TorchFunctionMode):
                 place = user_place()
                 if place is not None:
                     self._found.reads.setdefault(place, how)
+            if getattr(function, "__name__", "") in _COPIES and any(
+                map(_is_number, pytree.tree_leaves((args, kwargs)))
+            ):
+                place = user_place()
+                if place is not None:
+                    self._found.reads.setdefault(place, f"torch.{function.__name__}()")
             self._found.attributes += [
                 Attribute(*named, user_place())
                 for named, value in constant_arguments(function, args, kwargs)

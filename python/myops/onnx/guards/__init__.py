@@ -15,7 +15,7 @@ import torch
 
 from myops._names import choose
 from myops.onnx.exporting.inputs import Inputs, Slot
-from myops.onnx.guards import frozen_input, lost_node, numbers, opset
+from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, opset
 from myops.onnx.guards._calls import Calls, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.guards._exported import Exported, runnable, unchanged
@@ -50,8 +50,9 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
     if set(checks) - {"opset"}:
         checks = _runnable(exported, checks)
         exported.warn_of_changes()
-    for name in checks:
-        CHECKS[name](exported)
+    with _difference.of_narrowest(exported.calls.floats):
+        for name in checks:
+            CHECKS[name](exported)
 
 
 def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:

@@ -40,6 +40,7 @@ class Calls:
         self.functions: dict[type, tuple[Any, set[str]]] = {}
         self.made_of: dict[str, set[str]] = {}  # an operator: all that its implementation calls
         self.callers: dict[str, set[frozenset[str]]] = {}  # for each call those around it
+        self.floats: set[str] = set()  # dtypes of more than one number that operators give
         self._callers: list[str] = []
         self._unread: dict[int, tuple[torch.Tensor, str]] = {}
         self._inside: list[type] = []
@@ -109,6 +110,9 @@ class Calls:
         """Notes what nobody has read so far; a result that nobody reads may be dropped."""
         for leaf in pytree.tree_leaves(arguments):
             self._unread.pop(id(leaf), None)
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel() > 1:
+                self.floats.add(str(leaf.dtype).removeprefix("torch."))
         if name.partition("::")[0] not in TORCHS:
             for leaf in pytree.tree_leaves(result):
                 if isinstance(leaf, torch.Tensor):

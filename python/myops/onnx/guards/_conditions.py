@@ -11,6 +11,7 @@ import torch
 from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Axis, Condition, Recorded
 
+_LONGEST = 200  # characters of a condition
 Point = Mapping[Axis, int]
 _FAR = (1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 64, 128)
 
@@ -74,16 +75,20 @@ class Conditions:
     def text(self, condition: Condition) -> str:
         """The condition with lengths by the names of the inputs."""
         relation = condition.relation.xreplace(getattr(condition.environment, "replacements", {}))
-        words = str(relation)
+        words = _words(relation)
         for symbol, name in self._names.items():
             words = re.sub(rf"\b{symbol}\b", name, words)
-        words = re.sub(r"^(Eq|Ne)\((.*), (.*)\)$", _written_out, words)
+        if len(words) > _LONGEST:
+            names = [
+                name for symbol, name in self._names.items() if symbol in relation.free_symbols
+            ]
+            return f"a relation between {', '.join(names)} holds"
         return words.replace("((", "(").replace("))", ")") if words.count("((") == 1 else words
 
 
-def _written_out(match: re.Match[str]) -> str:
-    sign = {"Eq": "==", "Ne": "!="}[match.group(1)]
-    return f"{match.group(2)} {sign} {match.group(3)}"
+def _words(relation: Any) -> str:
+    sign = {"Equality": "==", "Unequality": "!="}.get(type(relation).__name__)
+    return f"{relation.lhs} {sign} {relation.rhs}" if sign else str(relation)
 
 
 def _changes(example: Point, axes: list[Axis], relation: Any) -> Iterator[dict[Axis, int]]:

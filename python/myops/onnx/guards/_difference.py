@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -24,6 +24,15 @@ def tolerance(value: float | None) -> Iterator[None]:
     """Inside, this much is allowed for every dtype; None: what stands in TOLERANCES."""
     given = {} if value is None else dict.fromkeys([*TOLERANCES, "complex64", "complex128"], value)
     with mock.patch.dict(TOLERANCES, given):
+        yield
+
+
+@contextlib.contextmanager
+def of_narrowest(computed: Iterable[str]) -> Iterator[None]:
+    """Inside, results of wider dtypes may be as far apart as the narrowest that is computed in."""
+    least = max((TOLERANCES[item] for item in computed if item in TOLERANCES), default=0.0)
+    wider = {name: max(value, least) for name, value in TOLERANCES.items()}
+    with mock.patch.dict(TOLERANCES, wider):
         yield
 
 
