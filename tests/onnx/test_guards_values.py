@@ -270,3 +270,16 @@ def test_choices_among_saturated_numbers_are_a_warning() -> None:
     x = torch.rand(1, 6, 8, generator=torch.Generator().manual_seed(1)) * 2 - 3
     with pytest.warns(ExportCheckWarning, match="takes the largest of numbers that saturate"):
         export(Best(), x, exporter="torchscript")
+
+
+class LargestOfDistinct(torch.nn.Module):
+    """Right at the example, wrong for large numbers, which a trace cannot see."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = 2.0 if x.abs().max() > 100 else 1.0
+        return scale * torch.topk(x, 3).values
+
+
+def test_choices_among_different_numbers_excuse_nothing() -> None:
+    x = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(1))
+    assert_fails("numbers", "times as large", LargestOfDistinct(), x, exporter="torchscript")
