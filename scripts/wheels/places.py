@@ -125,7 +125,7 @@ def find(version: str, processor: str, build: Path, name: str) -> Place | None:
     program = root / "usr" / "bin" / f"python{version}"
     if not program.exists():
         try:
-            debian.fetch([f"python{version}", "libgomp1"], root, suite, architecture)
+            debian.fetch([f"python{version}", "libgomp1", "libstdc++6"], root, suite, architecture)
         except debian.UnavailableError as error:
             print(f"no Python {version} for {processor}: {error}", file=sys.stderr)
             return None
