@@ -23,7 +23,7 @@ def _schedstat() -> dict[str, tuple[int, int]]:
     for task in os.listdir(TASKS):
         try:
             ran, waited, _ = (TASKS / task / "schedstat").read_text().split()
-        except FileNotFoundError:  # a thread that ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
             continue
         found[task] = (int(ran), int(waited))
     return found

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def run(*command: Any, cwd: Path, environment: dict[str, str] | None = None) -> 
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
-        env=environment or outside(),
+        env={**(environment or outside()), **cached(cwd)},
         capture_output=True,
         text=True,
     )
@@ -38,6 +39,16 @@ def outside() -> dict[str, str]:
     """The environment of a user, who has no source tree of ours."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "MYOPS_CI", "PYTEST_ADDOPTS")
     return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+def cached(folder: Path) -> dict[str, str]:
+    """Variables with which ccache finds what an earlier test run compiled in a folder like this.
+
+    The names of temporary folders differ from run to run: below CCACHE_BASEDIR, ccache takes paths
+    relative to the folder in which the compiler runs.
+    """
+    inside = Path(folder).resolve().is_relative_to(ROOT)  # make has set it for this one
+    return {} if inside else {"CCACHE_BASEDIR": tempfile.gettempdir(), "CCACHE_NOHASHDIR": "1"}
 
 
 def copied(source: Path, folder: Path) -> Path:

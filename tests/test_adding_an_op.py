@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed import cached
 
 pytestmark = pytest.mark.slow  # it compiles the library again
 
@@ -45,7 +46,7 @@ def test_a_new_op_runs_in_all_runtimes(tmp_path: Path) -> None:
     fast = 'folder="lib", extra_compile_args=["-O0"])'  # compiled sooner
     script.write_text(script.read_text().replace('folder="lib")', fast))
 
-    environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    environment = {**os.environ, **cached(tree), "PYTHONPATH": str(tree / "python")}
     build = [sys.executable, "setup.py", "build_ext", "--inplace"]
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
            "tests/ops/test_scaled_tanh.py"]  # fmt: skip

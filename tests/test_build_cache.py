@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import cached
 from setuptools import Distribution, Extension
 
 from myops import build
@@ -106,3 +110,24 @@ def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     assert prepared(tmp_path / "two", "two")[0].compiled
     assert prepared(tmp_path / "three", "three")[0].compiled == []
     assert len(list(cache.iterdir())) == 1  # no half-written folder
+
+
+def test_ccache_has_what_an_earlier_test_run_compiled(tmp_path: Path) -> None:
+    """In another temporary folder, with paths in full, as setuptools gives them."""
+    ccache = shutil.which("ccache")
+    if ccache is None:
+        pytest.skip("needs ccache")
+    environment = {**os.environ, "CCACHE_DIR": str(tmp_path / "cache")}
+    for run in (tmp_path / "first", tmp_path / "second"):
+        (run / "include").mkdir(parents=True)
+        (run / "include" / "one.h").write_text("inline int one() { return 1; }\n")
+        (run / "two.cpp").write_text('#include "one.h"\nint two() { return one() + 1; }\n')
+        subprocess.run(
+            [ccache, "c++", "-g", f"-I{run / 'include'}", "-c", run / "two.cpp", "-o", "two.o"],
+            cwd=run, env={**environment, **cached(run)}, check=True,
+        )  # fmt: skip
+    found = subprocess.run([ccache, "--print-stats"], env=environment, capture_output=True,
+                           text=True, check=True)  # fmt: skip
+    counts = dict(line.split("\t") for line in found.stdout.splitlines())
+    assert int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"]) == 1
+    assert int(counts["cache_miss"]) == 1

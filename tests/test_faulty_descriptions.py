@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed import cached
 
 import myops
 
@@ -47,9 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("faulty") / "built"
     shutil.copytree(DATA, place)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-    done = subprocess.run(
-        command, cwd=place, env=_environment(place), capture_output=True, text=True
-    )
+    environment = {**_environment(place), **cached(place)}
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return place
 

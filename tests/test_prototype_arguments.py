@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -201,3 +202,29 @@ def test_a_list_behind_another_input(tmp_path: Path, exporter: str, weighted: bo
         )  # fmt: skip
     (node,) = [node for node in model.graph.node if node.op_type == "Blend"]
     assert [*node.input] == ["w" if weighted else "", "a", "b"]
+
+
+@pytest.mark.filterwarnings("ignore::myops.onnx.MissingBodyWarning")
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("low", [False, True])
+def test_torch_ops_of_outputs_that_are_left_out(tmp_path: Path, exporter: str, low: bool) -> None:
+    """Where `extremes` returns None, torch.ops has an empty tensor, and so has the file. The node
+    has no outputs behind the last that is computed."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.ops.arguments_draft.extremes(x, return_low=low)
+
+    x = torch.randn(4, 3)
+    file = tmp_path / "model.onnx"
+    model = myops.onnx.export(
+        Model(), (x,), file, input_names=["x"], dynamic_axes={"x": {0: "n"}}, exporter=exporter,
+        skip_checks="all",
+    )  # fmt: skip
+    (node,) = [node for node in model.graph.node if node.op_type == "Extremes"]
+    assert len(node.output) == 1 + low
+    evaluator = onnx.reference.ReferenceEvaluator(str(file), new_ops=myops.onnx.reference_ops())
+    results = evaluator.run(None, {"x": x[:2].numpy()})
+    for result, expected in zip(results, Model()(x[:2]), strict=True):
+        np.testing.assert_array_equal(result, expected.numpy())
+        assert result.dtype == np.float32

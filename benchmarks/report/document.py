@@ -65,7 +65,10 @@ class Document:
         self.scaling = _replaced(
             self.scaling, newer.scaling, lambda item: (item.group, item.axis, item.size)
         )
-        self.random = newer.random or self.random  # of one version of ours, or they mean nothing
+        # Files of one version of ours, or they mean nothing: of other kinds, or from other seeds.
+        again = {(item.kind, item.seed, item.threads) for item in newer.random}
+        kept = [item for item in self.random if (item.kind, item.seed, item.threads) not in again]
+        self.random = [*kept, *newer.random]
 
     @classmethod
     def load(cls, path: Path) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,16 @@ def test_the_worst_get_their_plans() -> None:
     found = list(run.measured("deform_conv2d backward", SEED, number, [1], ONCE))
     run.explain_worst(found)
     assert any("(W)" in step for step in found[0].plan)
+
+
+def test_files_of_several_seeds_are_merged() -> None:
+    document = Document(random=results())
+    other = [replace(item, seed=item.seed + 1) for item in results()]
+    document.update(Document(random=other))
+    assert document.random == [*results(), *other]
+    slower = [replace(item, ours=2 * item.ours) for item in other]
+    document.update(Document(random=slower))
+    assert document.random == [*results(), *slower]
 
 
 def test_page_plot_and_json(tmp_path: Path) -> None:

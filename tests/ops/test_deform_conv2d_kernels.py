@@ -24,9 +24,9 @@ KERNELS = [
      (2, 8, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
     ("whole_images", "with_data_gradient",
      (2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
-    # Two blocks of taps, several tiles of a row each, which two parts of the sums share.
+    # Two blocks of taps, and several tiles, which the parts of the sums share.
     ("whole_images", "with_data_gradient",
-     (1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (13, 301)),
+     (1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (40, 60)),
     ("whole_images", "with_data_gradient",
      (1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, False), (9, 11)),  # depthwise
     # 300 outputs: two passes for the gradient of W.

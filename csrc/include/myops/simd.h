@@ -280,6 +280,6 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
 
 }  // namespace myops::MYOPS_ISA
 
-#include "myops/simd_lanes.h"
 #include "myops/simd_groups.h"
+#include "myops/simd_lanes.h"
 #include "myops/simd_memory.h"

@@ -10,9 +10,6 @@ namespace myops::MYOPS_ISA {
 // there is no gain.
 template <class A>
 inline constexpr int64_t kPrefetchDistance = 2048 / sizeof(A);
-// With prefetching, loops that only copy take a tenth less time with AVX-512 (Zen 5), and a tenth
-// more with AVX2 (Zen 3).
-inline constexpr bool kPrefetchCopies = MYOPS_VECTOR_BYTES == 64;
 // (always_inline: GCC removes calls of a function whose only effect is a prefetch.)
 template <class A>
 MYOPS_INLINE void prefetch_store(A* to) {

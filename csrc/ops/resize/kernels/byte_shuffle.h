@@ -32,15 +32,14 @@ class ByteShuffle {
 
   bool fits() const { return fits_; }  // false: the axis shrinks too much for copy()
 
-  // Writes the bytes [begin, end) of a row to `target`. `next` is prefetched meanwhile, and with
-  // `prefetch` also the following lines of the target.
+  // Writes the bytes [begin, end) of a row to `target`. `next` is prefetched meanwhile.
   void copy(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-            const PrefetchRange& next, bool prefetch) const {
+            const PrefetchRange& next) const {
     target -= begin;
-    if (used_ == 1) return run<1>(begin, end, source, target, next, prefetch);
-    if (used_ == 2) return run<2>(begin, end, source, target, next, prefetch);
-    if (used_ == 3) return run<3>(begin, end, source, target, next, prefetch);
-    run<4>(begin, end, source, target, next, prefetch);
+    if (used_ == 1) return run<1>(begin, end, source, target, next);
+    if (used_ == 2) return run<2>(begin, end, source, target, next);
+    if (used_ == 3) return run<3>(begin, end, source, target, next);
+    run<4>(begin, end, source, target, next);
   }
 
  private:
@@ -65,7 +64,7 @@ class ByteShuffle {
   void add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t chunk);
   template <int kPieces>
   void run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-           const PrefetchRange& next, bool prefetch) const;
+           const PrefetchRange& next) const;
 
   int64_t size_, source_size_;  // bytes of a row of the result and of the source
   bool fits_ = true;
@@ -106,7 +105,7 @@ void ByteShuffle::add_chunk(const TapTable<Weight>& taps, int64_t run, int64_t c
 
 template <int kPieces>
 void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t* target,
-                      const PrefetchRange& given, bool prefetch) const {
+                      const PrefetchRange& given) const {
   constexpr int64_t kMany = MYOPS_VECTOR_BYTES / kChunk;
   const PrefetchRange next = given;
   const int32_t* first[kPieces];
@@ -136,7 +135,6 @@ void ByteShuffle::run(int64_t begin, int64_t end, const uint8_t* source, uint8_t
   for (; (chunk + kMany) * kChunk <= end; chunk += kMany) {
     uint8_t* to = target + chunk * kChunk;
     next.prefetch(chunk * kChunk, MYOPS_VECTOR_BYTES);
-    if (prefetch) prefetch_store(to);
     store(to, make(Chunks()));
   }
   for (; (chunk + 1) * kChunk <= end; ++chunk) store(target + chunk * kChunk, make(Chunk()));

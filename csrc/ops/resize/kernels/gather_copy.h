@@ -22,11 +22,7 @@ int64_t Gather<Wide>::copy_rows(int64_t first, int64_t end, const Copied& rows) 
         first, end, rows, [](Wide* to, int64_t, const V& values) { stream(to, values); });
   }
   return copy_rows<kStrategy, kCycle>(
-      first, end, rows,
-      [distance = rows.prefetch_distance](Wide* to, int64_t, const V& values) {
-        if constexpr (kPrefetchCopies) __builtin_prefetch(to + distance, 1);
-        store(to, values);
-      });
+      first, end, rows, [](Wide* to, int64_t, const V& values) { store(to, values); });
 }
 
 template <class Wide>

@@ -21,7 +21,6 @@ class Nearest {
     if (levels > 1 && stores_ == Stores::NonTemporal) {
       row_size_ = plan_.levels[levels - 2].out_volume;
     }
-    if (stores_ == Stores::Prefetch && kPrefetchCopies) prefetch_distance_ = kPrefetchDistance<T>;
   }
 
   // Writes the slabs [begin, end) of a level. `row`: memory for a row, or null.
@@ -122,8 +121,7 @@ class Nearest {
         const IndexedRows<Wide> rows{source, input, index + o};
         const auto copy = [&](int64_t first, int64_t last, const PrefetchRange& next) {
           const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last,
-                        {rows, count, target, size, prefetch_distance_, next, non_temporal});
+          gather_->copy(first, last, {rows, count, target, size, 0, next, non_temporal});
         };
         if (together > 1) {
           copy(0, size, {});
@@ -149,8 +147,7 @@ class Nearest {
   // Elements [begin, end) of a row.
   void shuffle(int64_t begin, int64_t end, const T* source, T* target,
                const PrefetchRange& next) const {
-    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next,
-                        prefetch_distance_ > 0);
+    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next);
   }
 
   static const uint8_t* bytes_of(const T* elements) {
@@ -179,7 +176,7 @@ class Nearest {
         constexpr int64_t kOnly = 0;
         const int64_t first = begin * level.in_volume;
         gather_->copy(first, end * level.in_volume,
-                      {{source, 0, &kOnly}, 1, target - first, 0, prefetch_distance_, {}});
+                      {{source, 0, &kOnly}, 1, target - first, 0, 0, {}});
         return true;
       }
     }
@@ -212,7 +209,6 @@ class Nearest {
       return;
     }
     for (int64_t i = 0; i + kRun <= count; i += kRun) {
-      if (prefetch_distance_ > 0) prefetch_store(to + i);
       store(to + i, load_as<V>(from + i));
     }
     if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
@@ -223,7 +219,7 @@ class Nearest {
   const ByteShuffle* byte_shuffle_;  // the same
   T outside_;
   Stores stores_;
-  int64_t row_size_ = 0, prefetch_distance_ = 0;
+  int64_t row_size_ = 0;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

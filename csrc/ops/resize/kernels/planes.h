@@ -21,7 +21,9 @@ class Planes {
     constexpr int64_t kShortRow = 4 * kTensors;
     const int64_t most = row <= kTensors ? 4096 : 1024;
     // (A single axis is faster by "lanes", which has no pass of its own for the result.)
-    if (plan.levels.size() == 1 || 2 * plan.outer < L || last.in_volume >= LaneTable<Wide>::kMostSteps) return false;
+    if (plan.levels.size() == 1 || 2 * plan.outer < L ||
+        last.in_volume >= LaneTable<Wide>::kMostSteps)
+      return false;
     if (first.in_volume * first.taps.input > most || first.out_volume * first.taps.output > most) {
       return false;
     }

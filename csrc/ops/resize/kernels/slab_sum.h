@@ -110,8 +110,7 @@ MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int6
 template <class Wide>
 class SlabSum {
  public:
-  SlabSum(const KernelContext& context, const TapTable<Wide>& taps)
-      : taps_(taps) {
+  SlabSum(const KernelContext& context, const TapTable<Wide>& taps) : taps_(taps) {
     if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
   }
 

@@ -17,7 +17,7 @@ from myops.onnx.guards import _advice
 from myops.onnx.guards._changes import noisy, scaled
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
-from myops.onnx.guards._excuses import chooses, excuse
+from myops.onnx.guards._excuses import chooses_among_equals, excuse
 from myops.onnx.guards._exported import Exported
 
 NAME = "numbers"
@@ -105,10 +105,10 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         if found.output >= 0 and _in_doubt(exported, changes, wanted, got, title):
             return
         reason = excuse(exported, changes, wanted, got)
-        if not reason and title == "large" and chooses(exported):
+        if not reason and title == "large" and chooses_among_equals(exported, changes):
             reason = (
-                "The model takes the largest of numbers that saturate there, where the order "
-                "depends on how each runtime rounds"
+                "The model takes the largest of numbers that saturate there: many are equal, and "
+                "which of them is taken depends on how each runtime rounds"
             )
         if reason:
             exported.warn_excused(f"with {', '.join(changes)} {title}: {found.text}", reason)

@@ -40,6 +40,8 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
             a variadic one.
         attributes: Python values by name.
     """
+    inputs = [None if _is_value(item) and symbolic_helper._is_none(item) else item
+              for item in inputs]  # fmt: skip
     wanted = info.present(inputs, attributes)
     flat = info.flat(inputs)
     info = info.expanded(len(flat))
