@@ -55,6 +55,28 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
 }
 
+// One operand without gaps, and one element of the other; `double_other` where that element is of
+// b.
+template <class T>
+void run_repeated(T element, bool double_other, const T* other, T* c, int64_t count) {
+  int64_t i = 0;
+  if constexpr (!std::is_integral_v<T>) {  // compilers make vectors of the loops below for integers
+    using Wide = Accumulate<T>;
+    constexpr int64_t L = kLanes<Wide>;
+    const Vector<Wide> one = broadcast(static_cast<Wide>(element));
+    const Vector<Wide> fixed = double_other ? one : one + one;
+    for (; i + L <= count; i += L) {
+      const Vector<Wide> x = load_wide<Wide>(other + i);
+      store_narrow<Wide>(c + i, (double_other ? x + x : x) + fixed);
+    }
+  }
+  if (double_other) {
+    for (; i < count; ++i) c[i] = twice_plus(other[i], element);
+  } else {
+    for (; i < count; ++i) c[i] = twice_plus(element, other[i]);
+  }
+}
+
 // The kernels: loops along the innermost axis. Unit and zero steps get loops that vectorise.
 enum class Loop : uint8_t { Contiguous, RepeatedA, RepeatedB, Strided };
 
@@ -72,9 +94,9 @@ void run(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t cou
   if (loop == Loop::Contiguous) {
     run_whole(a, b, c, count, stores);
   } else if (loop == Loop::RepeatedB) {
-    for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i], *b);
+    run_repeated(*b, true, a, c, count);
   } else if (loop == Loop::RepeatedA) {
-    for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(*a, b[i]);
+    run_repeated(*a, false, b, c, count);
   } else {
     for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i * inner.a], b[i * inner.b]);
   }
@@ -117,19 +139,34 @@ void compute_typed(KernelContext& context) {
   if (context.reports()) report(context, axes, loop, stores);
   // The result is divided by elements, so a piece may begin and end inside a run.
   context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      int64_t rest = begin / inner.length;
-      const int64_t column = begin % inner.length;
-      int64_t a_at = column * inner.a, b_at = column * inner.b, c_at = column * inner.c;
-      for (size_t i = axes.size() - 1; i-- > 0; rest /= axes[i].length) {
-        const int64_t index = rest % axes[i].length;
-        a_at += index * axes[i].a;
-        b_at += index * axes[i].b;
-        c_at += index * axes[i].c;
-      }
+    const T *a_run = a.as<T>(), *b_run = b.as<T>();
+    T* c_run = c.as<T>();
+    const auto advance = [&](const Axis& axis, int64_t steps) {
+      a_run += steps * axis.a;
+      b_run += steps * axis.b;
+      c_run += steps * axis.c;
+    };
+    int64_t column = begin % inner.length;
+    SmallVector<int64_t, 6> index(axes.size(), 0);
+    int64_t rest = begin / inner.length;
+    for (size_t i = axes.size() - 1; i-- > 0; rest /= axes[i].length) {
+      index[i] = rest % axes[i].length;
+      advance(axes[i], index[i]);
+    }
+    while (true) {
       const int64_t count = std::min(inner.length - column, end - begin);
-      run(loop, inner, a.as<T>() + a_at, b.as<T>() + b_at, c.as<T>() + c_at, count, stores);
+      run(loop, inner, a_run + column * inner.a, b_run + column * inner.b, c_run + column * inner.c,
+          count, stores);
       begin += count;
+      if (begin >= end) break;
+      column = 0;
+      for (size_t i = axes.size() - 1;
+           i-- > 0;) {  // counts, as divisions cost more than short runs
+        advance(axes[i], 1);
+        if (++index[i] < axes[i].length) break;
+        advance(axes[i], -axes[i].length);
+        index[i] = 0;
+      }
     }
     if (stores == Stores::NonTemporal) stream_end();
   });
