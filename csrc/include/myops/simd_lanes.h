@@ -66,7 +66,7 @@ MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
   if constexpr (sizeof(T) == 2) store(part, _mm256_maskz_loadu_epi16(mask, from));
   if constexpr (sizeof(T) == 1) store(part, _mm_maskz_loadu_epi8(mask, from));
 #elif MYOPS_VECTOR_BYTES == 32
-  const Index<A> lanes = load_as<Index<A>>(kLaneNumbers);
+  const Index<A> lanes = load_as<Index<A> >(kLaneNumbers);
   const auto mask = lanes < static_cast<int32_t>(count);
   if constexpr (sizeof(T) == 8) {
     return (Vector<A>)_mm256_maskload_pd(from, _mm256_cvtepi32_epi64((__m128i)mask));

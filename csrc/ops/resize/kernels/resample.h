@@ -57,7 +57,8 @@ class Resampler {
     const Level<Wide>& level = plan_.levels[depth];
     const Stores stores = depth == 0 ? stores_ : Stores::Plain;
     if (depth + 1 == plan_.levels.size()) return fill_rows(begin, end, source, stores, target);
-    if (!rings_.empty() && rings_[depth]) return fill_from_ring(depth, begin, end, source, stores, target);
+    if (!rings_.empty() && rings_[depth])
+      return fill_from_ring(depth, begin, end, source, stores, target);
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
       if (uses_row_pairs()) {
         return each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
