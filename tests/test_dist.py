@@ -13,11 +13,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import dist
 import pytest
 import shared
 from wheels import calls, checking, compiling, contents, debian, packing, pythons, sbom
 
+import dist
 import myops
 from myops import _numpy
 
