@@ -29,7 +29,7 @@ PACKAGE = Path(myops.__file__).parent
 
 
 def build(folder: Path) -> None:
-    """myops-runtime with binaries that show what they should and need nothing, by make_dist.make."""
+    """myops-runtime with binaries that show what they should, by make_dist.make."""
     module = f"_numpy.cpython-{TAG[2:]}-x86_64-linux-gnu.so"
     binaries = {}
     for name, place in (("RegisterCustomOps", LIBRARY), ("PyInit__numpy", module)):
