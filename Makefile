@@ -270,7 +270,7 @@ wheel: $(READY)
 # SOURCE_DATE_EPOCH is the time stamp in the wheels; default: the time of the last commit.
 DIST_FLAGS ?=
 dist: build
-	$(BIN)/python scripts/dist.py $(DIST_FLAGS)
+	$(BIN)/python scripts/make_dist.py $(DIST_FLAGS)
 
 TRY_FLAGS ?=
 test-dist: dist

@@ -93,11 +93,13 @@ TRIALS = (
 
 def prepared(trial: Trial, dist: Path, wheels_of_torch: Path | None) -> places.Place | None:
     """The environment of a trial with everything installed; None where it cannot be had."""
+    distribution = "myops" if trial.torch else "myops_runtime"
+    wheels = sorted(dist.glob(f"{distribution}-*-none-manylinux_*_{trial.processor}.whl"))
+    if len(wheels) != 1 or f"cp{trial.python.replace('.', '')}" not in wheels[0].name:
+        return None
     place = places.find(trial.python, trial.processor, BUILD, trial.name)
     if place is None:
         return None
-    distribution = "myops" if trial.torch else "myops_runtime"
-    (wheel,) = dist.glob(f"{distribution}-*-none-manylinux_*_{trial.processor}.whl")
     runtime = f"onnxruntime{trial.onnxruntime}"
     numpy = "numpy<2" if trial.onnxruntime == OLDEST else "numpy"  # 1.17 was built for NumPy 1
     if trial.torch:
@@ -109,7 +111,7 @@ def prepared(trial: Trial, dist: Path, wheels_of_torch: Path | None) -> places.P
     others = FOR_EXPORT if trial.torch else ("ml_dtypes",)
     if not place.install(runtime, numpy, *others):
         return None
-    place.install(str(wheel), alone=True)
+    place.install(str(wheels[0]), alone=True)
     return place
 
 

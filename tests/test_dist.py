@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import dist
+import make_dist
 import pytest
 import shared
 from wheels import calls, checking, compiling, contents, debian, packing, pythons, sbom
@@ -29,7 +29,7 @@ PACKAGE = Path(myops.__file__).parent
 
 
 def build(folder: Path) -> None:
-    """myops-runtime with binaries that show what they should and need nothing, by dist.make."""
+    """myops-runtime with binaries that show what they should, by make_dist.make."""
     module = f"_numpy.cpython-{TAG[2:]}-x86_64-linux-gnu.so"
     binaries = {}
     for name, place in (("RegisterCustomOps", LIBRARY), ("PyInit__numpy", module)):
@@ -38,7 +38,7 @@ def build(folder: Path) -> None:
         source.write_text(f"void {name}(void) {{}}\n")
         command = ["cc", "-shared", "-s", "-o", str(binaries[place]), str(source)]
         subprocess.run(command, check=True)
-    dist.make("myops-runtime", binaries, [TAG], "x86_64", folder)
+    make_dist.make("myops-runtime", binaries, [TAG], "x86_64", folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Makes the wheels of myops and myops-runtime for other Linux systems, and checks them.
 
-    python scripts/dist.py [--processor x86_64] [--output dist]
+    python scripts/make_dist.py [--processor x86_64] [--output dist]
 
 Each wheel serves every torch from 2.10 on and every version of Python that it names: those whose
 headers this machine has, or Debian. Equal sources give equal bytes; SOURCE_DATE_EPOCH, by default
