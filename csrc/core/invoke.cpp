@@ -1,6 +1,7 @@
 // Every call of a kernel comes through invoke(): check, infer shapes, allocate, compute.
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 
 #include "call_inputs.h"
 #include "checks.h"
@@ -103,7 +104,11 @@ Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& sh
 // Python, a call that goes another way.
 template <class Body>
 void run_code(const Op& op, const char* part, const Body& body) {
-  constexpr const char* expected = "none; MYOPS_EXPECT and myops::fail refuse arguments";
+  // No Error: that would say that an argument is wrong.
+  const auto failed = [&](const char* got) {
+    throw std::runtime_error(str(op.name, ": ", part, ": got ", got,
+                                 ", expected none; MYOPS_EXPECT and myops::fail refuse arguments"));
+  };
   try {
     body();
   } catch (const Mistake& mistake) {
@@ -111,15 +116,15 @@ void run_code(const Op& op, const char* part, const Body& body) {
   } catch (const Error&) {
     throw;
   } catch (const std::logic_error& error) {
-    fail(op.name, part, str("an exception, ", error.what()), expected);
+    failed(str("an exception, ", error.what()).c_str());
   } catch (const std::runtime_error& error) {
-    fail(op.name, part, str("an exception, ", error.what()), expected);
+    failed(str("an exception, ", error.what()).c_str());
   } catch (const std::exception&) {
     throw;
   } catch (const NotAFailure&) {
     throw;
   } catch (...) {
-    fail(op.name, part, "something thrown that is no std::exception", expected);
+    failed("something thrown that is no std::exception");
   }
 }
 

@@ -73,4 +73,4 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: Any) -> st
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     _links.page = page.file.src_uri
     # After the language of a block stand notes for the tests that run it, such as a file's name.
-    return re.sub(r"^(```\w+) \S+$", r"\1", markdown, flags=re.MULTILINE)
+    return re.sub(r"^(```\w+) .+$", r"\1", markdown, flags=re.MULTILINE)

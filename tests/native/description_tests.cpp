@@ -31,7 +31,7 @@ void typed(KernelContext&) {}
 std::string text_of(const std::function<void()>& body) {
   try {
     body();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     return error.what();
   }
   return "";
