@@ -119,5 +119,5 @@ def test_a_shape_rule_in_python_gives_integers() -> None:
         )
 
     assert made(2.0)(torch.arange(5.0)).tolist() == [0, 1]
-    with pytest.raises(RuntimeError, match="shape: got the length 2.5 from the rule, expected an int"):
+    with pytest.raises(RuntimeError, match=r"shape: got the length 2\.5 from the rule"):
         made(2.5)(torch.arange(5.0))
