@@ -165,12 +165,12 @@ void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t 
 }
 
 // How many elements are moved at a time if `left` are left: of whole groups of 16 bytes if there is
-// `room` for them, otherwise at most `left`.
+// `padded` for them, otherwise at most `left`.
 template <class A, class Body>
-MYOPS_INLINE void for_each_side(int64_t count, bool room, const Body& body) {
+MYOPS_INLINE void for_each_side(int64_t count, bool padded, const Body& body) {
   constexpr int64_t L = kLanes<A>, H = std::max<int64_t>(L / 2, 1), Q = std::min(kQuad<A>, L);
   for (int64_t first = 0; first < count;) {
-    const int64_t left = room ? (count - first + Q - 1) / Q * Q : count - first;
+    const int64_t left = padded ? (count - first + Q - 1) / Q * Q : count - first;
     const auto by = [&](auto side) {
       body(side, first, std::min<int64_t>(side, count - first));
       first += side;
