@@ -164,8 +164,8 @@ void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t 
   }
 }
 
-// How many elements are moved at a time if `left` are left: of whole groups of 16 bytes if there is
-// `padded` for them, otherwise at most `left`.
+// How many elements are moved at a time if `left` are left: whole groups of 16 bytes if both sides
+// are `padded` to them, otherwise at most `left`.
 template <class A, class Body>
 MYOPS_INLINE void for_each_side(int64_t count, bool padded, const Body& body) {
   constexpr int64_t L = kLanes<A>, H = std::max<int64_t>(L / 2, 1), Q = std::min(kQuad<A>, L);
