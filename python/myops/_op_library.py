@@ -78,6 +78,11 @@ class Library:
             )
         self.ops[info.name] = info
 
+    def remove(self, info: OpInfo) -> None:
+        """Forgets an op that was added and cannot be registered."""
+        del self.ops[info.name]
+        self._by_type = -1, {}
+
     @property
     def version(self) -> int:
         """The newest version of the domain: the version of the op that changed last."""

@@ -221,12 +221,13 @@ class TorchOp:
                     "returned, or run the node in ONNX Runtime"
                 )
 
-    def numpy(self, *inputs: Any, threads: int = 0, **attributes: Any) -> Any:
+    def numpy(self, *inputs: Any, threads: int | None = None, **attributes: Any) -> Any:
         """The same kernel on NumPy arrays, for what PyTorch has no tensors of: strings.
 
         Args:
             inputs: One array for each input of the description; None for one that is left out.
-            threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core.
+            threads: Most threads to use; default: MYOPS_NUM_THREADS or one per core. The attribute
+                of this name, if the op has one.
             attributes: Values that differ from the defaults.
 
         Returns:
@@ -235,8 +236,13 @@ class TorchOp:
         Raises:
             ValueError: The kernel's own refusal.
         """
+        if len(inputs) > len(self.info.inputs):
+            most = len(self.info.inputs)
+            raise TypeError(f"{self.info.name}: got {len(inputs)} inputs, expected {most} at most")
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
-        results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
+        if threads is not None and "threads" in self.defaults:
+            attributes["threads"], threads = threads, None
+        results = tuple(_numpy_call.call(self.info, padded, attributes, threads or 0))
         return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:
