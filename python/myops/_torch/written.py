@@ -26,7 +26,7 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
     a default), and compilers see through it best.
     """
     info = op.info
-    taken = {info.name, *(item.name for item in (*info.inputs, *info.attributes))}
+    taken = {info.name} | {i.name for i in info.inputs} | {a.name for a in info.attributes}
     module_name, op_name = _free("torch", taken), _free("_op", taken)
     parameters = []
     inputs = info.inputs[:-1] if info.random else info.inputs
