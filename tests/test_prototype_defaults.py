@@ -154,3 +154,26 @@ def test_a_description_that_torch_refuses_leaves_nothing_behind() -> None:
     first = made(2)
     assert torch.equal(first(X, X), X)
     assert torch.equal(torch.jit.script(first)(X, X), X)
+
+
+def test_a_call_without_any_input_is_refused() -> None:
+    """torch's dispatcher would not know where to go."""
+    op = myops.prototype(
+        lambda x=None, w=None: np.float32([1]),
+        name="all_optional",
+        domain="defaults",
+        types={"T": ["float32"]},
+        inputs=[
+            myops.Input("x", "T", ".", optional=True),
+            myops.Input("w", "T", ".", optional=True),
+        ],
+        outputs=[myops.Output("y", "T", ".")],
+        shape=lambda inputs, attributes: [[1]],
+    )
+    assert op(None, X).tolist() == [1]
+    assert torch.ops.defaults.all_optional(X).tolist() == [1]
+    for call in (op, op.numpy, torch.compile(lambda: op(), backend="eager")):
+        with pytest.raises(
+            (RuntimeError, ValueError), match="all_optional: x: got no input at all"
+        ):
+            call()
