@@ -31,7 +31,8 @@ def test_the_table_has_every_file() -> None:
     sources = {path.name for path in (CSRC / "core").glob("*.cpp")}
     assert sources <= named
     assert named <= {path.name for path in (CSRC / "core").iterdir()}
-    assert len(STEPS) > 10 and len(PYTHON_STEPS) > 2
+    assert len(STEPS) > 10
+    assert len(PYTHON_STEPS) > 2
 
 
 def test_the_page_of_cuda_has_every_file() -> None:
