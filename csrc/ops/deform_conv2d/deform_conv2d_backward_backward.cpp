@@ -1,5 +1,5 @@
 // deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. (X', W', y', x', m')
-// are the gradients that arrive at its outputs; the mathematics are in taps.h.
+// are the gradients of its outputs; taps.h explains the mathematics.
 #include "conv_shape.h"
 #include "cuda/entry.h"
 #include "kernels.h"
@@ -8,7 +8,7 @@ namespace myops::deform {
 namespace {
 
 constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
-constexpr size_t kX = 5;  // the first of the arriving gradients
+constexpr size_t kX = 5;  // the first gradient of an output
 constexpr size_t kOutputCount = 5;
 
 void shape(ShapeContext& context) {
