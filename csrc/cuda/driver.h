@@ -6,7 +6,7 @@
 
 namespace myops::cuda {
 
-// Types of CUDA's driver interface; a handle is a pointer to what is never looked into.
+// Types of CUDA's driver interface; handles are opaque pointers.
 using Result = int;  // 0: success
 using Context = struct ContextOpaque*;
 using Module = struct ModuleOpaque*;
@@ -57,8 +57,9 @@ const Driver& driver_for(const std::string& op);
 // Throws, with what was tried, if a call of the driver has failed.
 void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
 
-// As long as this exists, a context of the device is current in this thread: the one that is, if it
-// is of the device, or else the device's primary context, which PyTorch and ONNX Runtime use.
+// While this object exists, a context of the device is current in this thread: the context that was
+// current before, if it belongs to the device, or else the device's primary context, which PyTorch
+// and ONNX Runtime use.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, const std::string& op, int index);
@@ -73,7 +74,8 @@ class CurrentContext {
   Context previous_ = nullptr, current_ = nullptr;
 };
 
-// Whether what is queued on the stream becomes part of a CUDA graph instead of being run.
+// Whether the stream is being captured: its work then becomes part of a CUDA graph instead of
+// running.
 bool is_captured(const Driver& driver, const std::string& op, Stream stream);
 
 // 90 for compute capability 9.0.

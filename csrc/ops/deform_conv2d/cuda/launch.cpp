@@ -50,7 +50,7 @@ DeformSizes describe(const ConvShape& conv) {
 
 size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) : sizeof(float); }
 
-// Whether products are made in tiles: with fewer outputs, most of a tile would be empty.
+// Whether products are computed in tiles: with fewer outputs, most of a tile would be empty.
 bool in_tiles(const DeformSizes& sizes) {
   constexpr int64_t kFewOutputs = 16;
   return sizes.outputs / sizes.groups >= kFewOutputs && kernel_enabled("deform_conv2d.cuda_tiles");
@@ -69,11 +69,12 @@ void run_forward(const KernelContext& context, const DeformForward& arguments) {
   }
 }
 
-// Of the products of some rows, and of the slices of the gradient of W: others use the device too.
+// The most bytes for the products of some rows, and for the slices of the gradient of W. It is
+// small because other work uses the memory of the device too.
 constexpr int64_t kProductBytes = 64 << 20;
 constexpr int64_t kMostSlices = 64, kSlicePixels = 512;
 
-// The gradients of X, offset, mask and W, as deform_conv2d_backward and its gradient have them.
+// The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient.
 class Gradients {
  public:
   // `direct` and `changed`: the filters that make T' and T; not `present`: there is none.

@@ -1,7 +1,7 @@
-// A product of matrices, a tile of kRows x kColumns of the result for each block: a piece of both
-// factors at a time is put into the memory that the block shares, and each thread multiplies
-// kEach x kEach elements of the result. Used where a product has many rows; where it has few, most
-// of a tile would be empty.
+// A product of matrices. Each block computes a tile of kRows x kColumns elements of the result: it
+// copies one piece of both factors after another into shared memory, and each thread adds the
+// products for kEach x kEach elements of the result. Used where a product has many rows; with few
+// rows, most of a tile would be empty.
 #pragma once
 
 #include "myops/device.h"
