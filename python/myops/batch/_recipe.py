@@ -54,12 +54,14 @@ class Output:
     rows: Whether its axis 0 counts rows, where rows are stacked.
     axes: How it holds a picture; "" where it does not.
     is_bytes: Whether it is the bytes of a file.
+    size: Bytes of a row, where the graph fixes its shape.
     """
 
     name: str
     rows: bool
     axes: str = ""
     is_bytes: bool = False
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,11 @@ def output(value: Any, inputs: Sequence[Input], whole: Sequence[str], said: Sett
             axes = like if not shape or len(like) == len(shape) else ""
             if shape and axes and shape[axes.index("c")] not in (None, *_pixels.MODES):
                 axes = ""  # features
-    return Output(value.name, rows, axes, is_bytes)
+    tail = shape[1:] if rows else shape
+    known = [item for item in tail if item is not None]
+    fixed = shape and len(known) == len(tail) and dtype != "object"
+    size = math.prod(known) * np.dtype(dtype).itemsize if fixed else None
+    return Output(value.name, rows, axes, is_bytes, size)
 
 
 def cast(value: Any, wanted: Input) -> np.ndarray:
