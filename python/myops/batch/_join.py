@@ -62,7 +62,7 @@ def npz(parts: Sequence[str], stream: IO[bytes]) -> None:
                 shapes = [shape for _, shape in _read(parts, name)]
                 rows = np.concatenate(shapes).astype(np.int64)
                 with _member(archive, name + SHAPE) as inner:
-                    _write(inner, rows.shape, rows.dtype, [rows])
+                    _write(inner, rows.shape, rows.dtype, [iter([rows])])
 
 
 def npy(parts: Sequence[str], name: str, stream: IO[bytes]) -> None:
