@@ -206,7 +206,8 @@ class KernelContext {
     return *inputs_[index];
   }
   size_t input_count() const { return inputs_.size(); }
-  // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output).
+  // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output). A
+  // call is refused whose kernel writes an output before that.
   const Tensor& output(size_t index) const {
     if (index >= outputs_.size()) detail::refuse_place("output", index, outputs_.size());
     return outputs_[index];
