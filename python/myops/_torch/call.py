@@ -39,7 +39,7 @@ class TorchOp:
         vmap: Callable[..., Any] | None,
         functional: str = "",
     ) -> None:
-        """`functional` is the name of the op without writes, for one that writes."""
+        """`functional`: for an op that writes into inputs, the name of the op without writes."""
         self.info = info
         self.fake = FakeKernel(info, shape)
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
@@ -136,7 +136,7 @@ class TorchOp:
         traced = tracing() is not None
         exported = traced and torch.onnx.is_in_onnx_export()
         if traced and not exported:
-            # A trace of the Function would hold a Python object, which torch.jit.save refuses.
+            # A trace of the Function would contain a Python object, which torch.jit.save refuses.
             if self._lists_of_texts:
                 self._refuse_in_trace(attributes)
             return self._dispatch(inputs, out, attributes)
@@ -168,13 +168,13 @@ class TorchOp:
             return self._dispatch(inputs, None, attributes)
 
     def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
-        """Makes calls that ask for the gradient of the first input fast; see
+        """Allows fast calls if the first input requires a gradient; see
         `direct_call.use_gradient`."""
         direct_call.use_gradient(self.info, self._direct, gradient._direct, python)
 
     def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
-        """None for the outputs that the call leaves out, where the dispatcher's op has an empty
-        tensor."""
+        """The results with None for outputs that the call leaves out, instead of the empty tensors
+        of the dispatcher's op."""
         wanted = self.info.present(inputs, attributes)
         return tuple([item if given else None for given, item in zip(wanted, results, strict=True)])
 
@@ -222,7 +222,8 @@ class TorchOp:
                 )
 
     def numpy(self, *inputs: Any, threads: int = 0, **attributes: Any) -> Any:
-        """The same kernel on NumPy arrays, for what PyTorch has no tensors of: strings.
+        """Runs the same kernel on NumPy arrays, for example on strings, of which PyTorch has no
+        tensors.
 
         Args:
             inputs: One array for each input of the description; None for one that is left out.
@@ -233,7 +234,7 @@ class TorchOp:
             An array, or a tuple of them. Strings are objects of type str.
 
         Raises:
-            ValueError: The kernel's own refusal.
+            ValueError: The op refuses the call.
         """
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
@@ -247,7 +248,7 @@ class TorchOp:
         )
 
     def overload(self, inputs: Inputs) -> Any:
-        """The overload for these inputs: `values` when a list of numbers is among them."""
+        """The overload for these inputs: `values` if a list of numbers is among them."""
         return self.packet.values if self._has_lists(inputs) else self.packet.default
 
     def _has_lists(self, inputs: Inputs) -> bool:
