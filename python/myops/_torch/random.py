@@ -67,7 +67,8 @@ def seeded(
 
 
 def _draw(generator: Any, on_meta: bool = False) -> torch.Tensor:
-    """The key, on the CPU or, if the inputs are there, on "meta", whatever the default device is."""
+    """The key, on the CPU or, if the inputs are there, on "meta", whatever the default device
+    is."""
     if on_meta:
         return torch.empty((1,), dtype=torch.int64, device="meta")
     if generator is None:
