@@ -10,7 +10,7 @@ import torch
 
 from myops import _numpy_call
 from myops._description import OpInfo
-from myops._torch import autocast, autograd, batching, direct_call, written
+from myops._torch import autocast, autograd, batching, fast_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
 from myops._torch.out_overloads import OutOverload, count_write, version
 from myops._torch.private_names import (
@@ -46,7 +46,7 @@ class TorchOp:
         self._default = getattr(
             self.packet.default, "_op", self.packet.default
         )  # what its __call__ calls
-        self._direct = direct_call.caller(info, library) or _never
+        self._fast_call = fast_call.caller(info, library) or _never
         self._lists = info.has_values
         self._texts = any("string" in info.types[item.type] for item in info.inputs)
         self._autocast = autocast.Policy(info) if info.autocast else None
@@ -109,7 +109,7 @@ class TorchOp:
         `torch.autograd.Function`, whose `symbolic` it reads. torch.func uses this Function too,
         because it is faster than the dispatcher's Python autograd; eager autograd uses a shorter
         one. Where no gradient is needed, or `use_gradient` says how it is computed, calls with
-        plain tensors bypass the dispatcher (see direct_call.py), and all others enter it below
+        plain tensors bypass the dispatcher (see fast_call.py), and all others enter it below
         its autograd key, which would call Python again.
 
         `out` takes the result, for ops with one output.
@@ -117,13 +117,13 @@ class TorchOp:
         if dynamo_reads():
             result = self._dispatch(inputs, out, attributes)
         else:
-            result = self._direct(inputs, attributes, out)
+            result = self._fast_call(inputs, attributes, out)
             if result is not NotImplemented:
                 return result
-            result = self._not_direct(inputs, attributes, out)
+            result = self._not_fast(inputs, attributes, out)
         return self._given(result, inputs, attributes) if self._optional else result
 
-    def _not_direct(
+    def _not_fast(
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
     ) -> Any:
         """A call for which a fast call is not possible."""
@@ -169,8 +169,8 @@ class TorchOp:
 
     def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
         """Allows fast calls if the first input requires a gradient; see
-        `direct_call.use_gradient`."""
-        direct_call.use_gradient(self.info, self._direct, gradient._direct, python)
+        `fast_call.use_gradient`."""
+        fast_call.use_gradient(self.info, self._fast_call, gradient._fast_call, python)
 
     def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
         """The results with None for outputs that the call leaves out, instead of the empty tensors
