@@ -198,6 +198,6 @@ class Cluster:
             path = _store.join(self.job.output, name)
             if _store.size(path) != size:
                 raise _store.WriteError(
-                    f"output: a worker has written {path}, which is not seen from here; expected "
-                    "an output that all machines reach, such as a bucket"
+                    f"output: a worker has written {path}, which is not visible on this "
+                    "machine; expected an output that all machines reach, such as a bucket"
                 )
