@@ -18,7 +18,7 @@ namespace py = pybind11;
 // NotImplemented where the dispatcher must make the call. Returns None instead of a function where
 // this PyTorch lacks the interface.
 //
-// `parts`: what it uses of PyTorch, by name; see caller() in python/myops/_torch/direct_call.py.
+// `parts`: what it uses of PyTorch, by name; see caller() in python/myops/_torch/fast_call.py.
 py::object make_fast_call(const Op& op, const py::dict& parts);
 
 // Lets `call`, a function of make_fast_call(), also make calls whose first input requires a

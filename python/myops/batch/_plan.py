@@ -1,8 +1,9 @@
-"""What a run works on: rows in an order that does not depend on anything but the source.
+"""The plan of a run: its rows, in an order that depends on the source only.
 
-A plan is a list of entries, one a line of JSON: a file that is one row, or a file with many. Rows
-are numbered from 0. Shards are consecutive rows, and are what is given to workers and noted when it
-is done; how long they are depends on the plan alone, so that outputs do not depend on the workers.
+A plan is a list of entries, one per line of JSON: a file that is one row, or a file with many rows.
+Rows are numbered from 0. A shard is a group of consecutive rows; workers get shards, and the
+journal records each finished shard. Their sizes depend on the plan only, so that outputs do not
+depend on the workers.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def digest(plan: Sequence[Entry]) -> str:
 
 
 def shard_rows(plan: Sequence[Entry], parts: bool, table: bool, dense: bool) -> int:
-    """How many rows a shard has, within limits: a 64th of a table, a 256th of files.
+    """The number of rows of a shard, within limits: a 64th of a table, a 256th of files.
 
     A shard is decoded by one thread, so files need more shards than there may be cores.
 

@@ -1,7 +1,7 @@
 """How a row becomes the inputs of a model, and its outputs a row: decided once, before the run.
 
-Everything here follows from the graph, from the kinds of the columns and from what was said; where
-these leave something open, that is an error which says what to say.
+Everything here follows from the graph, from the kinds of the columns and from the arguments. If
+these leave something open, an error names the argument to give.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One file for all rows: the parts of the shards, put into one file when all of them are there.
+"""One file for all rows: joins the parts of the shards when all of them exist.
 
     out.parquet               the output
-    out.parquet.failed.jsonl  rows without output, and why
-    .out.parquet.myops-run/   the parts, until all is done, and what is noted of the run
+    out.parquet.failed.jsonl  rows without output, and the reasons
+    .out.parquet.myops-run/   the parts, until all rows are done, and the journal of the run
 
 Parts are read one after the other, so memory does not grow with the number of rows.
 """
@@ -22,12 +22,12 @@ _GROUP_BYTES = 32 * 2**20  # of a row group in Parquet
 
 @dataclass(frozen=True)
 class Target:
-    """Where outputs go.
+    """The paths of an output.
 
-    output: As it was given, absolute if it is of this machine.
-    folder: Of files or parts, and of what is noted.
+    output: The given path, absolute if it is local.
+    folder: The folder of files or parts, and of the journal.
     failed: The list of failed rows.
-    single: "parquet", "npz" or "npy" where all rows go into one file; else "".
+    single: "parquet", "npz" or "npy" if all rows are written to one file; else "".
     """
 
     output: str
@@ -37,7 +37,7 @@ class Target:
 
 
 def target(output: str) -> Target:
-    """Where outputs go, by the path that was given: a file if it ends like one and is no folder."""
+    """The paths for a given output: a file if it ends like one and is no folder."""
     output = _store.plain(output)
     remote = _store.is_remote(output)
     ending = output.lower().rpartition(".")[2]

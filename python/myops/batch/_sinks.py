@@ -1,4 +1,4 @@
-"""Where the outputs of a shard go: a file for each row, or one file for all of its rows."""
+"""Writes the outputs of a shard: a file for each row, or one file for all of its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PART_BYTES = 8 * 2**20  # of outputs that wait to be written
 
 
 def sink(job: Job, shard: Shard) -> Any:
-    """What takes the outputs of a shard; a context, as it may hold a file."""
+    """The writer for the outputs of a shard; a context manager, because it may have an open
+    file."""
     if job.format == "parquet":
         return _ParquetPart(job, shard)
     return _NpzPart(job, shard) if job.format == "npz-parts" else _Files(job, shard)
@@ -39,7 +40,7 @@ class _Files:
         pass
 
     def add(self, block: Block) -> None:
-        """Encodes rows; they are written later, when nobody waits for the core."""
+        """Encodes rows; they are written later, when the thread does not use a core."""
         for place, row in enumerate(block.rows):
             values = [column[place : place + 1] if isinstance(column, np.ndarray) else column[place]
                       for column in block.values]  # fmt: skip
@@ -71,7 +72,7 @@ class _Files:
         return made
 
     def flush(self) -> None:
-        """Writes what is ready."""
+        """Writes the encoded rows."""
         for name, data in self._ready:
             path = _store.join(self.job.output, name)
             self.sizes[name] = _store.write(path, data)
@@ -104,10 +105,10 @@ class _Part:
         self._blocks.append(block)
 
     def flush(self) -> None:
-        """Is called when no rows wait for others."""
+        """Called when no rows wait for others."""
 
     def end_piece(self, start: int, kept: Any) -> None:
-        """Is called after each piece of a table.
+        """Called after each piece of a table.
 
         Args:
             start: Number of its first row.

@@ -1,7 +1,7 @@
 """Files of sources and outputs: in folders, and in buckets through fsspec.
 
-A file that is written appears whole or not at all. In a folder it gets a temporary name and is
-renamed; in an object store an object appears when all of it has arrived; elsewhere it is renamed.
+A file is either complete or does not exist. In a folder it gets a temporary name and is renamed; in
+an object store an object appears when its upload is complete; elsewhere it is renamed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class WriteError(OSError):
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is one of fsspec, such as "s3://bucket/folder"."""
+    """Whether a path is a URL for fsspec, such as "s3://bucket/folder"."""
     return "://" in path
 
 
 def plain(path: str) -> str:
-    """A path without "file://", which is one of this machine like any other."""
+    """A path without "file://", which means a local path."""
     return path.removeprefix("file://").removeprefix("local://")
 
 

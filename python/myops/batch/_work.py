@@ -1,4 +1,4 @@
-"""What a worker does: it takes a shard, and leaves its outputs and a record."""
+"""The worker: it gets a shard, writes its outputs and returns a record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Worker:
         self._reader = _tables.Reader()
 
     def close(self) -> None:
-        """Lets its threads go."""
+        """Ends its threads."""
         self._cores.close()
 
     def process(

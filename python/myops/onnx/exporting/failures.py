@@ -117,7 +117,7 @@ class ExporterError(RuntimeError):
     def complete(self) -> RuntimeError:
         """The error for the user, which names the file with torch's whole message."""
         path = _written(self._error, self._recorded)
-        self._sentences.append(f"Everything that torch says is in {path}.")
+        self._sentences.append(f"The whole message of torch is in {path}.")
         return RuntimeError(" ".join(self._sentences))
 
 
@@ -228,7 +228,7 @@ def _unknown_operator(
         tell = "register_torchvision=True, or myops.onnx.register_torchvision()"
     return (
         f"export: the exporter does not know how to write the operator {name} in opset {opset}. "
-        f"{where.strip()}{' ' if where else ''}Tell it: {tell}; or try another exporter or "
+        f"{where.strip()}{' ' if where else ''}Register it: {tell}; or try another exporter or "
         f"opset_version. torch says: {unknown}."
     )
 

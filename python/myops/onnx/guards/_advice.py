@@ -88,7 +88,7 @@ def of_values(exported: Exported, title: str) -> str:
     if lines:
         return f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}"
     if title == "negative":
-        return "Look for a division, a shift or a power; the other exporter may write it rightly."
+        return "Look for a division, a shift or a power; the other exporter may write it correctly."
     return (
         "Often a small constant was left out, or is 0 in the file's dtype: make it larger (1e-6), "
         "or write clamp_min(1e-6), or try the other exporter."

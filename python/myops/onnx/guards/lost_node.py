@@ -104,7 +104,7 @@ def _written_by(function: Any, arguments: Any, exported: Exported) -> set[tuple[
 
 def _lost_operator(exported: Exported, name: str) -> str:
     return (
-        f"the model calls the operator {name}, but the exporter took it apart, computed it while "
+        f"the model calls the operator {name}, but the exporter decomposed it, computed it while "
         f'exporting or dropped it (exporter="{exported.exporter}"). Register how it is written: '
         f'myops.onnx.register_symbolic("{name}", lambda g, ...: g.op("domain::Type", ...)); and '
         "give it an implementation of its own, not one composed of other operators or of Python "

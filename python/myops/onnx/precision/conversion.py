@@ -266,7 +266,7 @@ class Conversion:
             custom = structure.is_custom(node.domain)
             op_type = f"{node.domain}::{node.op_type}" if custom else node.op_type
             half = self.plan.is_half(vertex)
-            default = "casts", "it would need more casts than it is worth"
+            default = "casts", "half precision would need additional casts"
             kind, text = ("", "") if half else self.plan.reasons.get(vertex, default)
             found.append(HalfNode(
                 structure.label(node), op_type, self.dtype if half else "float32", kind, text,

@@ -72,8 +72,8 @@ def _one_version(model: onnx.ModelProto, domain: str) -> dict[str, str]:
             form = None if library is None else library.upgrade_form(info)
             if form is None:
                 reasons[_title(node, info)] = (
-                    f"the op {info.name} says no way to version {info.since_version + 1}: its "
-                    "library.define has no upgrade="
+                    f"the op {info.name} has no rule that upgrades it to version "
+                    f"{info.since_version + 1}: its library.define has no upgrade="
                 )
                 continue
             prefix = node.name or node.output[0]
