@@ -106,8 +106,12 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
-    if (out_ != nullptr) return accept(dtype, shape, layout);
-    const Shape strides = strides_for(shape, layout);
+    return allocate_strided(output, dtype, shape, strides_for(shape, layout));
+  }
+
+  Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
+                          const Shape& strides) override {
+    if (out_ != nullptr) return accept(dtype, shape, strides);
     if (output >= outputs.size()) outputs.resize(output + 1);
     TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
     return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
@@ -143,7 +147,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     return TorchTensor(tensor);
   }
 
-  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
     const Place place = place_of(*out_);
     if (!(place == place_)) {
       fail(op_.name, "out", "a tensor on " + name_of(place), "one on " + name_of(place_));
@@ -156,7 +160,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
+    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
     count_write(op_, "out", *out_);
     return accepted;
   }
