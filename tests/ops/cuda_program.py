@@ -179,6 +179,40 @@ def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None
         torch.testing.assert_close(cpu(found), expected, rtol=1e-5, atol=1e-5)
 
 
+def without_memory() -> None:
+    """The words that programs look for which try again with a smaller batch."""
+    small = cuda(torch.ones(1)).expand(1 << 47)
+    expect("my_add: CUDA: got no memory from torch for float32 of shape [140737488355328] on "
+           "cuda:0, expected 562949953421312 bytes: CUDA out of memory.",
+           lambda: torch.ops.myops.my_add(small, small))  # fmt: skip
+
+
+def tf32() -> None:
+    """torch's flag for products decides: on, factors are rounded to TF32; off, nothing is."""
+    matmul = torch.backends.cuda.matmul
+    x, weight, offset = torch.rand(1, 8, 6, 6), torch.rand(16, 8, 1, 1), torch.zeros(1, 2, 6, 6)
+    inputs = (x, weight, offset)
+    expected = torch.ops.myops.deform_conv2d(*inputs)
+
+    def error() -> float:
+        return float(
+            (cpu(torch.ops.myops.deform_conv2d(*map(cuda, inputs))) - expected).abs().max()
+        )
+
+    assert error() < 1e-6
+    matmul.allow_tf32 = True
+    assert 1e-5 < error() < 1e-2
+    matmul.allow_tf32 = False
+    assert error() < 1e-6
+    torch.set_float32_matmul_precision("high")
+    assert 1e-5 < error() < 1e-2
+    torch.set_float32_matmul_precision("highest")
+    matmul.fp32_precision = "tf32"
+    assert 1e-5 < error() < 1e-2
+    matmul.fp32_precision = "ieee"
+    assert error() < 1e-6
+
+
 def with_stand_ins(file: str) -> None:
     torch_cuda = ctypes.CDLL(file)
     pretend()
@@ -227,6 +261,8 @@ def with_stand_ins(file: str) -> None:
     differentiate = torch.ops.myops.resize_backward.values
     expected = differentiate(grad, image, *lists, mode="linear")
     same(differentiate(cuda(grad), cuda(image), *lists, mode="linear"), expected, bits=False)
+    without_memory()
+    tf32()
     assert torch_cuda.fake_guards() == 0
     assert torch_cuda.fake_guards_made() > 20
 

@@ -80,6 +80,28 @@ const TorchCuda& torch_cuda(const Op& op) {
   return found;
 }
 
+// Whether torch.matmul of float32 may use TF32 (torch.backends.cuda.matmul.allow_tf32,
+// fp32_precision, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The
+// stable interface has no such question, so that torch's own function is looked for by its name; a
+// torch without it allows nothing, which is exact. Throws where torch.matmul would.
+bool matmul_allows_tf32() {
+  struct Functions {
+    void* (*context)();
+    bool (*allows)(const void* context);
+  };
+  static const Functions found = [] {
+    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    Functions functions{};
+    if (library == nullptr) return functions;
+    functions.context = reinterpret_cast<void* (*)()>(dlsym(library, "_ZN2at13globalContextEv"));
+    functions.allows = reinterpret_cast<bool (*)(const void*)>(
+        dlsym(library, "_ZNK2at7Context15allowTF32CuBLASEv"));
+    return functions;
+  }();
+  if (found.context == nullptr || found.allows == nullptr) return false;
+  return found.allows(found.context());
+}
+
 // The device of the call is the current one as long as this exists.
 class DeviceGuard {
  public:
@@ -131,15 +153,22 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
     return scratch_.back().mutable_data_ptr();
   }
+  bool allow_tf32() const override { return matmul_allows_tf32(); }
 
   std::vector<std::optional<TorchTensor>> outputs;
 
  private:
+  // "CUDA out of memory." is what programs look for that try again with a smaller batch.
   TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
     AtenTensorHandle tensor = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()),
-                                                    shape.data(), strides.data(), dtype_code(dtype),
-                                                    place_.type, place_.index, &tensor));
+    if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+                                 dtype_code(dtype), place_.type, place_.index, &tensor) != 0) {
+      throw Error(str(op_.name, ": CUDA: got no memory from torch for ", dtype_name(dtype),
+                      " of shape ", shape, " on ", name_of(place_), ", expected ",
+                      byte_count(shape, dtype),
+                      " bytes: CUDA out of memory. What torch's allocator "
+                      "says is on the standard error"));
+    }
     return TorchTensor(tensor);
   }
 

@@ -48,7 +48,20 @@ class Device {
   virtual void* stream() const = 0;  // the CUstream that all work of the call is queued on
   // Memory of the device that exists until the call ends and the work that it has queued by then.
   virtual void* scratch(size_t bytes) = 0;
+  // Whether the runtime's user accepts products of float32 whose factors are rounded to TF32.
+  virtual bool allow_tf32() const { return false; }
 };
+
+// Of the GPU that a call runs on.
+struct Properties {
+  int architecture;     // 90 for compute capability 9.0
+  int multiprocessors;  // as many blocks run at once, or a few times as many
+};
+Properties properties(const KernelContext& context);
+
+// Whether products of tensors of this dtype are to be made on tensor cores (myops/tensor_cores.h):
+// for Half and BFloat16 where the GPU has them, for float32 if TF32 is accepted too.
+bool on_tensor_cores(const KernelContext& context, DType dtype);
 
 // For adapters: the op with its kernel for CUDA in place of that for the CPU, for invoke(). One for
 // each op, which is never destroyed.
