@@ -137,6 +137,13 @@ def cpu(x: torch.Tensor) -> torch.Tensor:
     return moved(x, 1)
 
 
+class Memory:
+    full = False  # of the device
+
+
+memory = Memory()
+
+
 def pretend() -> None:
     """Gives torch what it lacks: its own functions on CUDA are those on the CPU."""
     torch.cuda._initialized = True
@@ -150,6 +157,8 @@ def pretend() -> None:
         return cuda(item) if isinstance(item, torch.Tensor) else item
 
     def run(op: Any, *arguments: Any, **keywords: Any) -> Any:
+        if memory.full and op is torch.ops.aten.empty_strided.default:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         plain, named = torch.utils._pytree.tree_map(to_cpu, (arguments, keywords))
         result = op(*plain, **named)
         if op._schema.is_mutable:
@@ -181,10 +190,13 @@ def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None
 
 def without_memory() -> None:
     """The words that programs look for which try again with a smaller batch."""
-    small = cuda(torch.ones(1)).expand(1 << 47)
-    expect("my_add: CUDA: got no memory from torch for float32 of shape [140737488355328] on "
-           "cuda:0, expected 562949953421312 bytes: CUDA out of memory.",
-           lambda: torch.ops.myops.my_add(small, small))  # fmt: skip
+    x = cuda(torch.ones(3, 5))
+    memory.full = True
+    expect("my_add: CUDA: got no memory from torch for float32 of shape [3, 5] on cuda:0, "
+           "expected 60 bytes: CUDA out of memory.",
+           lambda: torch.ops.myops.my_add(x, x))  # fmt: skip
+    memory.full = False
+    same(torch.ops.myops.my_add(x, x), torch.full((3, 5), 3.0))
 
 
 def tf32() -> None:

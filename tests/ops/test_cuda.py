@@ -43,6 +43,5 @@ def test_cuda_with_stand_ins() -> None:
         MYOPS_CUDA_DRIVER=str(STAND_INS / "libmyops_fake_driver.so"),
         MYOPS_NVRTC=str(STAND_INS / "libmyops_fake_nvrtc.so"),
         MYOPS_CUDA_CACHE="",
-        MYOPS_MAX_BYTES=str(1 << 60),
     )
     assert "passed: with_stand_ins" in passed

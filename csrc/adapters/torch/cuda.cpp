@@ -80,26 +80,35 @@ const TorchCuda& torch_cuda(const Op& op) {
   return found;
 }
 
-// Whether torch.matmul of float32 may use TF32 (torch.backends.cuda.matmul.allow_tf32,
-// fp32_precision, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The
-// stable interface has no such question, so that torch's own function is looked for by its name; a
-// torch without it allows nothing, which is exact. Throws where torch.matmul would.
-bool matmul_allows_tf32() {
+// Whether torch.matmul of float32 uses TF32 on CUDA (torch.backends.cuda.matmul.fp32_precision and
+// allow_tf32, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The stable
+// interface has no such question, so that torch's own function is looked for by its name, or an
+// older one that it had before; a torch without them allows nothing, which is exact.
+bool matmul_uses_tf32() {
+  constexpr int kCuda = 1, kMatmul = 3, kTf32 = 2;  // enumerators of ATen/Context.h
   struct Functions {
     void* (*context)();
+    int (*precision)(const void* context, int backend, int op);
     bool (*allows)(const void* context);
   };
   static const Functions found = [] {
-    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     Functions functions{};
+    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return functions;
-    functions.context = reinterpret_cast<void* (*)()>(dlsym(library, "_ZN2at13globalContextEv"));
-    functions.allows = reinterpret_cast<bool (*)(const void*)>(
-        dlsym(library, "_ZNK2at7Context15allowTF32CuBLASEv"));
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(functions.context, "_ZN2at13globalContextEv");
+    find(functions.precision,
+         "_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE");
+    find(functions.allows, "_ZNK2at7Context15allowTF32CuBLASEv");
     return functions;
   }();
-  if (found.context == nullptr || found.allows == nullptr) return false;
-  return found.allows(found.context());
+  if (found.context == nullptr) return false;
+  if (found.precision != nullptr) {
+    return found.precision(found.context(), kCuda, kMatmul) == kTf32;
+  }
+  return found.allows != nullptr && found.allows(found.context());
 }
 
 // The device of the call is the current one as long as this exists.
@@ -153,7 +162,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
     return scratch_.back().mutable_data_ptr();
   }
-  bool allow_tf32() const override { return matmul_allows_tf32(); }
+  bool allow_tf32() const override { return matmul_uses_tf32(); }
 
   std::vector<std::optional<TorchTensor>> outputs;
 
