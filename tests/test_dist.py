@@ -99,6 +99,8 @@ def test_binaries_of_this_machine_are_refused(made: Path, tmp_path: Path) -> Non
     [
         (lambda found: found.update({"myops/extra.py": b""}), "RECORD: other files"),
         (lambda found: found.update({"myops/py.typed": b"x"}), "RECORD: myops/py.typed: another"),
+        (lambda found: found.pop(next(n for n in found if n.endswith("/LICENSE"))),
+         "METADATA: it names LICENSE, which is not in licenses/"),
         (lambda found: found.update({"myops/lib/x.h": str(compiling.ROOT).encode()}),
          "holds the path"),
         (lambda found: found.update({next(n for n in found if n.endswith("/WHEEL")): b"Tag: a"}),
@@ -146,9 +148,8 @@ def test_pip_installs_it(made: Path, tmp_path: Path) -> None:
                "--target", tmp_path / "new", made]  # fmt: skip
     subprocess.run(command, check=True)
     assert (tmp_path / "new" / "myops" / LIBRARY).is_file()
-    assert "_signing.py" in {path.name for path in (tmp_path / "new" / "myops" / "ort").iterdir()}
+    assert "_signing" in {path.name for path in (tmp_path / "new" / "myops" / "ort").iterdir()}
     assert not (tmp_path / "new" / "myops" / "ops").exists()
-    assert (contents.ROOT / "LICENSE").read_bytes() in read(made).values()
 
 
 def test_a_plan_compiles_each_kernel_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
-// Compiled sources on disk. An entry is named by a hash of everything that it is made from; it
-// holds the text that was hashed, so that two with one name are told apart, and a checksum of its
-// code.
+// Compiled sources on disk. The name of an entry is a hash of everything on which its code depends.
+// The entry contains the text that was hashed, to detect collisions, and a checksum of its code.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,7 +33,7 @@ std::string hash_text(const std::string& text) {
   return digits;
 }
 
-// Every byte that the code depends on, but for the GPU's own.
+// Every byte on which the code depends.
 std::string key_of(const Request& request, const std::string& compiler, int driver_version) {
   std::string key = str("NVRTC ", compiler, ", driver ", driver_version, ", architecture ",
                         request.architecture, "\n");
@@ -70,7 +69,7 @@ std::string head_of(const std::string& key, const std::string& code) {
   return str(kFormat, key.size(), " ", code.size(), " ", hash_text(code), "\n", key);
 }
 
-// Code that somebody else could have put there is not loaded into this process.
+// Code that another user could have put there is not loaded into this process.
 bool is_ours(const std::string& file) {
   struct stat status{};
   if (stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
@@ -78,7 +77,7 @@ bool is_ours(const std::string& file) {
   return owned && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-// Empty where there is no such entry, or not a whole one.
+// Empty where there is no such entry, or only a part of it.
 std::string read_entry(const std::string& file, const std::string& key) {
   if (!is_ours(file)) return {};
   std::ifstream stream(file, std::ios::binary);

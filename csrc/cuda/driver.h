@@ -8,7 +8,7 @@
 
 namespace myops::cuda {
 
-// Types of CUDA's driver interface; a handle is a pointer to what is never looked into.
+// Types of CUDA's driver interface; handles are opaque pointers.
 using Result = int;  // 0: success
 using Context = struct ContextOpaque*;
 using Module = struct ModuleOpaque*;
@@ -60,8 +60,9 @@ const Driver& driver_for(const std::string& op);
 // Throws, with what was tried, if a call of the driver has failed.
 void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
 
-// As long as this exists, a context of the device is current in this thread: the one that is, if it
-// is of the device, or else the device's primary context, which PyTorch and ONNX Runtime use.
+// While this object exists, a context of the device is current in this thread: the context that was
+// current before, if it belongs to the device, or else the device's primary context, which PyTorch
+// and ONNX Runtime use.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, const std::string& op, int index);
@@ -76,8 +77,8 @@ class CurrentContext {
   Context previous_ = nullptr, current_ = nullptr;
 };
 
-// As long as this exists, what this thread calls may be what a capture does not allow, such as
-// loading a module: the capture of a CUDA graph by another thread goes on.
+// While this exists, this thread may call functions that are forbidden during a capture, such as
+// loading a module, without breaking the capture of a CUDA graph by another thread.
 class OutsideCaptures {
  public:
   OutsideCaptures(const Driver& driver, const std::string& op);
@@ -87,10 +88,11 @@ class OutsideCaptures {
 
  private:
   const Driver& driver_;
-  int mode_ = 2;  // relaxed; later the mode that was there before
+  int mode_ = 2;  // relaxed; afterwards the previous mode
 };
 
-// Whether what is queued on the stream becomes part of a CUDA graph instead of being run.
+// Whether the stream is being captured: its work then becomes part of a CUDA graph instead of
+// running.
 bool is_captured(const Driver& driver, const std::string& op, Stream stream);
 
 // What the driver says about a device, asked once.

@@ -1,4 +1,4 @@
-// What kernels for CUDA call: sources become modules, and kernels of modules are queued.
+// Loads CUDA sources as modules of the driver, and queues their kernels.
 #include <algorithm>
 #include <map>
 #include <memory>

@@ -1,5 +1,5 @@
-// The headers that CUDA sources include, inside this library. NVRTC has none of the C++ library; of
-// its headers, those of myops use what stands below.
+// The text of the headers that CUDA sources include. NVRTC has no C++ standard library; the parts
+// of it that headers of myops use are defined below.
 #include "compiler.h"
 #include "myops/device.h"         // included for the build, which compiles this file again when one
 #include "myops/narrow_floats.h"  // of them changes

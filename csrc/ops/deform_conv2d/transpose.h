@@ -84,7 +84,7 @@ void spread_rows(const From* from, int64_t from_step, int64_t rows, int64_t coun
   const bool one = count <= at.columns;
   int64_t column = 0;  // of the next pixel in its line
   for (int64_t c = 0; c < count; c += L) {
-    // The last pixels of a single line are made together with some of those before them.
+    // The last pixels of a single line are copied together with some of those before them.
     if (one && count - c < L && count >= L) {
       to -= (c + L - count) * at.step;
       c = count - L;

@@ -1,4 +1,4 @@
-"""An op in torch: what is registered for it, and the ways that a call takes to its kernel."""
+"""An op in torch: what is registered for it, and how a call gets to its kernel."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ class TorchOp:
         attributes: dict[str, Any],
         out: torch.Tensor | None = None,
     ) -> Any:
-        """The same without the packing of arguments, which takes as long as a small kernel.
+        """As `__call__`, without packing the arguments, which takes as long as a small kernel.
 
-        Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
-        needs the `torch.autograd.Function`, whose `symbolic` it reads; torch.func uses it too,
-        because it is faster than the dispatcher's Python autograd, and eager autograd uses a
-        shorter one. Where nothing asks for a gradient, or `use_gradient` says how it is computed,
-        plain tensors bypass the dispatcher (see direct_call.py), and others enter it below its
-        autograd, which would call Python again.
+        torch.compile and torch.export see the dispatcher op. The TorchScript exporter needs the
+        `torch.autograd.Function`, whose `symbolic` it reads. torch.func uses this Function too,
+        because it is faster than the dispatcher's Python autograd; eager autograd uses a shorter
+        one. Where no gradient is needed, or `use_gradient` says how it is computed, calls with
+        plain tensors bypass the dispatcher (see direct_call.py), and all others enter it below
+        its autograd key, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """
@@ -126,7 +126,7 @@ class TorchOp:
     def _not_direct(
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
     ) -> Any:
-        """A call that needs more of torch than memory and threads."""
+        """A call for which a fast call is not possible."""
         if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._requires:
@@ -262,7 +262,7 @@ def _may_be_passed(item: Any) -> bool:
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
-    """In place of a direct call where there is none."""
+    """Takes the place of a fast call for ops that have none."""
     return NotImplemented
 
 

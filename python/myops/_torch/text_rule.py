@@ -1,7 +1,7 @@
-"""Shape rules as text, followed where torch traces with symbolic lengths.
+"""Evaluates shape rules as text where torch traces with symbolic lengths.
 
-csrc/core/text_rule.h has the syntax. A library is refused when a rule of it makes no sense, and
-where every length is known the C++ follows the rule and refuses; here lengths are only computed.
+csrc/core/text_rule.h describes the syntax. Nothing is refused here: invalid rules are refused when
+their library is loaded, and calls with known lengths by the C++ code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CALLS: dict[str, Callable[..., Any]] = {"min": torch.sym_min, "max": torch.sym_
 
 @dataclass(frozen=True)
 class Word:
-    """A number, a name, "..." or "S...", or an expression; `bound`: the kernel decides a length, of
-    this name, which is at most that."""
+    """A number, a name, "..." or "S...", or an expression. `bound`: the largest value of a length
+    that the kernel decides, whose name is the word."""
 
     name: str = ""
     many: bool = False

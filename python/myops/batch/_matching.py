@@ -111,6 +111,7 @@ def _of_column(value: Any, column: str, path: str, settings: Settings) -> _recip
     else:
         shape, dtype = _arrays.headers(path)[column]
         rank = len(shape) - 1
+        _recipe.check_lengths(_recipe.of_array(value, column, rank, path), shape[1:], path)
     return _checked(_recipe.of_array(value, column, rank, path), dtype, path)
 
 

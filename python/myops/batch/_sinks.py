@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from myops.batch import _arrays, _parquet, _pixels, _store
+from myops.batch import _arrays, _join, _parquet, _pixels, _store
 from myops.batch._job import Block, Job
 from myops.batch._plan import Entry, Shard
 
 PARTS = ("parquet", "npz-parts")  # formats in which a shard is one file
-_PART_BYTES = 8 * 2**20  # of outputs that wait to be written to Parquet
+_PART_BYTES = 8 * 2**20  # of outputs that wait to be written
 
 
 def sink(job: Job, shard: Shard) -> Any:
@@ -124,6 +124,10 @@ class _Part:
         """Writes the rest."""
         raise NotImplementedError
 
+    def waiting(self) -> int:
+        """Bytes of the rows that were added since `_taken` was called last."""
+        return _bytes([item for block in self._blocks for item in block.values])
+
     def _taken(self) -> tuple[list[int], dict[str, Any]]:
         """The rows that were added since this was called last, in order, and their columns."""
         blocks, self._blocks = sorted(self._blocks, key=lambda block: block.rows[0]), []
@@ -146,13 +150,48 @@ def _joined(columns: Sequence[Any]) -> Any:
 
 
 class _NpzPart(_Part):
+    """A .npz begins with its lengths, so what has been made waits in files beside it."""
+
     def __init__(self, job: Job, shard: Shard) -> None:
         super().__init__(job, shard, "npz")
+        self._stack = contextlib.ExitStack()
+        self._ready: list[str] = []  # paths of files with some of the rows
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def end_piece(self, start: int, kept: Any) -> None:
+        if self.waiting() >= _PART_BYTES:
+            self._write()
+
+    def flush(self) -> None:
+        if self.shard.first is None:
+            self.end_piece(self.shard.start, None)
+
+    def _write(self) -> None:
+        rows, columns = self._taken()
+        if not rows:
+            return
+        path = self._stack.enter_context(_store.temporary(self.job.output))
+        try:
+            with open(path, "wb") as stream:
+                _arrays.write_npz(stream, columns)
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{self.name}: {error.strerror}") from error
+        self._ready.append(path)
 
     def finish(self) -> None:
+        if self._ready:
+            self._write()
         rows, columns = self._taken()
-        if rows:
-            self.sizes[self.name] = _store.write(self.path, _arrays.npz(columns))
+        if rows or self._ready:
+            with _store.writing_large(self.path, self.job.output) as stream:
+                if self._ready:
+                    _join.npz(self._ready, stream)
+                else:
+                    _arrays.write_npz(stream, columns)
+                self.sizes[self.name] = stream.tell()
+        self._stack.close()
 
 
 class _ParquetPart(_Part):
@@ -185,8 +224,7 @@ class _ParquetPart(_Part):
             self._write()
 
     def flush(self) -> None:
-        waiting = [item for block in self._blocks for item in block.values]
-        if self.shard.first is None and _bytes(waiting) >= _PART_BYTES:
+        if self.shard.first is None and self.waiting() >= _PART_BYTES:
             self.end_piece(self.shard.start, None)
 
     def _write(self) -> None:
@@ -197,7 +235,9 @@ class _ParquetPart(_Part):
             table = pyarrow.concat_tables(self._ready).combine_chunks()
             self._ready = []
             if self._writer is None:
-                self._stream = self._stack.enter_context(_store.writing(self.path))
+                self._stream = self._stack.enter_context(
+                    _store.writing_large(self.path, self.job.output)
+                )
                 self._writer = pyarrow.parquet.ParquetWriter(self._stream, table.schema)
             self._writer.write_table(table)
         except OSError as error:

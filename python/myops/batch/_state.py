@@ -101,9 +101,12 @@ class State:
             self._lock.close()
             self._lock = None
             raise LockedError(f"{self.output}: another run is working on it ({who})") from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._lock.flush()
+        try:
+            self._lock.truncate(0)
+            self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+            self._lock.flush()
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{path}: {error.strerror}") from error
 
     def _lock_remote(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, ValueError):

@@ -58,7 +58,7 @@ DeformSizes describe(const ConvShape& conv) {
 
 size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) : sizeof(float); }
 
-// How the products of a call are made.
+// How the products of a call are computed.
 enum class Products { Direct, Tiles, TensorCores };
 
 Products products_of(const KernelContext& context, const DeformSizes& sizes) {
@@ -92,11 +92,12 @@ void run_forward(const KernelContext& context, const DeformForward& arguments) {
   }
 }
 
-// Of the products of some rows, and of the slices of the gradient of W: others use the device too.
+// The most bytes for the products of some rows, and for the slices of the gradient of W. It is
+// small because other work uses the memory of the device too.
 constexpr int64_t kProductBytes = 64 << 20;
 constexpr int64_t kMostSlices = 64, kSlicePixels = 512;
 
-// The gradients of X, offset, mask and W, as deform_conv2d_backward and its gradient have them.
+// The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient.
 class Gradients {
  public:
   // `direct` and `changed`: the filters that make T' and T; not `present`: there is none.

@@ -1,12 +1,13 @@
-// A product of matrices, a tile of kRows x kColumns of the result for each block: a piece of both
-// factors at a time, of kDepth rows, is put into the memory that the block shares. FmaProduct
-// multiplies in the type of the sums, TensorProduct on tensor cores. Used where a product has many
-// rows; where it has few, most of a tile would be empty.
+// A product of matrices. Each block computes a tile of kRows x kColumns elements of the result: it
+// copies one piece of both factors after another, kDepth rows of each, into shared memory, and its
+// threads add the products of these pieces to their sums. FmaProduct multiplies in the type of the
+// sums, TensorProduct on tensor cores. Used where a product has many rows; with few rows, most of a
+// tile would be empty.
 //
-// Both have: Factors, in shared memory; Sums, of a thread; fill_left and fill_right, which call
-// value(d, i) for each d below `depth` and each row or column i, in some thread, neighbouring
-// threads having neighbouring d if `along_depth`, otherwise neighbouring i; multiply, which adds
-// the product of these pieces to the sums; and each_sum.
+// Both have the type Sums, of one thread; fill_left and fill_right, which call value(d, i) once for
+// each d below `depth` and each row or column i (neighbouring threads have neighbouring d if
+// `along_depth`, otherwise neighbouring i); multiply, which adds the product of the two pieces to
+// the sums; and each_sum.
 #pragma once
 
 #include "myops/device.h"

@@ -1,5 +1,6 @@
-// The gradient of W: the sum over the pixels of G A, or of G A' in the double backward. Pixels of
-// all images are cut into slices, whose sums are made apart and then added in order.
+// The gradient of W: the sum over the pixels of G A, or of G A' in the double backward. The pixels
+// of all images are divided into slices, whose sums are computed separately and then added in
+// order.
 #pragma once
 
 #include "deform_conv2d/cuda/positions.h"

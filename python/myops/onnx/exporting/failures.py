@@ -1,4 +1,4 @@
-"""What to say when torch's exporter fails: where, why, what to write instead, in one paragraph."""
+"""The message when torch's exporter fails: where, why, and what to write instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from myops.onnx.guards import ExportCheckError, _advice
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[\d+m")
 
-# What torch's exporters say of an operator without a translation.
+# torch's messages about an operator without a translation.
 _UNKNOWN_OPERATOR = re.compile(
     r"No ONNX function found for <OpOverload\(op='([\w.]+)'"
     r"|unrecognized namespace (\w+::\w+)"
@@ -32,7 +32,7 @@ _MULTIPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 56, 64, 12
 
 _TITLES = {2: "h", 3: "w"}
 
-# What torch says, what it means, and what to write instead.
+# torch's message (a regular expression), its meaning, and what to write instead.
 _CAUSES = [
     (r"only 4D query, key, and value are supported",
      "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
@@ -115,14 +115,14 @@ class ExporterError(RuntimeError):
         self._sentences.append(sentence)
 
     def complete(self) -> RuntimeError:
-        """The error for the user, with the file that has everything torch said."""
+        """The error for the user, which names the file with torch's whole message."""
         path = _written(self._error, self._recorded)
         self._sentences.append(f"Everything that torch says is in {path}.")
         return RuntimeError(" ".join(self._sentences))
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether this library refused something itself, in words that need no more."""
+    """Whether this library raised the error, so that its message needs no explanation."""
     if not isinstance(error, (ValueError, TypeError)):
         return False
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -131,19 +131,20 @@ def is_ours(error: BaseException) -> bool:
 
 
 def refusal_of_ours(error: BaseException) -> BaseException | None:
-    """What `is_ours` of the error and its causes: torch wraps what a translation says."""
+    """The error among an error and its causes for which `is_ours` holds: torch wraps the errors of
+    translations."""
     return next((item for item in _chain(error, Recorded()) if is_ours(item)), None)
 
 
 def text(error: BaseException) -> str:
-    """A message without torch's colours and without how to leave the check out."""
+    """A message without torch's colours and without the advice to skip the check."""
     if isinstance(error, ExportCheckError):
         return f"{error.check}: {error.text}"
     return plain(str(error)).removeprefix("export: ")
 
 
 def reason(error: BaseException) -> str:
-    """The part of a message that says why, in one sentence."""
+    """The part of a message that gives the reason, in one sentence."""
     said = text(error)
     _, why, rest = said.partition("Why: ")
     return first_line(RuntimeError(f"{rest}" if why else said)).partition(". ")[0]
@@ -154,7 +155,7 @@ def plain(said: str) -> str:
 
 
 def _chain(error: BaseException, recorded: Recorded) -> list[BaseException]:
-    """The error and what led to it, the first that went wrong at the end."""
+    """The error and its causes; the original error is the last."""
     found: list[BaseException] = []
     item: BaseException | None = error
     while item is not None and item not in found:
@@ -282,10 +283,10 @@ def _place(chain: list[BaseException], recorded: Recorded) -> SourceLine | None:
 
 
 def _stack_trace(program: Any, name: str) -> str:
-    """Where forward called what a node of torch.export's program stands for."""
+    """The line of forward from which a node of torch.export's program was made."""
     nodes = program.graph.nodes if program is not None else ()
     found = [node for node in nodes if node.name == name]
-    for node in found:  # numbers have no line of their own, but what they are used for has
+    for node in found:  # numbers have no line, but the nodes that use them have
         if node.meta.get("stack_trace"):
             return str(node.meta["stack_trace"])
         found += [user for user in node.users if user not in found]
@@ -300,7 +301,8 @@ def _inside_torch(error: BaseException) -> bool:
 
 
 def _multiple(said: str, recorded: Recorded) -> str:
-    """For what holds only for some lengths: the multiples for which torch.export can prove it."""
+    """For a condition that holds for some lengths only: multiples for which torch.export can prove
+    it."""
     if re.search(_UNSOLVED, said) is None:
         return ""
     found: dict[str, dict[int, int]] = {}
@@ -333,7 +335,7 @@ def _multiple(said: str, recorded: Recorded) -> str:
 
 
 def _least_multiple(condition: Condition, symbol: Any) -> int:
-    """The least number whose multiples all fulfil a condition; 0 where there is none."""
+    """The smallest number all of whose multiples fulfil a condition; 0 if there is none."""
     for number in _MULTIPLES:
         if all(condition.holds({symbol: number * n}) for n in range(1, 20)):
             return number
@@ -341,7 +343,7 @@ def _least_multiple(condition: Condition, symbol: Any) -> int:
 
 
 def _source(environment: Any, symbol: Any) -> tuple[str, int]:
-    """The input and the axis whose length a symbol stands for."""
+    """The input and the axis whose length a symbol denotes."""
     for source in getattr(environment, "var_to_sources", {}).get(symbol, ()):
         name = source.name() if callable(source.name) else source.name
         match = re.search(r"\['(\w+)'\]\.size\(\)\[(\d+)\]", str(name))
@@ -358,7 +360,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _written(error: Exception, recorded: Recorded) -> str:
-    """Writes what torch said into a file of its own."""
+    """Writes torch's whole message to a file; returns its path."""
     parts = [*traceback.format_exception(error)]
     if recorded.first_error is not None:
         parts += ["\ntorch.export said first:\n", *traceback.format_exception(recorded.first_error)]

@@ -1,4 +1,4 @@
-"""What to say of a length that is built in: where, by what, and what to write instead."""
+"""Advice for a length that became a constant: in which line, by what, and what to write instead."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _INSTEAD = [
 def of_lengths(
     exported: Exported, broken: Sequence[tuple[Condition, str]], difference: str = ""
 ) -> str:
-    """Names what is built in.
+    """Says which length became a constant, and where.
 
     Args:
-        broken: torch.export's conditions that do not hold there.
-        difference: How the results differ, where both have some.
+        broken: torch.export's conditions that do not hold at the lengths.
+        difference: How the results differ, if both sides have results.
     """
     for condition, _ in broken:
         if condition.attribute is not None:
@@ -65,7 +65,7 @@ def of_lengths(
 
 
 def of_resize(exported: Exported, difference: str) -> str:
-    """For numbers that differ where the file has nodes of ONNX's Resize."""
+    """For results that differ if the file has nodes of ONNX's Resize."""
     nodes = scopes.all_nodes(exported.final.graph.node)
     if difference.startswith(("shape ", "dtype ")) or not any(
         node.op_type == "Resize" and node.domain in ("", "ai.onnx") for node in nodes
@@ -81,7 +81,7 @@ def of_values(exported: Exported, title: str) -> str:
     """For results that differ with other numbers in the inputs, but not with the example's.
 
     Args:
-        title: What numbers, as special_values.py calls them.
+        title: The name of these numbers in special_values.py.
     """
     reads = exported.recorded.reads if exported.recorded is not None else {}
     lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
@@ -100,7 +100,7 @@ def of_attribute(operator: str, name: str, place: SourceLine | None) -> str:
 
 
 def instead(places: Iterable[SourceLine]) -> str:
-    """What to write in place of what stands in these lines."""
+    """What to write instead of the code in these lines."""
     code = " ".join(place.code for place in list(places)[:_MOST])
     texts = [text for pattern, text in _INSTEAD if re.search(pattern, code)][:2]
     return f" Write {'; and '.join(texts)}." if texts else ""

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The error and the warning of the checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class ExportCheckError(ValueError):
     """A check of `myops.onnx.export` found the exported model wrong; no file was written.
 
-    check: The name of the check, as `skip_checks` takes it.
+    check: The name of the check, as in `skip_checks`.
     text: What it found.
 
     Example:
@@ -29,7 +29,7 @@ class ExportCheckError(ValueError):
 
 
 class ExportCheckWarning(UserWarning):
-    """A check of `myops.onnx.export` could not be made, or only in part.
+    """A check of `myops.onnx.export` could not be made, or only a part of it.
 
     Example:
         >>> class Noise(torch.nn.Module):

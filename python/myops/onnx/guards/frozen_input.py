@@ -1,7 +1,7 @@
-"""Check "frozen_input": what changes the result in PyTorch changes it in the exported model.
+"""Check "frozen_input": an input that changes PyTorch's result changes the exported model's result.
 
-Each input gets other values. Where PyTorch's result follows, the exported model's must too; an
-input that it has no more, or no longer heeds, was turned into a constant by the export.
+Each input gets other values. If PyTorch's result changes, the exported model's must change too. An
+input that is missing there, or has no effect, was turned into a constant by the export.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check(exported: Exported) -> None:
     try:
         base = exported.ort_base
     except (CannotRunError, MissingLibraryError, RuntimeError):
-        base = None  # what is wrong there, the check "numbers" says
+        base = None  # the check "numbers" reports the error
     slots = exported.inputs.slots
     # Two runs or three for an input.
     affordable = max(1, int(_SECONDS / (4 * exported.seconds + 1e-3)))
@@ -51,7 +51,7 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
             continue
         moved = compare(exported.base, wanted)
         if moved is None:
-            continue  # perhaps another value says more
+            continue  # perhaps another value changes the result
         if slot.name not in exported.graph_inputs:
             raise ExportCheckError(NAME, _missing(exported, slot))
         if base is None:
@@ -77,7 +77,8 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
 
 
 def _check_graph(exported: Exported, slot: Slot, follows: bool = False) -> None:
-    """Without runs: an input must at least lead to an output, if PyTorch's result follows it."""
+    """Without runs: if PyTorch's result depends on an input, a path must lead from it to an
+    output."""
     if slot.name in exported.graph_inputs and _leads_to_output(exported, slot.name):
         return
     if follows:

@@ -1,9 +1,9 @@
 """Check "lost_node": every custom operator that the model calls is in the graph.
 
 A custom operator is one of the dispatcher outside torch's own namespaces, or a
-torch.autograd.Function with a `symbolic`. The exporter on top of torch.export never reads
-`symbolic`, and takes operators apart that are composed of others: it then writes what they are
-made of, without a word.
+torch.autograd.Function with a `symbolic`. The exporter based on torch.export never reads
+`symbolic`, and decomposes operators that are composed of others: it writes their parts, without a
+warning.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _targets(module: Any) -> set[str]:
 
 
 def _written_by(function: Any, arguments: Any, exported: Exported) -> set[tuple[str, str]]:
-    """The nodes of custom domains that a `symbolic` writes, found out by exporting one call."""
+    """The nodes of custom domains that a `symbolic` writes, found by exporting one call."""
     leaves, spec = pytree.tree_flatten(tuple(arguments))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 

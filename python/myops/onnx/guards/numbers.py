@@ -1,7 +1,8 @@
-"""Check "numbers": ONNX Runtime computes from the file what PyTorch computes from the model.
+"""Check "numbers": ONNX Runtime computes with the file what PyTorch computes with the model.
 
-At the example inputs, at the changed inputs of the check "frozen_input", at inputs of zeros, ones,
-large, tiny and negative numbers, and at other lengths where axes are dynamic.
+They are compared at the example inputs, at the changed inputs of the check "frozen_input", at
+inputs of zeros, ones, large, tiny and negative numbers, and at other lengths where axes are
+dynamic.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
 
 NAME = "numbers"
-_FLOAT64 = 1e-10  # far more than what rounding makes of sums in float64
+_FLOAT64 = 1e-10  # far more than the rounding errors of sums in float64
 
 
 def check(exported: Exported) -> None:
@@ -65,7 +66,8 @@ def check(exported: Exported) -> None:
 
 
 def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
-    """ONNX's attributes are float32, and so are some constants of torch's translations."""
+    """Warns if float64 results agree in few digits only: ONNX's attributes are float32, and so are
+    some constants of torch's translations."""
     for place, (wanted, result) in enumerate(zip(exported.base, got, strict=True)):
         if wanted.dtype != np.float64 or not isinstance(result, np.ndarray):
             continue

@@ -1,7 +1,7 @@
-"""The part of the check "numbers" that is about zeros, ones, large, tiny and negative numbers.
+"""The part of the check "numbers" about zeros, ones, large, tiny and negative numbers.
 
-What an optimizer takes for nothing, such as the 1e-9 in x / (x + 1e-9), shows only there, and so
-does a division that rounds towards zero where PyTorch's rounds down.
+Only these show that an optimizer dropped a small constant, such as the 1e-9 in x / (x + 1e-9), or
+that a division rounds towards zero where PyTorch rounds down.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from myops.onnx.guards._exported import Exported
 NAME = "numbers"
 SECONDS = 15.0
 _LARGE, _TINY = 1e4, 1e-12
-_COORDINATES = 5  # last axes up to this length hold boxes or points, which decide how much is done
+_COORDINATES = 5  # last axes up to this length may hold boxes or points, which affect the run time
 
 
 def check(exported: Exported) -> None:
-    """Compares at special numbers, where neither the shapes nor PyTorch's results are in doubt.
+    """Compares at special numbers, unless shapes change or PyTorch's result depends on rounding.
 
     Raises:
         ExportCheckError: The results differ.
@@ -44,7 +44,7 @@ def check(exported: Exported) -> None:
         groups = [kind] if len(kind) == 1 else [*([name] for name in kind), kind]
         for names in filter(None, groups):
             if time.perf_counter() + 3 * exported.seconds > end:
-                return  # the lengths have said that the model is slow
+                return  # the model is slow, as the check of other lengths has found
             changes = {
                 name: change(examples[name])
                 for name in names
@@ -59,7 +59,8 @@ def _may_be_large(value: torch.Tensor) -> bool:
 
 
 def _may_be_negative(value: torch.Tensor) -> bool:
-    """Whether there is no negative number yet, and one is no place, count or factor."""
+    """Whether negative numbers may be tried for an input: it has none, and its numbers are probably
+    no indices, counts or factors."""
     if value.is_floating_point():
         return _may_be_large(value) and bool((value >= 0).all())
     signed = value.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -127,10 +128,10 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
 def _in_doubt(
     exported: Exported, changes: dict[str, Any], wanted: list[Any], got: list[Any], title: str
 ) -> bool:
-    """Whether PyTorch's own result depends on rounding there: ties, cancellation, overflow.
+    """Whether PyTorch's own result depends on rounding: ties, cancellation, overflow.
 
-    A number where PyTorch has none, or none where it has one, is never in doubt, but for
-    overflow of large ones.
+    If only one side is NaN or infinite, the result does not depend on rounding, except for overflow
+    of large numbers.
     """
     if title != "large" and any(
         a.dtype.kind == "f" and (np.isfinite(a) != np.isfinite(np.asarray(b))).any()
