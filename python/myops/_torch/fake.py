@@ -19,12 +19,12 @@ Shape = Sequence[Any]
 
 
 class FakeKernel:
-    """What torch calls in place of the kernel where tensors have no contents."""
+    """The function that torch calls instead of the kernel if tensors have no contents."""
 
     def __init__(
         self, info: OpInfo, shape: Callable[[Inputs, dict[str, Any]], list[Shape]]
     ) -> None:
-        """`shape` is the rule where lengths are symbolic."""
+        """`shape`: the rule for symbolic lengths."""
         self._info = info
         self._shape = shape
         self._defaults = {item.name: item.default for item in info.attributes}
@@ -57,7 +57,7 @@ class FakeKernel:
         return [*inputs, *[None] * (len(self._info.inputs) - len(inputs))]
 
     def known_result(self, inputs: Inputs, attributes: dict[str, Any]) -> torch.Tensor | None:
-        """A tensor like the one result, without contents, where its lengths are known."""
+        """A tensor without contents for the single result, if its lengths are known."""
         padded = self._padded(inputs)
         shapes = self._concrete_shapes(padded, given(attributes))
         if shapes is None or any(isinstance(item, DecidedLength) for item in shapes[0]):
@@ -65,10 +65,10 @@ class FakeKernel:
         return self._empty(self._info.flat(padded), 0, shapes[0])
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
-        """The kernel's own shape rule, with its checks.
+        """The shapes from the kernel's own shape rule, with its checks.
 
-        None where a length of the result is not known: one of the inputs is symbolic, or a number
-        in a tensor that has no contents decides it; or where an attribute is symbolic.
+        None if a length of the result is unknown, because an input is symbolic or a number in a
+        tensor without contents decides it, or if an attribute is symbolic.
         """
         wanted = self._info.present(inputs, attributes)
         inputs = self._info.flat(inputs)
@@ -109,10 +109,16 @@ class FakeKernel:
             for info, item in zip(described.inputs, inputs, strict=True)
             if isinstance(item, torch.Tensor)
         ]
-        # As output_dtype() in csrc/core/invoke.cpp.
+        # The same rule as output_dtype() in csrc/core/invoke.cpp.
         declared = DTYPES[self._info.types[kind][0]]
         dtype = next((item.dtype for info, item in tensors if info.type == kind), declared)
         _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU
+        if self._info.outputs[output].elementwise:
+            operands = [item for _, item in tensors]
+            if not all(item.is_contiguous() for item in operands):
+                strides = elementwise_strides(operands, shape)
+                return like.new_empty_strided(shape, strides, dtype=dtype)
+            return like.new_empty(shape, dtype=dtype)
         first, follows = inputs[0], self._info.inputs[0].access in ("channels_last", "strided")
         follows = follows and isinstance(first, torch.Tensor)
         if follows and len(shape) == first.dim() and is_channels_last(first):
@@ -130,11 +136,50 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous(memory_format=CHANNELS_LAST[tensor.dim()])
 
 
+def elementwise_strides(operands: Sequence[torch.Tensor], shape: Shape) -> list[Any]:
+    """As in csrc/core/elementwise_order.h; lengths may be symbolic."""
+    strides = []
+    for item in operands:
+        lead = len(shape) - item.dim()
+        strides.append([0] * lead + [
+            0 if item.shape[axis] == 1 and shape[lead + axis] != 1 else item.stride(axis)
+            for axis in range(item.dim())
+        ])  # fmt: skip
+
+    def compare(left: int, right: int) -> int:
+        for one in strides:
+            if one[left] == 0 or one[right] == 0:
+                continue
+            if one[left] != one[right]:
+                return -1 if one[left] < one[right] else 1
+            if shape[left] > shape[right]:
+                return 1
+        return 0
+
+    order: list[int] = []
+    for axis in reversed(range(len(shape))):
+        order.append(axis)
+        at = len(order) - 1
+        for before in reversed(range(at)):
+            found = compare(order[before], order[at])
+            if found < 0:
+                break
+            if found > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+    return _dense_strides(shape, order)
+
+
 def _channels_last_strides(shape: Shape) -> list[Any]:
     """As `strides_for` in tensor.h; lengths may be symbolic."""
+    return _dense_strides(shape, (1, *range(len(shape) - 1, 1, -1), 0))
+
+
+def _dense_strides(shape: Shape, order: Sequence[int]) -> list[Any]:
+    """Of memory without gaps, whose fastest axis is the first in `order`."""
     strides = [0] * len(shape)
     step = 1
-    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+    for axis in order:
         strides[axis] = step
         step = step * (max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis])
     return strides
