@@ -185,6 +185,26 @@ def test_a_machine_without_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         debian.fetch(["hello"], tmp_path / "new", "trixie", "arm64")
 
 
+def test_packages_without_the_links_of_their_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Debian 13 on, the loader is in /usr/lib, and programs look for it in /lib."""
+
+    def run(command: list[str], folder: Path) -> None:
+        if "download" in command:
+            (folder / "libc6.deb").touch()
+        if command[0] == "dpkg-deb":
+            (Path(command[-1]) / "usr" / "lib").mkdir(parents=True)
+            (Path(command[-1]) / "usr" / "lib" / "ld-linux.so").touch()
+
+    monkeypatch.setattr(debian, "_run", run)
+    monkeypatch.setattr(debian, "_mirror", lambda: "")
+    monkeypatch.setattr(debian.shutil, "which", lambda name: name)
+    folder = debian.fetch(["libc6"], tmp_path / "root", "trixie", "arm64", follow=False)
+    assert (folder / "lib" / "ld-linux.so").is_file()
+    assert not (folder / "lib64").exists()
+
+
 def test_file_names() -> None:
     name = packing.file_name("a-b", "1.0", ["cp310", "cp311"], "manylinux_2_28_aarch64")
     assert name == "a_b-1.0-cp310.cp311-none-manylinux_2_28_aarch64.whl"

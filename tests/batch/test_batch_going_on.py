@@ -268,9 +268,10 @@ def test_memory_is_bounded(
 
 def test_names(tmp_path: Path) -> None:
     """Two rows never have one output."""
-    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
-    assert [item.output for item in _plan.named(entries, ".png")] == ["a.jpg", "a.png", "b", "c/a"]
-    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "a.jpg.tif")]
+    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
+    found = [_plan.output_of(item) for item in _plan.named(entries, ".png")]
+    assert found == ["a.jpg", "a.png", "b", "c/a"]
+    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "a.jpg.tif")]
     with pytest.raises(ValueError, match=r"one name, 'a.jpg.png', for 'a.jpg' and 'a.jpg.tif'"):
         _plan.named(entries, ".png")
 

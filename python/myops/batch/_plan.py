@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from myops.batch import _store, _tables
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A file of the source.
 
@@ -27,13 +27,14 @@ class Entry:
     files: Column -> path; tables have the column "".
     rows: How many rows it has.
     stamp: Size and time of change of each file.
-    output: Name of the row's output without its ending, where a row becomes a file.
+    output: Name of the row's output without its ending, where a row becomes a file; "" for that of
+        the file.
     """
 
     name: str
-    files: dict[str, str]
+    files: Mapping[str, str]
     rows: int
-    stamp: list[list[int]]
+    stamp: tuple[tuple[int, int], ...]
     output: str = ""
 
     def line(self) -> bytes:
@@ -79,19 +80,19 @@ def entries(
             break
         rows = 1 if not table else _tables.rows(next(iter(item.values())), columns)
         rows = rows if limit is None else min(rows, limit - total)
-        found.append(Entry(name, dict(item), rows, [_stamp(path) for path in item.values()]))
+        found.append(Entry(name, item, rows, tuple(map(_stamp, item.values()))))
         total += rows
     return found
 
 
-def _stamp(path: str) -> list[int]:
+def _stamp(path: str) -> tuple[int, int]:
     if _store.is_remote(path):
-        return [_store.size(path), 0]
+        return _store.size(path), 0
     try:
         found = os.stat(path)
     except OSError:  # a link that leads nowhere: its row fails
-        return [-1, 0]
-    return [found.st_size, found.st_mtime_ns]
+        return -1, 0
+    return found.st_size, found.st_mtime_ns
 
 
 def digest(plan: Sequence[Entry]) -> str:
@@ -155,8 +156,13 @@ def named(plan: Sequence[Entry], suffix: str) -> list[Entry]:
                 " rename one of them"
             )
         owners[name] = entry.name
-        found.append(replace(entry, output=name))
+        found.append(entry if name == stem else replace(entry, output=name))
     return found
+
+
+def output_of(entry: Entry) -> str:
+    """The name of a row's output without its ending."""
+    return entry.output or _stem(entry)
 
 
 def _stem(entry: Entry) -> str:

@@ -151,6 +151,7 @@ def run(
     _given.check_pixels(chosen, recipe, session)
     needed = list(dict.fromkeys([*(item.column for item in recipe.inputs), *keep]))
     plan = _plan.entries(files, table, limit, needed)
+    del files  # of ten million, gigabytes
     parts = chosen in PARTS
     if not parts:
         plan = _plan.named(plan, "" if chosen == "bytes" else f".{chosen}")

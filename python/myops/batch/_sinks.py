@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from myops.batch import _arrays, _join, _parquet, _pixels, _store
 from myops.batch._job import Block, Job
-from myops.batch._plan import Entry, Shard
+from myops.batch._plan import Entry, Shard, output_of
 
 PARTS = ("parquet", "npz-parts")  # formats in which a shard is one file
 _PART_BYTES = 8 * 2**20  # of outputs that wait to be written
@@ -49,7 +48,7 @@ class _Files:
 
     def _files(self, entry: Entry, values: Sequence[np.ndarray]) -> list[tuple[str, bytes]]:
         outputs = self.job.recipe.outputs
-        stem = _output_stem(entry)
+        stem = output_of(entry)
         named = dict(zip([item.name for item in outputs], values, strict=True))
         # Rows of stacked inputs lose the axis that counted them.
         rows = {item.name: named[item.name][0] if item.rows else named[item.name]
@@ -82,11 +81,6 @@ class _Files:
     def finish(self) -> None:
         """Writes the rest."""
         self.flush()
-
-
-def _output_stem(entry: Entry) -> str:
-    """The name of a row's output without its ending, as the plan has chosen it."""
-    return entry.output or str(PurePosixPath(entry.name).with_suffix(""))
 
 
 class _Part:
