@@ -39,14 +39,15 @@ def test_a_name_is_one_of_our_ops() -> None:
     ("a", "b", "kernel"),
     [
         ((4, 5), (4, 5), "contiguous"),
-        ((4, 5), (5,), "contiguous"),
-        ((4, 5), (4, 1), "repeated_b"),
-        ((4, 1), (4, 5), "repeated_a"),
-        ((4, 5), None, "strided"),
+        ((4, 200), (200,), "contiguous"),
+        ((4, 200), (4, 1), "repeated_b"),
+        ((4, 1), (4, 200), "repeated_a"),
+        ((4, 5), (5,), "packed"),
+        ((20, 30), None, "tiles"),
     ],
 )
 def test_my_add_names_its_loop(a: Any, b: Any, kernel: str) -> None:
-    right = torch.ones(5, 4).t() if b is None else torch.ones(b)
+    right = torch.ones(a[::-1]).t() if b is None else torch.ones(b)
     assert kernel in plan(myops.my_add, torch.ones(a), right)
 
 

@@ -30,9 +30,13 @@ def keep(name, explained):
 
 random = torch.Generator().manual_seed(1)
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32):
-    a = (torch.randn(40, 37, generator=random) * 9).to(dtype)
+    a = (torch.randn(40, 137, generator=random) * 9).to(dtype)
     row, column = a[:1].clone(), a[:, :1].clone()
-    for kind, pair in {"whole": (a, a.flip(0)), "a": (column, a), "b": (a, column)}.items():
+    pairs = {"whole": (a, a.flip(0)), "a": (column, a), "b": (a, column)}
+    pairs["short"] = (a[:, :5].clone(), row[:, :5].clone())
+    pairs["transposed"] = (a, a.flip(1).t().contiguous().t())
+    pairs["gaps"] = (a[:, ::2], a[:, 1:138:2].flip(1)[:, :1].clone())
+    for kind, pair in pairs.items():
         keep(f"add {kind} {dtype}", myops.explain(myops.my_add, *pair))
 x = torch.randn(2, 64, 20, 24, generator=random).requires_grad_(True)
 w = torch.randn(16, 64, 3, 3, generator=random).requires_grad_(True)
@@ -46,7 +50,9 @@ print(json.dumps(names))
 DEFORM = ("with_data_gradient", "side_by_side", "groups_together")
 OFF = {
     "nothing": [],
-    "my_add": ["my_add.contiguous", "my_add.repeated_a", "my_add.repeated_b"],
+    "my_add": [
+        f"my_add.{name}" for name in ("contiguous", "repeated_a", "repeated_b", "packed", "tiles")
+    ],
     **{name: [f"deform_conv2d.{name}"] for name in DEFORM},
     "all three": [f"deform_conv2d.{name}" for name in DEFORM],
 }
@@ -71,7 +77,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
 def test_without_it_the_kernels_are_chosen(ran: dict[str, Ran]) -> None:
     names, _ = ran["nothing"]
     assert {"side_by_side", "with_data_gradient"} <= set(names["deform"])
-    for kind, kernel in {"whole": "contiguous", "a": "repeated_a", "b": "repeated_b"}.items():
+    for kind, kernel in {
+        "whole": "contiguous", "a": "repeated_a", "b": "repeated_b", "short": "packed",
+        "transposed": "tiles", "gaps": "packed",
+    }.items():  # fmt: skip
         assert kernel in names[f"add {kind} torch.float32"]
 
 

@@ -6,6 +6,7 @@
 #include "call_inputs.h"
 #include "checks.h"
 #include "decided_outputs.h"
+#include "elementwise_order.h"
 #include "functional.h"
 #include "myops/op.h"
 #include "out_argument.h"
@@ -163,6 +164,13 @@ void describe_outputs(const Op& op, const TensorPointers& inputs, const Attribut
 Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
                    const OutputDescriptions& described, Runtime& runtime) {
   const auto& [dtype, shape, present] = described[index];
+  if (present && op.outputs[index].is_elementwise) {
+    const bool plain = std::all_of(inputs.begin(), inputs.end(), [](const Tensor* input) {
+      return !input->present || input->is(Layout::Contiguous);
+    });
+    return plain ? runtime.allocate(index, dtype, shape, Layout::Contiguous)
+                 : runtime.allocate_strided(index, dtype, shape, elementwise_strides(inputs, shape));
+  }
   if (present) return runtime.allocate(index, dtype, shape, output_layout(op, inputs, shape));
   runtime.leave_out(index, dtype);
   return Tensor();

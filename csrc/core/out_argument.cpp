@@ -43,6 +43,15 @@ int64_t block(const Tensor& tensor, int64_t& step) {
   return bytes;
 }
 
+// Whether elements lie where these strides say. Axes of length 1 and empty tensors fit all strides.
+bool same_places(const Tensor& tensor, const Shape& strides) {
+  if (tensor.elements() == 0) return true;
+  for (size_t axis = 0; axis < strides.size(); ++axis) {
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != strides[axis]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool share_memory(const Tensor& one, const Tensor& other) {
@@ -85,16 +94,23 @@ void refuse_shared(const Op& op, const TensorPointers& inputs) {
 }
 
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
-                     const Shape& shape, Layout layout) {
+                     const Shape& shape, const Shape& strides) {
   if (out.dtype != dtype) {
     fail(op.name, "out", str("dtype ", dtype_name(out.dtype)),
          str(dtype_name(dtype), ", that of the result"));
   }
   if (out.shape != shape) fail(op.name, "out", str("shape ", out.shape), str("shape ", shape));
-  if (!out.is(layout)) {
-    fail(op.name, "out", str("strides ", out.strides),
-         layout == Layout::ChannelsLast ? "channels_last memory, as that of the input"
-                                        : "contiguous memory");
+  Shape accepted = strides;
+  if (!same_places(out, strides)) {
+    const Tensor result(nullptr, dtype, shape, strides);
+    const bool contiguous = result.is(Layout::Contiguous);
+    if (contiguous || !op.outputs[0].is_elementwise || !out.is(Layout::Contiguous)) {
+      fail(op.name, "out", str("strides ", out.strides),
+           contiguous                         ? "contiguous memory"
+           : op.outputs[0].is_elementwise     ? str("contiguous memory, or strides ", strides)
+                                              : "channels_last memory, as that of the input");
+    }
+    accepted = strides_for(shape, Layout::Contiguous);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].present) continue;
@@ -103,7 +119,7 @@ Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtyp
            "memory of its own");
     }
   }
-  out.strides = strides_for(shape, layout);
+  out.strides = std::move(accepted);
   return out;
 }
 

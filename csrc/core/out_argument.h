@@ -15,9 +15,10 @@ void refuse_expanded(const Op& op, const std::string& argument, const Shape& sha
 // Refuses inputs of which the op writes one and reads, or writes, the same memory as another.
 void refuse_shared(const Op& op, const TensorPointers& inputs);
 
-// `out` as the kernel writes it. Refuses a tensor whose dtype, shape or layout differs from the
-// result's, or which shares memory with an input.
+// `out` as the kernel writes it. Refuses a tensor whose dtype, shape or strides differ from the
+// result's, or which shares memory with an input. The result of an elementwise op may be contiguous
+// too.
 Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtype,
-                     const Shape& shape, Layout layout);
+                     const Shape& shape, const Shape& strides);
 
 }  // namespace myops

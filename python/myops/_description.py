@@ -98,6 +98,8 @@ class OutputInfo:
         may_overwrite: Inputs whose memory ONNX Runtime may use for it.
         only_if: For an optional output: the bool attribute, or the optional input, that decides
             whether a call computes it. If not, callers get None. "": it is always computed.
+        elementwise: Whether each element is computed from those at the same place of the inputs, so
+            that PyTorch's results lie in memory in the order of the inputs.
 
     Example:
         >>> myops.Output("y", "T", "Of the shape of x.").name
@@ -109,6 +111,7 @@ class OutputInfo:
     doc: str
     may_overwrite: tuple[str, ...] = ()  # inputs whose memory ONNX Runtime may use for it
     only_if: str = ""
+    elementwise: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_a_session_and_what_is_not_there(python: Path) -> None:
     (result,) = myops.ort.session(str(model)).run(None, stored)
     assert found["bits"] == result.tobytes().hex()
     assert found["version"] == myops.__version__
-    assert found["ort"] == ["get_library_path", "register", "session"]
+    assert found["ort"] == ["get_library_path", "register", "session", "verify"]
     assert found["dir"] == ["__doc__", "__version__", "batch", "ort"]
     assert not found["torch"]
     assert set(found["said"]) == {"my_add", "onnx", "doctor", "bundle"}

@@ -88,6 +88,64 @@ def test_channels_last_stays_channels_last() -> None:
     torch.testing.assert_close(myops.my_add(x, x), 2 * x + x, rtol=0, atol=0)
 
 
+def _in_any_order(generator: torch.Generator, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Two operands whose axes lie in memory in orders of their own; some axes are repeated, some
+    have gaps."""
+    rank = int(torch.randint(1, 6, (), generator=generator))
+    lengths = [int(torch.randint(1, 41 if rank < 4 else 9, (), generator=generator))
+               for _ in range(rank)]  # fmt: skip
+    operands = []
+    for _ in range(2):
+        order = torch.randperm(rank, generator=generator).tolist()
+        repeated = torch.rand(rank, generator=generator) < 0.2
+        step = 2 if torch.rand((), generator=generator) < 0.2 else 1
+        stored = [1 if repeated[axis] else lengths[axis] * step for axis in order]
+        numbers = (torch.randn(stored, generator=generator) * 9).to(dtype)
+        tensor = numbers.permute([order.index(axis) for axis in range(rank)])
+        operands.append(tensor[tuple(slice(None, None, step) for _ in range(rank))])
+    return operands
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32])
+def test_the_result_lies_in_the_order_of_the_operands(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(200):
+        a, b = _in_any_order(generator, dtype)
+        want = torch.add(a, b)  # its strides are those that PyTorch chooses
+        got = myops.my_add(a, b)
+        label = f"{a.shape} {a.stride()} + {b.shape} {b.stride()}"
+        significant = [axis for axis, length in enumerate(want.shape) if length > 1]
+        expected = [want.stride(axis) for axis in significant]
+        assert [got.stride(axis) for axis in significant] == expected, label
+        assert torch.equal(got, myops.my_add(a.contiguous(), b.contiguous())), label
+        assert torch.equal(got, (2 * a.double() + b.double()).to(dtype)) or dtype != torch.int32
+        with torch._subclasses.FakeTensorMode() as mode:
+            fake = myops.my_add(mode.from_tensor(a), mode.from_tensor(b))
+        assert fake.stride() == got.stride(), label
+        for out in (torch.empty_like(got), torch.empty(got.shape, dtype=dtype)):
+            myops.my_add(a, b, out=out)
+            assert torch.equal(out, got), label
+
+
+def test_out_in_another_order_is_refused() -> None:
+    a = torch.randn(3, 4, 5).permute(2, 0, 1)
+    out = torch.empty(4, 5, 3).permute(1, 2, 0)
+    with pytest.raises(RuntimeError, match=r"out: got strides \[3, 1, 15\], expected contiguous "
+                       r"memory, or strides \[1, 20, 5\]"):  # fmt: skip
+        myops.my_add(a, a, out=out)
+
+
+def test_a_compiled_program_keeps_the_order() -> None:
+    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return myops.my_add(a, b).relu()
+
+    a, b = torch.randn(3, 4, 5).permute(2, 0, 1), torch.randn(3, 1)
+    compiled = torch.compile(run, backend="aot_eager", dynamic=True)
+    got = compiled(a, b)
+    assert got.stride() == run(a, b).stride() == (2 * a + b).stride()
+    assert torch.equal(got, run(a, b))
+
+
 REFUSALS = [
     ([np.ones(4, "f4"), np.ones(3, "f4")],
      "my_add: b: got length 3 on axis 0, expected 1 or 4, the length of a there"),

@@ -58,17 +58,21 @@ class FastCallRuntime final : public Runtime {
   // The last step that needs Python. (A kernel that decides lengths of its outputs calls this while
   // it runs.)
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
+    return allocate_strided(output, dtype, shape, strides_for(shape, layout));
+  }
+
+  Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
+                          const Shape& strides) override {
     require_plain(dtype != DType::String);
     bytes_ += byte_count(shape, dtype);
-    if (out_ != nullptr) return accept(dtype, shape, layout);
+    if (out_ != nullptr) return accept(dtype, shape, strides);
     release_gil();
-    Shape strides = strides_for(shape, layout);
     void* data = nullptr;
     void* tensor = binding_.services.new_tensor(dtype, shape, strides, &data);
     require_plain(tensor != nullptr);
     if (output >= new_tensors_.size()) new_tensors_.resize(output + 1, nullptr);
     new_tensors_[output] = tensor;
-    return Tensor(data, dtype, shape, std::move(strides));
+    return Tensor(data, dtype, shape, strides);
   }
 
   // Called for kernels that decide lengths of their outputs: how long they take is not known, so
@@ -100,10 +104,10 @@ class FastCallRuntime final : public Runtime {
   }
 
  private:
-  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
     const bool released = released_gil_.has_value();
     released_gil_.reset();
-    Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, layout);
+    Tensor accepted = accept_output(binding_.op, inputs_, std::move(*out_), dtype, shape, strides);
     // Last, because a call that is refused must not count as a write.
     require_plain(count_write(binding_, out_object_));
     if (released) begin_kernel();

@@ -36,7 +36,8 @@ py::dict describe(const Op& op) {
   for (const Output& output : op.outputs) {
     outputs.append(py::dict("name"_a = output.name, "type"_a = output.type, "doc"_a = output.doc,
                             "may_overwrite"_a = py::tuple(py::cast(output.overwritten)),
-                            "only_if"_a = output.condition));
+                            "only_if"_a = output.condition,
+                            "elementwise"_a = output.is_elementwise));
   }
   for (const Attribute& attribute : op.attributes) {
     const bool none = attribute.is_required || attribute.is_optional;

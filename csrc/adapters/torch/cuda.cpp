@@ -80,6 +80,37 @@ const TorchCuda& torch_cuda(const Op& op) {
   return found;
 }
 
+// Whether torch.matmul of float32 uses TF32 on CUDA (torch.backends.cuda.matmul.fp32_precision and
+// allow_tf32, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The stable
+// interface has no such question, so that torch's own function is looked for by its name, or an
+// older one that it had before; a torch without them allows nothing, which is exact.
+bool matmul_uses_tf32() {
+  constexpr int kCuda = 1, kMatmul = 3, kTf32 = 2;  // enumerators of ATen/Context.h
+  struct Functions {
+    void* (*context)();
+    int (*precision)(const void* context, int backend, int op);
+    bool (*allows)(const void* context);
+  };
+  static const Functions found = [] {
+    Functions functions{};
+    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return functions;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(functions.context, "_ZN2at13globalContextEv");
+    find(functions.precision,
+         "_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE");
+    find(functions.allows, "_ZNK2at7Context15allowTF32CuBLASEv");
+    return functions;
+  }();
+  if (found.context == nullptr) return false;
+  if (found.precision != nullptr) {
+    return found.precision(found.context(), kCuda, kMatmul) == kTf32;
+  }
+  return found.allows != nullptr && found.allows(found.context());
+}
+
 // The device of the call is the current one as long as this exists.
 class DeviceGuard {
  public:
@@ -106,8 +137,12 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   }
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
-    if (out_ != nullptr) return accept(dtype, shape, layout);
-    const Shape strides = strides_for(shape, layout);
+    return allocate_strided(output, dtype, shape, strides_for(shape, layout));
+  }
+
+  Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
+                          const Shape& strides) override {
+    if (out_ != nullptr) return accept(dtype, shape, strides);
     if (output >= outputs.size()) outputs.resize(output + 1);
     TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
     return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
@@ -131,19 +166,26 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
     return scratch_.back().mutable_data_ptr();
   }
+  bool allow_tf32() const override { return matmul_uses_tf32(); }
 
   std::vector<std::optional<TorchTensor>> outputs;
 
  private:
+  // "CUDA out of memory." is what programs look for that try again with a smaller batch.
   TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
     AtenTensorHandle tensor = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()),
-                                                    shape.data(), strides.data(), dtype_code(dtype),
-                                                    place_.type, place_.index, &tensor));
+    if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+                                 dtype_code(dtype), place_.type, place_.index, &tensor) != 0) {
+      throw Error(str(op_.name, ": CUDA: got no memory from torch for ", dtype_name(dtype),
+                      " of shape ", shape, " on ", name_of(place_), ", expected ",
+                      byte_count(shape, dtype),
+                      " bytes: CUDA out of memory. What torch's allocator "
+                      "says is on the standard error"));
+    }
     return TorchTensor(tensor);
   }
 
-  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
     const Place place = place_of(*out_);
     if (!(place == place_)) {
       fail(op_.name, "out", "a tensor on " + name_of(place), "one on " + name_of(place_));
@@ -156,7 +198,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
+    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
     count_write(op_, "out", *out_);
     return accepted;
   }

@@ -39,9 +39,13 @@ class TorchRuntime final : public Runtime {
       : op_(op), inputs_(inputs), out_(out) {}
 
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
+    return allocate_strided(output, dtype, shape, strides_for(shape, layout));
+  }
+
+  Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
+                          const Shape& strides) override {
     refuse_strings(output, dtype);
-    if (out_ != nullptr) return accept(dtype, shape, layout);
-    const Shape strides = strides_for(shape, layout);
+    if (out_ != nullptr) return accept(dtype, shape, strides);
     if (output >= outputs.size()) outputs.resize(output + 1);
     TorchTensor& made = outputs[output].emplace(new_tensor(dtype, shape, strides));
     return Tensor(made.mutable_data_ptr(), dtype, shape, strides);
@@ -78,7 +82,7 @@ class TorchRuntime final : public Runtime {
         "one that PyTorch has: it has no tensors of strings. Call the op in NumPy or ONNX Runtime");
   }
 
-  Tensor accept(DType dtype, const Shape& shape, Layout layout) {
+  Tensor accept(DType dtype, const Shape& shape, const Shape& strides) {
     if (!out_->is_cpu()) fail(op_.name, "out", "a tensor on another device", "one on the CPU");
     const std::optional<DType> got = from_scalar_type(scalar_type_of(out_->get()));
     if (!got) {
@@ -87,7 +91,7 @@ class TorchRuntime final : public Runtime {
     }
     Tensor out(out_->mutable_data_ptr(), *got, Shape(out_->sizes().begin(), out_->sizes().end()),
                Shape(out_->strides().begin(), out_->strides().end()));
-    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, layout);
+    Tensor accepted = accept_output(op_, inputs_, std::move(out), dtype, shape, strides);
     count_write(op_, "out",
                 *out_);  // last, because a call that is refused must not count as a write
     return accepted;

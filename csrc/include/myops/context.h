@@ -134,6 +134,11 @@ class Runtime {
   // Memory for one output, owned by the runtime. If nobody reads an output with Output::only_if(),
   // the result may be not `present`.
   virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
+  // The same for an output of Output::elementwise(), with the strides that PyTorch would choose.
+  virtual Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
+                                  const Shape& /*strides*/) {
+    return allocate(output, dtype, shape, Layout::Contiguous);
+  }
   // Called instead of allocate() for an output that this call leaves out.
   virtual void leave_out(size_t /*output*/, DType /*dtype*/) {}
   // Called before a kernel that allocates outputs itself, or that writes into inputs.

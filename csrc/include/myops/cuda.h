@@ -48,7 +48,20 @@ class Device {
   virtual void* stream() const = 0;  // the CUstream for all work of the call
   // Memory of the device, which exists until the call and the work that it has queued have ended.
   virtual void* scratch(size_t bytes) = 0;
+  // Whether the runtime's user accepts products of float32 whose factors are rounded to TF32.
+  virtual bool allow_tf32() const { return false; }
 };
+
+// Of the GPU that a call runs on.
+struct Properties {
+  int architecture;     // 90 for compute capability 9.0
+  int multiprocessors;  // each runs one or several blocks at a time
+};
+Properties properties(const KernelContext& context);
+
+// Whether products of tensors of this dtype should be computed on tensor cores
+// (myops/tensor_cores.h): Half and BFloat16 if the GPU has them, float32 if TF32 is allowed, too.
+bool on_tensor_cores(const KernelContext& context, DType dtype);
 
 // For adapters: the op with its kernel for CUDA instead of that for the CPU, for invoke(). The
 // object is never destroyed; every call with the same op returns the same one.

@@ -72,6 +72,7 @@ struct Output {
   std::string doc;
   std::vector<std::string> overwritten = {};
   std::string condition = {};
+  bool is_elementwise = false;
 
   // An optional output: it is computed only if the bool attribute of this name is true, or if the
   // optional input of this name is given. Otherwise callers get None, a node of a model leaves it
@@ -86,6 +87,12 @@ struct Output {
   Output may_overwrite(std::vector<std::string> names) && {
     return overwritten = std::move(names), std::move(*this);
   }
+
+  // Each element is computed from the elements at the same place of the inputs, with broadcasting.
+  // In PyTorch the axes of the output then lie in memory in the order in which those of the inputs
+  // do, as in results of PyTorch's own functions of this kind, and out= may have this order too.
+  // The kernel must follow the strides of the output.
+  Output elementwise() && { return is_elementwise = true, std::move(*this); }
 };
 
 // What torch.autocast does to the floating tensors of a call, except those of float64. An input is

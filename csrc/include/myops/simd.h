@@ -135,7 +135,9 @@ MYOPS_INLINE V shuffle(V a, V b) {
 #if defined(__clang__)
   return __builtin_shufflevector(a, b, kIndex...);
 #else
-  using Index = std::conditional_t<sizeof(V) / sizeof...(kIndex) == 4, int32_t, int64_t>;
+  constexpr size_t kBytes = sizeof(V) / sizeof...(kIndex);
+  using Index = std::conditional_t<kBytes == 2, int16_t,
+                                   std::conditional_t<kBytes == 4, int32_t, int64_t>>;
   return __builtin_shuffle(a, b, Lanes<Index, sizeof...(kIndex)>{kIndex...});
 #endif
 }
@@ -257,8 +259,14 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
     using Bits = Lanes<uint32_t, kLanes<A>>;
     const Bits bits = (Bits)vector, quiet = (bits >> 16) | 0x40u;
     const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const Bits chosen = (bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded;
+    const Bits chosen = vector != vector ? quiet : rounded;  // NaN
+#if MYOPS_VECTOR_BYTES == 32  // as in store_bytes()
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm_packus_epi32(_mm256_castsi256_si128((__m256i)chosen),
+                                      _mm256_extracti128_si256((__m256i)chosen, 1)));
+#else
     store(to, __builtin_convertvector(chosen, Lanes<uint16_t, kLanes<A>>));
+#endif
   } else if constexpr (std::is_same_v<T, uint8_t>) {
     // Rounds to nearest, half to even: for 0 to 255, the sum with 2^23 has no bits left for a
     // fraction, and the integer is in the lowest bits. Smaller and larger values become 0 and 255,

@@ -169,7 +169,8 @@ void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t 
 template <class A, class Body>
 MYOPS_INLINE void for_each_side(int64_t count, bool padded, const Body& body) {
   constexpr int64_t L = kLanes<A>, H = std::max<int64_t>(L / 2, 1), Q = std::min(kQuad<A>, L);
-  for (int64_t first = 0; first < count;) {
+  int64_t first = 0;
+  while (first < count) {
     const int64_t left = padded ? (count - first + Q - 1) / Q * Q : count - first;
     const auto by = [&](auto side) {
       body(side, first, std::min<int64_t>(side, count - first));

@@ -4,11 +4,9 @@
 #include "../../core/kernel_switch.h"
 #include "kernels.h"
 #include "loop_nest.h"
-#include "myops/simd.h"
+#include "pack.h"
 
 namespace myops::my_add::MYOPS_ISA {
-
-using namespace ::myops::MYOPS_ISA;
 
 template <class T>
 T twice_plus(T a, T b) {
@@ -37,21 +35,31 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
       }
     }
   }
-  for (; i + L <= count; i += L) {
-    if (stores == Stores::Prefetch) {
+  const auto add = [&](int64_t at) MYOPS_INLINED {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
+      const auto x = load_as<Unsigned>(a + at);
+      store(c + at, x + x + load_as<Unsigned>(b + at));
+    } else {
+      const Vector<Wide> x = load_wide<Wide>(a + at);
+      store_narrow<Wide>(c + at, x + x + load_wide<Wide>(b + at));
+    }
+  };
+  if (stores == Stores::Prefetch) {
+    for (; i + L <= count; i += L) {
       prefetch_load(a + i);
       prefetch_load(b + i);
       prefetch_store(c + i);
-    }
-    if constexpr (std::is_integral_v<T>) {
-      using Unsigned = Lanes<std::make_unsigned_t<T>, L>;  // wraps instead of being undefined
-      const auto x = load_as<Unsigned>(a + i);
-      store(c + i, x + x + load_as<Unsigned>(b + i));
-    } else {
-      const Vector<Wide> x = load_wide<Wide>(a + i);
-      store_narrow<Wide>(c + i, x + x + load_wide<Wide>(b + i));
+      add(i);
     }
   }
+  for (; i + 4 * L <= count; i += 4 * L) {
+    add(i);
+    add(i + L);
+    add(i + 2 * L);
+    add(i + 3 * L);
+  }
+  for (; i + L <= count; i += L) add(i);
   for (; i < count; ++i) c[i] = twice_plus(a[i], b[i]);
 }
 
@@ -77,39 +85,25 @@ void run_repeated(T element, bool double_other, const T* other, T* c, int64_t co
   }
 }
 
-// Any steps. Elements of 16 bits are copied side by side first, because vectors convert them many
-// times faster than single elements are converted.
+// Any steps, one element at a time.
 template <class T>
-void run_strided(const Axis& inner, const T* a, const T* b, T* c, int64_t count) {
-  int64_t i = 0;
-  if constexpr (sizeof(T) == 2) {
-    constexpr int64_t kBlock = 64;
-    T x[kBlock], y[kBlock];
-    while (count - i >= kLanes<float>) {
-      const int64_t length = std::min(kBlock, count - i);
-      for (int64_t j = 0; j < length; ++j) x[j] = a[(i + j) * inner.a];
-      for (int64_t j = 0; j < length; ++j) y[j] = b[(i + j) * inner.b];
-      run_whole(x, y, c + i, length, Stores::Plain);
-      i += length;
-    }
-  }
-  for (; i < count; ++i) c[i] = twice_plus(a[i * inner.a], b[i * inner.b]);
+void run_strided(int64_t a_step, int64_t b_step, const T* a, const T* b, T* c, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) c[i] = twice_plus(a[i * a_step], b[i * b_step]);
 }
 
-// The kernels: loops along the innermost axis. Unit and zero steps get loops that vectorise.
+// Loops along a row, by the steps of the operands in it.
 enum class Loop : uint8_t { Contiguous, RepeatedA, RepeatedB, Strided };
 
-inline Loop loop_for(const Axis& inner) {
-  const int64_t a = inner.a, b = inner.b;
+inline Loop loop_for(int64_t a, int64_t b) {
   if (a == 1 && b == 1 && kernel_enabled("my_add.contiguous")) return Loop::Contiguous;
   if (a == 1 && b == 0 && kernel_enabled("my_add.repeated_b")) return Loop::RepeatedB;
   if (a == 0 && b == 1 && kernel_enabled("my_add.repeated_a")) return Loop::RepeatedA;
   return Loop::Strided;
 }
 
-// One run along the innermost axis.
 template <class T>
-void run(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t count, Stores stores) {
+void run_row(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t count,
+             Stores stores) {
   if (loop == Loop::Contiguous) {
     run_whole(a, b, c, count, stores);
   } else if (loop == Loop::RepeatedB) {
@@ -117,16 +111,140 @@ void run(Loop loop, const Axis& inner, const T* a, const T* b, T* c, int64_t cou
   } else if (loop == Loop::RepeatedA) {
     run_repeated(*a, false, b, c, count);
   } else {
-    run_strided(inner, a, b, c, count);
+    run_strided(inner.a, inner.b, a, b, c, count);
   }
 }
 
-inline void report(const KernelContext& context, const Axes& axes, Loop loop, Stores stores) {
-  constexpr const char* kernels[] = {"contiguous", "repeated_a", "repeated_b", "strided"};
+// A call, as all its pieces see it.
+template <class T>
+struct Call {
+  const T *a, *b;
+  T* c;
+  Axes axes;
+  Stores stores;
+
+  Place<T> place(int64_t element) const { return Place<T>(axes, a, b, c, element); }
+};
+
+// Row by row.
+template <class T>
+void run_rows(const Call<T>& call, int64_t begin, int64_t end) {
+  const Axis& inner = call.axes.back();
+  const Loop loop = loop_for(inner.a, inner.b);
+  for (Place<T> at = call.place(begin); begin < end;) {
+    const int64_t count = std::min(inner.length - at.column, end - begin);
+    run_row(loop, inner, at.a, at.b, at.c, count, call.stores);
+    begin += count;
+    at.advance(1, count);
+  }
+}
+
+constexpr int64_t kCopiedBytes = 8192;  // of each operand at a time: both stay in the nearest cache
+template <class T>
+inline constexpr int64_t kCopied = kCopiedBytes / static_cast<int64_t>(sizeof(T));
+
+// Short rows: many at a time. An operand that is not in the order of the result is copied.
+template <class T>
+void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
+  const Axis inner = call.axes.back();
+  const Axis outer = call.axes.size() > 1 ? call.axes[call.axes.size() - 2] : Axis{1, 0, 0, 0};
+  const bool a_lies_so = lies_as_result(call.axes, &Axis::a);
+  const bool b_lies_so = lies_as_result(call.axes, &Axis::b);
+  alignas(64) T a_copy[kCopied<T> + kSlack<T>], b_copy[kCopied<T> + kSlack<T>];
+  for (Place<T> at = call.place(begin); begin < end;) {
+    const int64_t count = std::min(kCopied<T>, end - begin);
+    const T* a = a_lies_so ? at.a : a_copy;
+    const T* b = b_lies_so ? at.b : b_copy;
+    T* c = at.c;
+    for (int64_t done = 0; done < count;) {
+      const bool whole_rows = at.column == 0 && count - done >= inner.length;
+      const int64_t rows = whole_rows ? std::min(at.rows(), (count - done) / inner.length) : 1;
+      const int64_t columns =
+          whole_rows ? inner.length : std::min(inner.length - at.column, count - done);
+      if (!a_lies_so) pack(at.a, outer.a, inner.a, rows, columns, a_copy + done);
+      if (!b_lies_so) pack(at.b, outer.b, inner.b, rows, columns, b_copy + done);
+      done += rows * columns;
+      at.advance(rows, columns);
+    }
+    run_whole(a, b, c, count, call.stores);
+    begin += count;
+  }
+}
+
+// Tiles of the innermost axis and of the axis along which an operand has no gaps: each line of its
+// memory is read once.
+struct Tiles {
+  Axis across, inner;  // rows, columns
+  int64_t rows, columns;  // of a tile
+  Axes axes;              // the others, then those of the tiles
+  int64_t count = 1;
+
+  Tiles(const Axes& all, size_t axis, int64_t most)
+      : across(all[axis]), inner(all.back()), rows(std::min<int64_t>(across.length, 32)) {
+    columns = std::min(inner.length, most / rows / 16 * 16);
+    for (size_t i = 0; i + 1 < all.size(); ++i) {
+      if (i != axis) axes.push_back(all[i]);
+    }
+    const auto tiled = [](const Axis& axis_, int64_t by) {
+      return Axis{(axis_.length + by - 1) / by, by * axis_.a, by * axis_.b, by * axis_.c};
+    };
+    axes.push_back(tiled(across, rows));
+    axes.push_back(tiled(inner, columns));
+    for (const Axis& it : axes) count *= it.length;
+  }
+};
+
+template <class T>
+void run_tiles(const Call<T>& call, const Tiles& tiles, int64_t begin, int64_t end) {
+  const Axis &across = tiles.across, &inner = tiles.inner;
+  const auto is_copied = [](int64_t step) { return step != 0 && step != 1; };
+  const bool a_copied = is_copied(inner.a), b_copied = is_copied(inner.b);
+  const Loop loop = loop_for(a_copied ? 1 : inner.a, b_copied ? 1 : inner.b);
+  const Axis steps{0, a_copied ? 1 : inner.a, b_copied ? 1 : inner.b, 1};
+  alignas(64) T a_copy[kCopied<T> + kSlack<T>], b_copy[kCopied<T> + kSlack<T>];
+  for (Place<T> at(tiles.axes, call.a, call.b, call.c, begin); begin < end; ++begin) {
+    const T *a = at.a, *b = at.b;
+    const int64_t rows = std::min(tiles.rows, across.length - at.row() * tiles.rows);
+    const int64_t columns = std::min(tiles.columns, inner.length - at.column * tiles.columns);
+    if (a_copied) pack(a, across.a, inner.a, rows, columns, a_copy);
+    if (b_copied) pack(b, across.b, inner.b, rows, columns, b_copy);
+    for (int64_t row = 0; row < rows; ++row) {
+      run_row(loop, steps, a_copied ? a_copy + row * columns : a + row * across.a,
+              b_copied ? b_copy + row * columns : b + row * across.b, at.c + row * across.c,
+              columns, Stores::Plain);
+    }
+    at.advance(1, 1);
+  }
+}
+
+// The axis along which an operand with gaps in its rows has none; the number of axes where there is
+// no such axis, or where rows are so short that copying them is as fast.
+inline size_t axis_across(const Axes& axes) {
+  const Axis& inner = axes.back();
+  if (inner.length < 8 || !kernel_enabled("my_add.tiles")) return axes.size();
+  for (int64_t Axis::*step : {&Axis::a, &Axis::b}) {
+    if (inner.*step == 0 || inner.*step == 1) continue;
+    for (size_t i = axes.size() - 1; i-- > 0;) {
+      if (axes[i].*step == 1 && axes[i].length >= 4) return i;
+    }
+  }
+  return axes.size();
+}
+
+constexpr int64_t kShortRow = 128;  // below it the calls for each row take longer than copies
+
+inline bool rows_are_packed(const Axes& axes) {
+  if (!kernel_enabled("my_add.packed")) return false;
+  const Axis& inner = axes.back();
+  const bool loops = (inner.a == 0 || inner.a == 1) && (inner.b == 0 || inner.b == 1);
+  return !loops || (axes.size() > 1 && inner.length < kShortRow);
+}
+
+inline void report(const KernelContext& context, const Axes& axes, const char* kernel,
+                   Stores stores) {
   constexpr const char* how[] = {"plain", "prefetch", "non_temporal"};
   const Axis& inner = axes.back();
-  context.report(kernels[static_cast<size_t>(loop)],
-                 str("innermost of ", axes.size(), " after merging, length ", inner.length),
+  context.report(kernel, str("innermost of ", axes.size(), " after merging, length ", inner.length),
                  str("steps of a and b along it: ", inner.a, " and ", inner.b));
   const Tensor& c = context.output(0);
   context.report(how[static_cast<size_t>(stores)], "stores of c",
@@ -137,56 +255,44 @@ constexpr int64_t kGrain = 32768;  // elements a piece at most: tens of microsec
 
 // The length of a piece, such that there are four pieces or a multiple of four, of equal length:
 // few threads then have equal work.
-inline int64_t piece_of(int64_t count) {
-  if (count <= kGrain) return count;
-  const int64_t pieces = (count + 4 * kGrain - 1) / (4 * kGrain) * 4;
-  return ((count + pieces - 1) / pieces + 15) / 16 * 16;  // whole vectors
+inline int64_t piece_of(int64_t count, int64_t most) {
+  if (count <= most) return count;
+  const int64_t pieces = (count + 4 * most - 1) / (4 * most) * 4;
+  return (count + pieces - 1) / pieces;
 }
 
 template <class T>
 void compute_typed(KernelContext& context) {
   const Tensor &a = context.input(0), &b = context.input(1), &c = context.output(0);
-  if (c.elements() == 0) return;
-  const Axes axes = loop_nest(a, b, c);
-  const Axis inner = axes.back();
-  Stores stores = stores_for(c.elements() * static_cast<int64_t>(sizeof(T)));
+  const int64_t count = c.elements();
+  if (count == 0) return;
+  Stores stores = stores_for(count * static_cast<int64_t>(sizeof(T)));
   // The memory that is overwritten has just been read into the cache.
   if (c.data == a.data || c.data == b.data) stores = Stores::Plain;
   // These CPUs prefetch three streams in hardware; software prefetching cost 7%.
   if (stores == Stores::Prefetch && streaming_stores_pay()) stores = Stores::Plain;
-  const Loop loop = loop_for(inner);
-  if (context.reports()) report(context, axes, loop, stores);
-  // The result is divided by elements, so a piece may begin and end inside a run.
-  context.parallel_for(c.elements(), piece_of(c.elements()), [&](int64_t begin, int64_t end) {
-    const T *a_run = a.as<T>(), *b_run = b.as<T>();
-    T* c_run = c.as<T>();
-    const auto advance = [&](const Axis& axis, int64_t steps) {
-      a_run += steps * axis.a;
-      b_run += steps * axis.b;
-      c_run += steps * axis.c;
-    };
-    int64_t column = begin % inner.length;
-    SmallVector<int64_t, 6> index(axes.size(), 0);
-    int64_t rest = begin / inner.length;
-    for (size_t i = axes.size() - 1; i-- > 0; rest /= axes[i].length) {
-      index[i] = rest % axes[i].length;
-      advance(axes[i], index[i]);
-    }
-    while (true) {
-      const int64_t count = std::min(inner.length - column, end - begin);
-      run(loop, inner, a_run + column * inner.a, b_run + column * inner.b, c_run + column * inner.c,
-          count, stores);
-      begin += count;
-      if (begin >= end) break;
-      column = 0;
-      for (size_t i = axes.size() - 1;
-           i-- > 0;) {  // counts, as divisions cost more than short runs
-        advance(axes[i], 1);
-        if (++index[i] < axes[i].length) break;
-        advance(axes[i], -axes[i].length);
-        index[i] = 0;
-      }
-    }
+  const Call<T> call{a.as<T>(), b.as<T>(), c.as<T>(), loop_nest(a, b, c), stores};
+  const Axis& inner = call.axes.back();
+  const size_t across = axis_across(call.axes);
+  if (across < call.axes.size()) {
+    if (context.reports()) report(context, call.axes, "tiles", Stores::Plain);
+    const Tiles tiles(call.axes, across, kCopied<T>);
+    const int64_t most = std::max<int64_t>(1, kGrain / (tiles.rows * tiles.columns));
+    context.parallel_for(
+        tiles.count, piece_of(tiles.count, most),
+        [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
+    return;
+  }
+  const bool packed = rows_are_packed(call.axes);
+  if (context.reports()) {
+    constexpr const char* loops[] = {"contiguous", "repeated_a", "repeated_b", "strided"};
+    const auto loop = static_cast<size_t>(loop_for(inner.a, inner.b));
+    report(context, call.axes, packed ? "packed" : loops[loop], stores);
+  }
+  // The result is divided by elements, so a piece may begin and end inside a row.
+  const int64_t piece = (piece_of(count, kGrain) + 15) / 16 * 16;  // whole vectors
+  context.parallel_for(count, piece, [&](int64_t begin, int64_t end) {
+    packed ? run_packed(call, begin, end) : run_rows(call, begin, end);
     if (stores == Stores::NonTemporal) stream_end();
   });
 }

@@ -52,4 +52,63 @@ inline Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
   return merged;
 }
 
+// Whether an operand has its elements in memory as the result has them.
+inline bool lies_as_result(const Axes& axes, int64_t Axis::*step) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](const Axis& axis) { return axis.*step == axis.c; });
+}
+
+// A place in the loop nest: an element of the result, and what belongs to it of the operands.
+// Counts, because divisions cost more than short rows.
+template <class T>
+class Place {
+ public:
+  Place(const Axes& axes, const T* a_, const T* b_, T* c_, int64_t element)
+      : a(a_), b(b_), c(c_), axes_(axes), index_(axes.size(), 0) {
+    for (size_t i = axes.size(); i-- > 0; element /= axes[i].length) {
+      index_[i] = element % axes[i].length;
+      move(axes[i], index_[i]);
+    }
+    column = index_.back();
+  }
+
+  // The number in the axis outside of the innermost one, and how many rows are left there.
+  int64_t row() const { return axes_.size() > 1 ? index_[axes_.size() - 2] : 0; }
+  int64_t rows() const {
+    return axes_.size() > 1 ? axes_[axes_.size() - 2].length - index_[axes_.size() - 2] : 1;
+  }
+
+  // Over `columns` elements of a row or, where they are the whole row, over `rows` rows, not more
+  // than rows().
+  void advance(int64_t rows, int64_t columns) {
+    const Axis& inner = axes_.back();
+    move(inner, columns);
+    column += columns;
+    if (column < inner.length) return;
+    move(inner, -inner.length);
+    column = 0;
+    int64_t steps = rows;
+    for (size_t i = axes_.size() - 1; i-- > 0; steps = 1) {
+      move(axes_[i], steps);
+      if ((index_[i] += steps) < axes_[i].length) return;
+      move(axes_[i], -axes_[i].length);
+      index_[i] = 0;
+    }
+  }
+
+  const T *a, *b;
+  T* c;
+  int64_t column;  // in the innermost axis
+
+ private:
+  void move(const Axis& axis, int64_t steps) {
+    a += steps * axis.a;
+    b += steps * axis.b;
+    c += steps * axis.c;
+  }
+
+  const Axes& axes_;
+  SmallVector<int64_t, 6> index_;
+};
+
 }  // namespace myops::my_add::MYOPS_ISA

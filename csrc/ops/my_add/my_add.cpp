@@ -45,7 +45,8 @@ MYOPS_OP(my_add) {
       .input(Input{"a", "T", "The addend that is doubled."}.access(Access::Strided))
       .input(Input{"b", "T", "The other addend."}.access(Access::Strided))
       .output(
-          Output{"c", "T", "2a + b, of the broadcast shape of a and b."}.may_overwrite({"a", "b"}))
+          Output{"c", "T", "2a + b, of the broadcast shape of a and b."}.may_overwrite({"a", "b"})
+              .elementwise())
       .shape(shape)
       .autocast(Autocast::Widest)
       .kernel(compute)

@@ -227,6 +227,12 @@ def _check_kinds(
                 raise ValueError(
                     f"prototype {name}: {what}: got {item!r}, expected a list of {expected}"
                 )
+    for item in outputs:
+        if item.elementwise:
+            raise ValueError(
+                f"prototype {name}: outputs: {item.name}: got elementwise, expected an output in "
+                "contiguous memory: a function in NumPy does not choose where its result lies"
+            )
     for parameter, dtypes in types.items():
         if isinstance(dtypes, str):
             raise ValueError(

@@ -113,6 +113,12 @@ class FakeKernel:
         declared = DTYPES[self._info.types[kind][0]]
         dtype = next((item.dtype for info, item in tensors if info.type == kind), declared)
         _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU
+        if self._info.outputs[output].elementwise:
+            operands = [item for _, item in tensors]
+            if not all(item.is_contiguous() for item in operands):
+                strides = elementwise_strides(operands, shape)
+                return like.new_empty_strided(shape, strides, dtype=dtype)
+            return like.new_empty(shape, dtype=dtype)
         first, follows = inputs[0], self._info.inputs[0].access in ("channels_last", "strided")
         follows = follows and isinstance(first, torch.Tensor)
         if follows and len(shape) == first.dim() and is_channels_last(first):
@@ -130,11 +136,50 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous(memory_format=CHANNELS_LAST[tensor.dim()])
 
 
+def elementwise_strides(operands: Sequence[torch.Tensor], shape: Shape) -> list[Any]:
+    """As in csrc/core/elementwise_order.h; lengths may be symbolic."""
+    strides = []
+    for item in operands:
+        lead = len(shape) - item.dim()
+        strides.append([0] * lead + [
+            0 if item.shape[axis] == 1 and shape[lead + axis] != 1 else item.stride(axis)
+            for axis in range(item.dim())
+        ])  # fmt: skip
+
+    def compare(left: int, right: int) -> int:
+        for one in strides:
+            if one[left] == 0 or one[right] == 0:
+                continue
+            if one[left] != one[right]:
+                return -1 if one[left] < one[right] else 1
+            if shape[left] > shape[right]:
+                return 1
+        return 0
+
+    order: list[int] = []
+    for axis in reversed(range(len(shape))):
+        order.append(axis)
+        at = len(order) - 1
+        for before in reversed(range(at)):
+            found = compare(order[before], order[at])
+            if found < 0:
+                break
+            if found > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+    return _dense_strides(shape, order)
+
+
 def _channels_last_strides(shape: Shape) -> list[Any]:
     """As `strides_for` in tensor.h; lengths may be symbolic."""
+    return _dense_strides(shape, (1, *range(len(shape) - 1, 1, -1), 0))
+
+
+def _dense_strides(shape: Shape, order: Sequence[int]) -> list[Any]:
+    """Of memory without gaps, whose fastest axis is the first in `order`."""
     strides = [0] * len(shape)
     step = 1
-    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+    for axis in order:
         strides[axis] = step
         step = step * (max(shape[axis], 1) if isinstance(shape[axis], int) else shape[axis])
     return strides

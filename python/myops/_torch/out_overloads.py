@@ -43,6 +43,12 @@ def count_write(out: Tensor, before: int | None) -> None:
         torch.autograd.graph.increment_version(out)
 
 
+def _same_places(one: Tensor, other: Tensor) -> bool:
+    """Whether their elements have the same strides. Axes of length 1 fit all strides."""
+    places = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(length == 1 or left == right for length, left, right in places)
+
+
 class OutOverload:
     """The kernels in Python of one overload that writes into `out`."""
 
@@ -128,6 +134,11 @@ class OutOverload:
         torch._check(out.dim() == want.dim(), lambda: f"{self.op.info.name}: out: {wrong}")
         for got, wanted in zip(out.shape, want.shape, strict=True):
             torch._check(got == wanted, lambda: f"{self.op.info.name}: out: {wrong}")
+        if self.op.info.outputs[0].elementwise and not want.is_contiguous():
+            if not out.is_contiguous() and not _same_places(out, want):
+                words = f"contiguous memory, or strides {list(want.stride())}"
+                self._refuse(f"strides {list(out.stride())}", words)
+            return
         follows = is_channels_last(want)
         layout = CHANNELS_LAST[want.dim()] if follows else torch.contiguous_format
         if not out.is_contiguous(memory_format=layout):

@@ -37,6 +37,7 @@ class SearchContext:
     tolerance: Tolerance
     ties: Ties
     exporter: str
+    export_again: bool
 
 
 def find(context: SearchContext, values: Sequence[Value], name: str) -> FirstMismatch:
@@ -192,7 +193,7 @@ def _judge(
     graph = context.graph
     mismatch.nodes = [graph.label(place) for place in places]
     mismatch.cause = "node" if len(places) == 1 else "nodes"
-    changed = list(fresh.changes(context, mismatch, places))
+    changed = list(fresh.changes(context, mismatch, places)) if context.export_again else []
     for place, words in changed:
         mismatch.evidence.append(f"{graph.label(place)}: {words}.")
     if changed:

@@ -77,6 +77,31 @@ def compare(
             f"compare: optimization: got {optimization!r}, expected one of {', '.join(LEVELS)}."
             + near_misses(optimization, LEVELS)
         )
+    return compared(
+        model, args, onnx_model, kwargs=kwargs, libraries=libraries, rtol=rtol, atol=atol,
+        optimization=optimization, progress=progress,
+    )  # fmt: skip
+
+
+def compared(
+    model: Any,
+    args: Any,
+    onnx_model: files.Model,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    optimization: str = "disable",
+    progress: Callable[[str], None] | None = None,
+    export_again: bool = True,
+) -> Report:
+    """As `compare`.
+
+    Args:
+        export_again: Whether the module that differs is exported once more, to say in which
+            attribute or constant a node of the file differs from what the exporter writes.
+    """
     say = progress or (lambda text: None)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     tolerance = Tolerance(rtol, atol)
@@ -108,7 +133,7 @@ def compare(
     steps.mark_ties(ties, values)
     context = SearchContext(
         module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
-        "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
+        "torchscript" if module_paths.from_torchscript(proto) else "dynamo", export_again,
     )  # fmt: skip
     mismatch, starts = steps.search(context, values, say)
     say("ONNX Runtime, optimised")

@@ -248,24 +248,50 @@ def _any(task: _Task) -> onnx.ModelProto:
 
 
 def _one(task: _Task, exporter: str) -> onnx.ModelProto:
-    """Exports with one exporter; if torch fails, the error says whether the other one works."""
+    """With one exporter; where torch fails, the error says whether the other would do."""
+    error: failures.ExporterError | ExportCheckError
     try:
         return _made(task, exporter)
-    except failures.ExporterError as error:
-        task.settings = dataclasses.replace(task.settings, verbose=False)
-        (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                _made(task, other)
-        except Exception as second:
-            error.add(f'exporter="{other}" was tried and fails too: {failures.reason(second)}.')
-        else:
-            error.add(
-                f'exporter="{other}" was tried: it exports the model and passes all checks; '
-                'exporter="auto" takes whichever does.'
-            )
+    except failures.ExporterError as raised:
+        error = raised
+    except ExportCheckError as raised:
+        if not raised.elsewhere:
+            raise
+        error = raised
+    if isinstance(error, failures.ExporterError) and not error.known:
+        _refuse_what_does_not_run(task)
+    # Not inside of except: the second error would seem to follow from the first.
+    said = _other(task, exporter)
+    if isinstance(error, failures.ExporterError):
+        error.add(said)
         raise error.complete() from error.__cause__
+    raise ExportCheckError(error.check, f"{error.text} {said}") from error.__cause__
+
+
+def _refuse_what_does_not_run(task: _Task) -> None:
+    """Where PyTorch does not run the model either, no exporter is to blame."""
+    args, kwargs = task.inputs.call()
+    try:
+        with guards.unchanged(task.model):
+            guards.runnable(task.model)(*args, **kwargs)
+    except Exception as error:  # the user's model, which may raise anything
+        raise RuntimeError(failures.of_the_model(error)) from error
+
+
+def _other(task: _Task, exporter: str) -> str:
+    """Whether the other exporter makes a right file, in a sentence."""
+    (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quiet = dataclasses.replace(task.settings, verbose=False)
+            _made(dataclasses.replace(task, settings=quiet), other)
+    except Exception as error:
+        return f'exporter="{other}" was tried and fails too: {failures.reason(error)}.'
+    return (
+        f'exporter="{other}" was tried: it exports the model and passes all checks; '
+        'exporter="auto" takes whichever does.'
+    )
 
 
 def _made(task: _Task, exporter: str) -> onnx.ModelProto:

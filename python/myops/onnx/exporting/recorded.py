@@ -35,6 +35,9 @@ _READS = {
 _MAY_WARN = ("__getitem__", "__len__", "__iter__", "__contains__", "unbind", "tensor", "as_tensor")
 _COPIES = ("tensor", "as_tensor", "roll")  # turn lengths into constants without reading them
 
+_NAMES_VALUES = "_jit_pass_onnx_assign_scoped_names_for_node_and_value"
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+
 Axis = tuple[str, int]  # name of an input, axis
 
 
@@ -99,6 +102,7 @@ class Recorded:
     first_error: The error of torch.export's first attempt.
     program: The program that torch.export made, if it succeeded.
     failed: From a trace: the operator that torch could not write, and where forward calls it.
+    origins: From a trace: what torch says of the origin of each value of the graph, by its name.
     parametrized: Whether the model computes some of its weights (torch.nn.utils.parametrize).
     """
 
@@ -108,6 +112,7 @@ class Recorded:
     first_error: BaseException | None = None
     program: Any = None
     failed: tuple[str, SourceLine | None] | None = None
+    origins: dict[str, str] = field(default_factory=dict)
     parametrized: bool = False
 
 
@@ -143,34 +148,45 @@ def recording_torch_export(found: Recorded) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording_trace(found: Recorded) -> Iterator[None]:
-    """Records what forward reads into Python while it is traced, and the operator that fails.
+    """Notes what forward reads into Python while it is traced, the operator that fails then, and
+    where the values of the graph come from.
 
-    If a torch release has another name for the function that writes operators, the failing operator
-    is not recorded.
+    What torch has under another name is not noted.
     """
     from torch.onnx._internal import torchscript_exporter
 
     utils: Any = getattr(torchscript_exporter, "utils", None)
     write = getattr(utils, "_run_symbolic_function", None)
+    named = getattr(torch._C, _NAMES_VALUES, None)
+
+    def naming(graph: Any) -> None:
+        assert named is not None
+        named(graph)
+        for node in graph.nodes():
+            found.origins |= dict.fromkeys(
+                (v.debugName() for v in node.outputs()), node.sourceRange()
+            )
 
     def writing(graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         assert write is not None
         try:
             return write(graph, block, node, *args, **kwargs)
         except Exception:
-            found.failed = found.failed or (node.kind(), _traced_place(node))
+            found.failed = found.failed or (node.kind(), traced_place(node.sourceRange()))
             raise
 
     with contextlib.ExitStack() as stack:
         if write is not None:
             stack.enter_context(mock.patch.object(utils, "_run_symbolic_function", writing))
+        if named is not None:
+            stack.enter_context(mock.patch.object(torch._C, _NAMES_VALUES, naming))
         stack.enter_context(_Reads(found))
         yield
 
 
-def _traced_place(node: Any) -> SourceLine | None:
-    """The innermost line of the model in the source range of a node of a trace."""
-    for file, line in re.findall(r"^(.+)\((\d+)\): ", node.sourceRange(), re.MULTILINE):
+def traced_place(origin: str) -> SourceLine | None:
+    """The innermost line of the model in what a node of a trace says of its origin."""
+    for file, line in re.findall(r"^(.+)\((\d+)\): ", origin, re.MULTILINE):
         if file.startswith(os.path.join(_TORCH, "jit") + os.sep):
             return None  # the lines after it called the exporter
         if is_users(file):
@@ -276,6 +292,14 @@ def is_users(file: str) -> bool:
     if folder.startswith(_PYTHON + os.sep) and "-packages" not in folder[len(_PYTHON) :]:
         return False
     return not any(f"{os.sep}{name}{os.sep}" in folder for name in _EXPORTERS)
+
+
+def last_place(trace: str) -> SourceLine | None:
+    """The innermost line of the model in a traceback that torch keeps as text."""
+    for file, line in reversed(_LINE.findall(trace)):
+        if is_users(file):
+            return SourceLine(file, int(line))
+    return None
 
 
 def _where(relation: Any) -> tuple[SourceLine | None, Attribute | None]:

@@ -8,6 +8,7 @@ class ExportCheckError(ValueError):
 
     check: The name of the check, as in `skip_checks`.
     text: What it found.
+    elsewhere: Whether the other exporter may do: nothing in the model's way of computing is wrong.
 
     Example:
         >>> class Frozen(torch.nn.Module):
@@ -20,8 +21,8 @@ class ExportCheckError(ValueError):
         frozen_input
     """
 
-    def __init__(self, check: str, text: str) -> None:
-        self.check, self.text = check, text
+    def __init__(self, check: str, text: str, elsewhere: bool = False) -> None:
+        self.check, self.text, self.elsewhere = check, text, elsewhere
         super().__init__(
             f"export: {check}: {text} (No file was written. To export without this check: "
             f'skip_checks=["{check}"])'

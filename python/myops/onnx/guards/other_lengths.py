@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from myops.onnx.guards import _advice
+from myops.onnx.guards import _advice, _origin
 from myops.onnx.guards._changes import noisy, resized
 from myops.onnx.guards._conditions import Conditions
 from myops.onnx.guards._constants import Constants
-from myops.onnx.guards._difference import compare
+from myops.onnx.guards._difference import Difference, compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
@@ -203,7 +203,7 @@ class _Search:
         title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
         self._fail(
             point, changes, f"{title} is not what PyTorch computes: {found.text}.",
-            difference=found.text,
+            difference=found,
         )  # fmt: skip
 
     def _note(self, results: list[Any]) -> None:
@@ -246,12 +246,19 @@ class _Search:
         changes: dict[str, Any],
         text: str,
         cause: Any = None,
-        difference: str = "",
+        difference: Difference | None = None,
     ) -> NoReturn:
         where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
         broken = self.conditions.broken(point)
         said = [(item, self.conditions.text(item)) for item in broken]
-        advice = _advice.of_lengths(self.exported, said, difference)
+
+        def origin() -> str:
+            if difference is None:
+                return _origin.of_failure(self.exported, cause)
+            return _origin.of_difference(self.exported, changes, difference)
+
+        told = difference.text if difference is not None else ""
+        advice = _advice.of_lengths(self.exported, said, origin, told).strip()
         raise ExportCheckError(
             NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
         ) from cause

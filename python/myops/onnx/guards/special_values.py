@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from myops.onnx.guards import _advice
+from myops.onnx.guards import _advice, _origin
 from myops.onnx.guards._changes import noisy, scaled
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -95,10 +95,12 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         return
     if [item.shape for item in wanted] != [item.shape for item in exported.base]:
         return  # it decides shapes
+    failure: Exception | None = None
+    found = None
     try:
         got = exported.ort_run(changes)
     except RuntimeError as error:
-        found, text = None, f"PyTorch runs, but the exported model fails: {error}"
+        failure, text = error, f"PyTorch runs, but the exported model fails: {error}"
     else:
         found = compare(wanted, got)
         if found is None:
@@ -118,10 +120,16 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         output = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
         text = f"{output} is not what PyTorch computes: {found.text}"
     words = {"large": f"{_LARGE:g} times as large", "tiny": f"{_TINY:g} times as large"}
+
+    def origin() -> str:
+        if found is None:
+            return _origin.of_failure(exported, failure) if failure is not None else ""
+        return _origin.of_difference(exported, changes, found)
+
     raise ExportCheckError(
         NAME,
         f"with {', '.join(changes)} {words.get(title, 'all ' + title)} {text}. "
-        f"{_advice.of_values(exported, title)}",
+        f"{_advice.of_values(exported, title, origin).strip()}",
     )
 
 

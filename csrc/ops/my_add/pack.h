@@ -1,0 +1,96 @@
+// Copies of what an operand has in a block of the result, in the order of the result: `rows` rows of
+// `columns` elements, one after another. `row_step` and `step` are the operand's.
+#pragma once
+
+#include "myops/simd.h"
+
+namespace myops::my_add::MYOPS_ISA {
+
+using namespace ::myops::MYOPS_ISA;
+
+// Elements are moved, not computed with: vectors hold them as integers of their size.
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 2, uint16_t,
+                                std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+
+// How many elements pack() may write behind the last one, as it stores whole vectors.
+template <class T>
+inline constexpr int64_t kSlack = kLanes<Bits<T>>;
+
+template <class T>
+MYOPS_INLINE void copy_row(const T* from, int64_t count, T* to) {
+  constexpr int64_t L = kLanes<Bits<T>>, Q = kQuad<Bits<T>>;
+  int64_t i = 0;
+  for (; i + L <= count; i += L) store(to + i, load_as<Vector<Bits<T>>>(from + i));
+  for (; i + Q <= count; i += Q) store(to + i, load_as<Lanes<Bits<T>, Q>>(from + i));
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// The row that `to` begins with, `rows` times.
+template <class T>
+void repeat_row(int64_t columns, int64_t rows, T* to) {
+  const int64_t all = rows * columns;
+  for (int64_t done = columns; done < all; done *= 2) {
+    std::copy_n(to, std::min(done, all - done), to + done);
+  }
+}
+
+// Rows that have one element each.
+template <class T>
+void repeat_elements(const T* from, int64_t row_step, int64_t rows, int64_t columns, T* to) {
+  for (int64_t row = 0; row < rows; ++row, to += columns) {
+    Bits<T> bits;
+    std::memcpy(&bits, from + row * row_step, sizeof bits);
+    const auto element = Vector<Bits<T>>{} + bits;
+    for (int64_t i = 0; i < columns; i += kLanes<Bits<T>>) store(to + i, element);
+  }
+}
+
+// The rows of the block are columns of the operand: squares are transposed in registers.
+template <class T>
+void transpose_block(const T* from, int64_t step, int64_t rows, int64_t columns, T* to) {
+  constexpr int64_t L = sizeof(T) == 2 ? kQuad<Bits<T>> : kLanes<Bits<T>>;
+  using Row = Lanes<Bits<T>, L>;
+  int64_t row = 0;
+  for (; row + L <= rows; row += L) {
+    int64_t i = 0;
+    for (; i + L <= columns; i += L) {
+      Row square[L];
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < L; ++k) square[k] = load_as<Row>(from + row + (i + k) * step);
+      transpose<Bits<T>, L>(square);
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < L; ++k) store(to + (row + k) * columns + i, square[k]);
+    }
+    for (; i < columns; ++i) {
+      for (int64_t k = 0; k < L; ++k) to[(row + k) * columns + i] = from[row + k + i * step];
+    }
+  }
+  for (int64_t i = 0; i < columns; ++i) {
+    for (int64_t k = row; k < rows; ++k) to[k * columns + i] = from[k + i * step];
+  }
+}
+
+template <class T>
+void pack(const T* from, int64_t row_step, int64_t step, int64_t rows, int64_t columns, T* to) {
+  if (row_step == 0 && rows > 1) {
+    pack(from, columns, step, 1, columns, to);
+    repeat_row(columns, rows, to);
+  } else if (step == 0) {
+    repeat_elements(from, row_step, rows, columns, to);
+  } else if (step == 1 && (row_step == columns || rows == 1)) {
+    copy_row(from, rows * columns, to);
+  } else if (step == 1) {
+    for (int64_t row = 0; row < rows; ++row) {
+      copy_row(from + row * row_step, columns, to + row * columns);
+    }
+  } else if (row_step == 1 && rows > 1) {
+    transpose_block(from, step, rows, columns, to);
+  } else {
+    for (int64_t row = 0; row < rows; ++row, to += columns) {
+      for (int64_t i = 0; i < columns; ++i) to[i] = from[row * row_step + i * step];
+    }
+  }
+}
+
+}  // namespace myops::my_add::MYOPS_ISA
