@@ -62,7 +62,9 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
             exported.prepare(Calls())
             return checks
         except Exception as error:  # torch.cond and similar ones cannot be observed
-            exported.warn(f"lost_node: PyTorch does not run a model that is observed: {error}")
+            exported.warn(
+                f"lost_node: PyTorch does not run the model while it is observed: {error}"
+            )
             checks = [name for name in checks if name != "lost_node"]
     if not set(checks) - {"opset"}:
         return checks
