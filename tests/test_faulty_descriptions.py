@@ -5,6 +5,7 @@ of ops."""
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,24 @@ print(faults().decode())
         "kernel",
     )
     assert said.splitlines() == ["False [3.0, 3.0]", LIBRARY + FAULTS["kernel"]]
+
+
+@pytest.mark.parametrize("cpp_type", ["int64_t", "long double", "Word"])
+def test_a_type_of_cpp_that_is_no_dtype_does_not_compile(cpp_type: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cpp"
+    source.write_text(
+        '#include "myops/op.h"\nusing namespace myops;\nstruct Word {};\n'
+        "template <class T> void kernel(KernelContext&) {}\n"
+        f"TypedKernel typed() {{ return MYOPS_TYPED(kernel, {cpp_type}, float); }}\n"
+    )
+    command = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-fsyntax-only"]
+    command += ["-I", Path(__file__).parents[1] / "csrc" / "include", source]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if cpp_type == "int64_t":
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode != 0
+        assert "no element type of myops is this C++ type" in done.stderr
 
 
 TAKEN = """

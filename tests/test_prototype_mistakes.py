@@ -43,6 +43,24 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "attribute_keyword": (_attribute("class"), "class: got a name that Python has"),
     "attribute_self": (_attribute("self"), "self: got a name that Python has"),
+    "namespace_keyword": (
+        {"namespace": "class"},
+        "namespace: got 'class', expected another name than a word of Python",
+    ),
+    "no_rule": ({"shape": None}, "shape: got None, expected a function, or a rule"),
+    "version_0": ({"since_version": 0}, "since_version: got 0, expected a whole number from 1"),
+    "version_text": ({"since_version": "1"}, "since_version: got '1', expected a whole number"),
+    "version_large": ({"since_version": 2**40}, "since_version: got .*, expected a whole number"),
+    "surrogate": (_attribute("p", "\ud800"), "attributes: p: default: .*, expected text that UTF"),
+    "no_text": ({"doc": 3}, "doc: got 3, expected a text"),
+    "too_many": (
+        {
+            "inputs": [myops.Input(f"x{i}", "T", ".") for i in range(70)],
+            "function": lambda *x: x[0],
+            "shape": lambda inputs, _: [inputs[0].shape],
+        },
+        "schema: got mistakes::.*, expected one that torch takes",
+    ),
     "name_keyword": ({"name": "import"}, "import: name: got a name that Python has"),
     "generator": (
         {**_attribute("generator"), "random": True},

@@ -1,5 +1,8 @@
 #include "dispatcher_schema.h"
 
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -38,10 +41,31 @@ std::string number_of(double value) {
   return text;
 }
 
+// As torch's parser of schemas reads it.
+std::string literal_of(const std::string& text) {
+  std::string result = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f || character == '"' || character == '\\') {
+      char escaped[5];
+      std::snprintf(escaped, sizeof escaped, "\\%03o", static_cast<unsigned>(byte));
+      result += escaped;
+    } else {
+      result += character;
+    }
+  }
+  return result + "\"";
+}
+
+// The parser reads numbers by std::stod(), which refuses those beyond the normal ones.
+bool has_literal(double number) {
+  return number == 0 || (std::isfinite(number) && std::abs(number) >= DBL_MIN);
+}
+
 std::string default_of(const AttributeValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "True" : "False";
   if (const auto* number = std::get_if<int64_t>(&value)) return str(*number);
-  if (const auto* text = std::get_if<std::string>(&value)) return str("\"", *text, "\"");
+  if (const auto* text = std::get_if<std::string>(&value)) return literal_of(*text);
   if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value)) return str(*numbers);
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
     std::vector<std::string> texts;
@@ -67,6 +91,12 @@ bool may_be_none(const Attribute& attribute) {
   if (attribute.is_optional) return true;
   const AttributeType type = attribute.type();
   if (type == AttributeType::Strings) return true;
+  if (const auto* number = std::get_if<double>(&attribute.default_value)) {
+    return !has_literal(*number);
+  }
+  if (const auto* list = std::get_if<std::vector<double>>(&attribute.default_value)) {
+    return !std::all_of(list->begin(), list->end(), has_literal);
+  }
   const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute.default_value);
   return numbers != nullptr && numbers->empty();
 }

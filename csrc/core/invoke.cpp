@@ -31,9 +31,11 @@ void check_inputs(const Op& op, const ShapeContext& context) {
   if (op.is_variadic() && context.input_count() < op.inputs.size()) {
     fail(op.name, op.inputs.back().name, "an empty list", "a list of at least one tensor");
   }
+  bool any = false;
   for (size_t i = 0; i < context.input_count(); ++i) {
     const Input& input = op.declared(i);
     const auto name = [&] { return op.input_name(i); };
+    any = any || context.has(i);
     if (!context.has(i) && !input.is_optional) fail(op.name, name(), "nothing", "a tensor");
     if (context.has(i) && context.dims(i).size() > kMaxRank) {
       fail(op.name, name(), str("rank ", context.dims(i).size()), str("at most ", kMaxRank));
@@ -56,6 +58,8 @@ void check_inputs(const Op& op, const ShapeContext& context) {
            str(dtype_name(*inputs[j]), ", the dtype of ", op.input_name(j)));
     }
   }
+  // torch's dispatcher chooses a kernel by the tensors of the call.
+  if (!any) fail(op.name, op.inputs[0].name, "no input at all", "a tensor for at least one input");
 }
 
 // Whether the call computes the output (see Output::only_if).

@@ -171,6 +171,11 @@ def _folder_of(package: str) -> Path:
     return Path(next(iter(places)))
 
 
+def restored(package: str, name: str) -> Any:
+    """An op of a package that was pickled: what `define` returns for it in this process."""
+    return op_library(package).made(name)
+
+
 def _load(package: str, folder: Path) -> Any:
     """The module `_numpy` of a package, without importing the package itself."""
     name = f"{package}._numpy"

@@ -53,6 +53,7 @@ class Library:
         self._standards: dict[str, Callable[[Any], list[str]] | None] = {}
         self._quantized: dict[str, QuantizedRule | None] = {}
         self._upgrades: dict[str, Callable[[Any], list[str]]] = {}
+        self._made: dict[str, TorchOp] = {}  # by define
         self._by_type: tuple[int, dict[str, list[OpInfo]]] = (0, {})  # for how many ops; the index
 
     def __repr__(self) -> str:
@@ -77,6 +78,11 @@ class Library:
                 "with the same rules, is fine for a prototype.)"
             )
         self.ops[info.name] = info
+
+    def remove(self, info: OpInfo) -> None:
+        """Forgets an op that was added and cannot be registered."""
+        del self.ops[info.name]
+        self._by_type = -1, {}
 
     @property
     def version(self) -> int:
@@ -182,6 +188,8 @@ class Library:
         self._quantized[name] = quantized
         if upgrade is not None:
             self._upgrades[name] = upgrade
+        self._made[name] = op
+        op.package = self.package
         return op
 
     def info(self, name: str) -> OpInfo:
@@ -202,6 +210,11 @@ class Library:
         if info.name not in self._standards and self._module:
             importlib.import_module(self._module.format(name=info.name))
         return self._standards.get(info.name)
+
+    def made(self, name: str) -> TorchOp:
+        """What `define` returned for an op."""
+        self.standard_form(self.info(name))  # imports the module that calls define
+        return self._made[name]
 
     def quantized_rule(self, info: OpInfo) -> QuantizedRule | None:
         """What says how the op works on integers; None when it does not."""

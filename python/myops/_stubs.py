@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import keyword
+import math
 import re
 import sys
 import types
@@ -209,7 +210,9 @@ def _default(item: AttributeInfo) -> str:
         return ""
     if isinstance(item.default, str):
         return f" = {json.dumps(item.default)}"
-    simple = item.default is None or isinstance(item.default, (int, float))
+    simple = item.default is None or (
+        isinstance(item.default, (int, float)) and math.isfinite(item.default)
+    )
     return f" = {item.default!r}" if simple else " = ..."  # a list
 
 

@@ -350,6 +350,23 @@ void test_an_optional_input_before_a_list() {
   same(dispatcher_schema(last, {}), "blend(Tensor x, Tensor? weights=None) -> Tensor");
 }
 
+// torch's parser of schemas has no word for them, or reads another text.
+void test_defaults_that_are_hard_to_write() {
+  const double infinite = std::numeric_limits<double>::infinity();
+  const Op op = Op("defaults")
+                    .type("T", {DType::Float32})
+                    .input({"x", "T", "[N]."})
+                    .output({"y", "T", "[N]."})
+                    .attribute({"text", std::string("\"\\n\n\303\251"), "."})
+                    .attribute({"limit", infinite, "."})
+                    .attribute(Attribute{"least", 5e-324, "."}.exact())
+                    .attribute({"limits", std::vector<double>{1, -infinite}, "."})
+                    .attribute({"zero", 0.0, "."});
+  same(dispatcher_schema(op, {}),
+       "defaults(Tensor x, *, str text=\"\\042\\134n\\012\303\251\", float? limit=None, float? "
+       "least=None, float[]? limits=None, float zero=0.0) -> Tensor");
+}
+
 // The gradients of outputs that share a length have one length, within its bound.
 void test_the_gradient_of_decided_lengths() {
   Op forward = described();
@@ -465,6 +482,7 @@ int main() {
   test_descriptions_that_cannot_be();
   test_lengths_in_descriptions();
   test_an_optional_input_before_a_list();
+  test_defaults_that_are_hard_to_write();
   test_the_gradient_of_decided_lengths();
   test_shared_memory();
   test_writes();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -148,7 +149,8 @@ def prototype(
     _check(description, domain, namespace)
     passed = [*attributes, *([AttributeInfo("seed", 0, "")] if random else [])]
     _check_signature(function, name, [item.name for item in inputs], passed)
-    if isinstance(shape, str) and not (shape.isascii() and shape.isprintable() and shape.strip()):
+    is_rule = isinstance(shape, str) and shape.isascii() and shape.isprintable() and shape.strip()
+    if not callable(shape) and not is_rule:
         raise ValueError(
             f"prototype {name}: shape: got {shape!r}, expected a function, or a rule such as "
             '"N C H W -> N C (H * 2) (W * 2)"'
@@ -168,7 +170,11 @@ def prototype(
     info = _description.read(native, domain, namespace)
     library = _libraries.of_prototypes(domain, namespace)
     library.add(info)
-    _register(info)
+    try:
+        _register(info)
+    except ValueError:
+        library.remove(info)
+        raise
     made = library.define(name, **{kind: _late(given, kind) for kind in given})
     public: Any = written.function_of(made, function.__doc__ or info.doc, function.__module__)
     public.numpy = made.numpy  # as what library.define returns
@@ -206,7 +212,14 @@ def _register(info: OpInfo) -> None:
     """Lets torch's dispatcher know the op, as the torch library does for C++."""
     library = torch.library.Library(info.namespace, "FRAGMENT")
     for values in (False, True) if info.has_values else (False,):
-        library.define(info.native.dispatcher_schema(values))
+        schema = info.native.dispatcher_schema(values)
+        try:
+            library.define(schema)
+        except RuntimeError as error:
+            raise ValueError(
+                f"prototype {info.name}: schema: got {info.namespace}::{schema}, expected one that "
+                "torch takes and no other library has"
+            ) from error
         overload = f"{info.name}.values" if values else info.name
         library.impl(overload, call.kernel(info), "CPU")
     _kept.append(library)
@@ -251,6 +264,11 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     expect(re.fullmatch(identifier, title), "name", title, "an identifier")
     expect(re.fullmatch(dotted, domain), "domain", domain, 'letters, digits, "_", "-" and "."')
     expect(re.fullmatch(identifier, namespace), "namespace", namespace, "an identifier")
+    reserved = keyword.iskeyword(namespace)
+    expect(not reserved, "namespace", namespace, "another name than a word of Python")
+    version = description["since_version"]
+    whole_number = isinstance(version, int) and 1 <= version <= 1000
+    expect(whole_number, "since_version", version, "a whole number from 1 to 1000")
     for what, given in (("domain", domain), ("namespace", namespace)):
         taken = any(given == other or given.startswith(f"{other}.") for other in _TAKEN)
         expect(not taken, what, given, "one that belongs to nobody else")
@@ -284,6 +302,9 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
             "one, or required=True, or optional=True",
         )  # fmt: skip
         choices, default = item["choices"], item["default"]
+        texts = "".join(text for text in _elements(default) if isinstance(text, str))
+        readable = not re.search("[\ud800-\udfff]", texts)
+        expect(readable, f"{where}: default", default, "text that UTF-8 can encode")
         whole = [number for number in _elements(default) if isinstance(number, int)]
         fits = all(-(2**63) <= number < 2**63 for number in whole)
         expect(fits, f"{where}: default", default, "integers of 64 bits")
@@ -294,6 +315,7 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
             expect(not both, f"{where}: {open_end} and {closed}", "both", "one of the two")
     arguments = [item for kind in ("inputs", "outputs", "attributes") for item in description[kind]]
     for text in (description["doc"], *(item["doc"] for item in arguments)):
+        expect(isinstance(text, str), "doc", text, "a text")
         expect(not re.search("[\ud800-\udfff]", text), "doc", text, "text that UTF-8 can encode")
     names = [item["name"] for item in arguments]
     for name in names:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from myops import _numpy_call
+from myops import _libraries, _numpy_call
 from myops._description import OpInfo
 from myops._torch import autocast, autograd, batching, fast_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
@@ -41,6 +41,7 @@ class TorchOp:
     ) -> None:
         """`functional`: for an op that writes into inputs, the name of the op without writes."""
         self.info = info
+        self.package = ""  # that describes the op
         self.fake = FakeKernel(info, shape)
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = getattr(
@@ -57,6 +58,7 @@ class TorchOp:
         if info.has_values:
             self.overloads.append(self.packet.values)
         self.defaults = {item.name: item.default for item in info.attributes}
+        self._may_lack_all = all(item.optional for item in info.inputs)
         self._requires = any(item.required for item in info.attributes)
         self._lists_of_texts = [a.name for a in info.attributes if a.type == "strings"]
         gradient = autograd.checked(info, backward)
@@ -88,6 +90,21 @@ class TorchOp:
             )
         if self._autocast is not None:
             self._autocast.register([*self.overloads, *(item.written for item in self._written)])
+
+    def __copy__(self) -> TorchOp:
+        """An op is the same in every copy of a module that has it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchOp:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle has the name of the package and of the op."""
+        if not self.package:
+            raise TypeError(
+                f"{self.info.name}: pickle: got an op of no package, expected a package"
+            )
+        return _libraries.restored, (self.package, self.info.name)
 
     def __prepare_scriptable__(self) -> Callable[..., Any]:
         """What torch.jit.script compiles in place of the op."""
@@ -127,6 +144,8 @@ class TorchOp:
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
     ) -> Any:
         """A call for which a fast call is not possible."""
+        if self._may_lack_all:
+            self._refuse_nothing(inputs)
         if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._requires:
@@ -184,6 +203,8 @@ class TorchOp:
     def _dispatch(
         self, inputs: Inputs, out: torch.Tensor | None, attributes: dict[str, Any]
     ) -> Any:
+        if self._may_lack_all:
+            self._refuse_nothing(inputs)
         if self._texts:
             self._refuse_texts(inputs)
         if self._requires:
@@ -207,6 +228,13 @@ class TorchOp:
                     "none: its graphs have no such lists. Script the module, or use torch.export"
                 )
 
+    def _refuse_nothing(self, inputs: Inputs) -> None:
+        if all(item is None for item in inputs):  # the text is that of csrc/core/invoke.cpp
+            raise RuntimeError(
+                f"{self.info.name}: {self.info.inputs[0].name}: got no input at all, expected a "
+                "tensor for at least one input"
+            )
+
     def _refuse_missing(self, attributes: dict[str, Any]) -> None:
         missing = self.info.missing(attributes)
         if missing:
@@ -221,13 +249,14 @@ class TorchOp:
                     "returned, or run the node in ONNX Runtime"
                 )
 
-    def numpy(self, *inputs: Any, threads: int = 0, **attributes: Any) -> Any:
+    def numpy(self, *inputs: Any, threads: int | None = None, **attributes: Any) -> Any:
         """Runs the same kernel on NumPy arrays, for example on strings, of which PyTorch has no
         tensors.
 
         Args:
             inputs: One array for each input of the description; None for one that is left out.
-            threads: Most threads to use; 0 means MYOPS_NUM_THREADS or one per core.
+            threads: Most threads to use; default: MYOPS_NUM_THREADS or one per core. The attribute
+                of this name, if the op has one.
             attributes: Values that differ from the defaults.
 
         Returns:
@@ -236,8 +265,13 @@ class TorchOp:
         Raises:
             ValueError: The op refuses the call.
         """
+        if len(inputs) > len(self.info.inputs):
+            most = len(self.info.inputs)
+            raise TypeError(f"{self.info.name}: got {len(inputs)} inputs, expected {most} at most")
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
-        results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
+        if threads is not None and "threads" in self.defaults:
+            attributes["threads"], threads = threads, None
+        results = tuple(_numpy_call.call(self.info, padded, attributes, threads or 0))
         return results if len(results) > 1 else results[0]
 
     def _unknown(self, attributes: dict[str, Any]) -> TypeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -25,6 +26,8 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
     keyword-only argument with a default), and compilers trace it best.
     """
     info = op.info
+    taken = {info.name} | {i.name for i in info.inputs} | {a.name for a in info.attributes}
+    module_name, op_name = _free("torch", taken), _free("_op", taken)
     parameters = []
     inputs = info.inputs[:-1] if info.random else info.inputs
     for number, item in enumerate(inputs):
@@ -34,10 +37,9 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
         parameters.append(f"{item.name}: {kind}" + (" = None" if droppable else ""))
     for attribute in info.attributes[:-1] if info.random else info.attributes:
         default = attribute.default
-        default = list(default) if isinstance(default, tuple) else default
         kind = _TYPES[attribute.type]
         kind = f"Optional[{kind}]" if default is None else kind
-        parameters.append(f"{attribute.name}: {kind} = {default!r}")
+        parameters.append(f"{attribute.name}: {kind} = {_literal(default)}")
     # In scripts only: what is required may not be None for the dispatcher.
     required = "".join(
         f"        assert {item.name} is not None, {info.missing_text(item)!r}\n"
@@ -53,26 +55,40 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
         parameters += ["generator: Any = None"]
         before += (
             "        if seed is None and key is None:\n"
-            "            key = torch.randint(0, 9223372036854775807, [1])\n"
+            f"            key = {module_name}.randint(0, 9223372036854775807, [1])\n"
         )
         scripted = passed.replace("seed=seed", "seed=0 if seed is None else seed")
         called = passed + ", generator=generator"
     source = (
         f"def {info.name}({', '.join(parameters)}):\n"
-        f"    if torch.jit.is_scripting():\n"
+        f"    if {module_name}.jit.is_scripting():\n"
         f"{before}"
-        f"        return torch.ops.{info.namespace}.{info.name}({scripted})\n"
+        f"        return {module_name}.ops.{info.namespace}.{info.name}({scripted})\n"
         f"    else:\n"
-        f"        return _op({called})\n"
+        f"        return {op_name}({called})\n"
     )
     file = f"<myops {info.qualified}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace = {"torch": torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
-                 "Any": Any, "_op": op}  # fmt: skip
+    namespace = {module_name: torch, "Tensor": torch.Tensor, "Optional": Optional, "List": list,
+                 "Any": Any, op_name: op}  # fmt: skip
     exec(compile(source, file, "exec"), namespace)
     made: Any = namespace[info.name]
     made.__doc__, made.__module__ = doc, module
     return made
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """`name`, or one like it that no argument has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _literal(default: Any) -> str:
+    if isinstance(default, (list, tuple)):  # TorchScript takes no list as a default
+        return f"({''.join(f'{_literal(item)}, ' for item in default)})"
+    finite = not isinstance(default, float) or math.isfinite(default)
+    return repr(default) if finite else f"float('{default}')"
 
 
 _scripted: list[TorchOp] = []  # kept alive, because torch identifies them by their addresses

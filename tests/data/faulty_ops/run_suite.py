@@ -21,7 +21,8 @@ def cases(refused: str = "") -> list[Case]:
     torch.manual_seed(0)
     x, w = torch.randn(3, 8), torch.randn(8)
     if refused:
-        return [Case((x, w), refused=refused, refused_by_numbers=True, name="rows")]
+        right = Case((x, w), {"beta": 7.0}, name="right")
+        return [right, Case((x, w), refused=refused, refused_by_numbers=True, name="rows")]
     return [
         Case((x, w), {"alpha": 1.5, "beta": -0.25}, name="rows"),
         Case((w, w), name="vector", refused="x: got rank 1, expected rank 2"),

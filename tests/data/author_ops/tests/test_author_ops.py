@@ -1,5 +1,10 @@
 """Every family of the conformance tests, in every runtime, on ops that myops has none of."""
 
+import copy
+import pickle
+import subprocess
+import sys
+
 import pytest
 import torch
 from author_ops import cube, pick, top_k
@@ -55,3 +60,21 @@ def test_indices_are_integers_when_compiled(dynamic):
     assert indices.dtype == torch.int64
     assert torch.equal(values, expected.values)
     assert torch.equal(indices, expected.indices)
+
+
+def test_copies_and_pickles_are_the_op():
+    """So modules that have it can be copied, saved and sent to other processes."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.op = cube
+
+    assert copy.copy(cube) is cube
+    assert copy.deepcopy(Model()).op is cube
+    assert pickle.loads(pickle.dumps(cube)) is cube
+    load = "import sys, pickle, torch; print(pickle.loads(sys.stdin.buffer.read())(torch.ones(2)))"
+    done = subprocess.run(
+        [sys.executable, "-c", load], input=pickle.dumps(cube), capture_output=True
+    )
+    assert done.stdout.split() == [b"tensor([1.,", b"1.])"], done.stderr.decode()
