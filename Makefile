@@ -1,49 +1,50 @@
-# Everything starts here. Each target sets up what it needs on a fresh machine: python3 with venv,
-# a C++17 compiler and a package index are enough.
+# Each target sets up what it needs on a fresh machine, which must have python3 with venv, a C++17
+# compiler and a package index.
 #
-#   make demo          super-resolution with a free factor, in PyTorch and ONNX Runtime
+#   make demo          super-resolution by any factor, in PyTorch and ONNX Runtime
 #   make playground    the same and the deformable digits as a web page, in build/playground (node, npm)
-#   make test          the tests that find most, in minutes: Python, and C++ on the libraries as built
+#   make test          the quick tests, in minutes: Python, and C++ on the libraries as built
 #   make test-all      every test but those of test-hosts: also the slow ones, sanitizers, 64-bit ARM;
-#                      it is made of test-compiled, the C++, and test-python
+#                      the same as test-compiled (C++) and test-python
 #   make test-hosts    programs in C++ and Node.js that run our ops (downloads ONNX Runtime for both)
 #   make test-ray      batch runs and serving on a Ray cluster of this machine (downloads Ray)
 #   make lint          exactly what CI checks: ruff, mypy, clang-format
 #   make tidy          clang-tidy on the portable C++ sources (.clang-tidy)
 #   make format        rewrite the code the way `make lint` wants it
 #   make build         rebuild the three libraries in place after a change in csrc/
-#   make test-cmake    somebody else's ONNX Runtime library, built through CMake (a minute)
+#   make test-cmake    builds the ONNX Runtime library of another package through CMake (a minute)
 #   make bench         compare with other libraries: at most 45 minutes, docs/performance.md
 #   make test-native   C++ tests, without Python, of the objects that are in our libraries
-#   make test-sanitizers  C++ tests, and the fuzzer for a moment, under the sanitizers
+#   make test-sanitizers  C++ tests, and a short run of the fuzzer, under the sanitizers
 #   make test-arm      C++ tests for 64-bit ARM in an emulator (on Debian: g++-aarch64-linux-gnu,
 #                      qemu-user-static)
-#   make test-cuda     tests and measurements on an NVIDIA GPU; says so and ends where there is none
+#   make test-cuda     tests and measurements on an NVIDIA GPU; without a GPU it only prints a message
 #   make test-cuda-sources  compiles the CUDA sources for five architectures, without a GPU (two minutes)
 #   make slowest       write the slowest Python tests of the last run into docs/testing.md, and what
 #                      `make test` leaves out into tests/slow_tests.txt
-#   make fuzz          fuzzes for FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000) instead of a moment
-#   make load          the load tests for LOAD_SECONDS (60) instead of a moment
+#   make fuzz          a long run of the fuzzers: FUZZ_SECONDS (600) and FUZZ_EXAMPLES (1000)
+#   make load          the load tests for LOAD_SECONDS (60), longer than in `make test-all`
 #   make compat        the golden models in every ONNX Runtime; writes docs/compatibility.md
 #   make zoo           export and run the networks of tests/zoo: docs/zoo.md (10 minutes)
 #   make precision     half precision and int8 of five of them and the examples: docs/precision.md
-#   make docs          make the pictures of terminals in docs/ from the commands, the type stub, the site
-#   make site          the documentation as a site, in build/site; a link that leads nowhere is an error
-#   make coverage      which lines the tests run, of Python and C++: docs/coverage.md (half an hour)
+#   make docs          updates the pictures of terminals in docs/, the type stub and the site
+#   make site          the documentation as a site, in build/site; a broken link is an error
+#   make coverage      which lines of Python and C++ the tests run: docs/coverage.md (half an hour)
 #   make wheel         a wheel in dist/, for this machine
 #   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: half an hour
-#   make test-dist     try these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
+#   make test-dist     test these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
 #   make clean         remove what was built
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Runs a command of minutes and says how far it is.
+# Runs a command that takes minutes and shows its progress.
 STEP := $(PYTHON) scripts/step.py
 PYTEST_FLAGS ?=
-# Two processes, as most tests use one core; a file's tests stay in one, as they share exports. The
-# order is that of tests/conftest.py: what compiles first, or one process would end alone with it.
+# Two processes, because most tests use one core. The tests of a file run in one process, because
+# they share exports. tests/conftest.py sorts the tests: those that compile come first, so that the
+# two processes end at about the same time.
 PARALLEL ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SOURCES := $(shell find csrc tests python -name '*.cpp' -o -name '*.h') $(wildcard examples/*/*.h examples/*/*/*.cpp)
 NODE := examples/hosts/node
@@ -56,7 +57,8 @@ FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
 LOAD_SECONDS ?= 60
 
-# The versions that are installed; `make test PINS= TORCH=torch==2.10.*` takes the newest with that torch.
+# The versions that are installed; `make test PINS= TORCH=torch==2.10.*` installs the newest versions
+# of all packages but torch.
 PINS ?= --constraint constraints.txt
 TORCH ?= torch
 
@@ -81,16 +83,16 @@ demo: build
 	@echo "myops: export the model, enlarge a photograph by four factors (half a minute)"
 	$(BIN)/python examples/super_resolution/demo.py
 
-# The page runs the file of `make demo`, and exports it only where it is not there.
+# The page runs the file of `make demo`, which is only exported if it does not exist.
 playground: build $(PLAYGROUND)/node_modules/.package-lock.json
 	@test -e build/super_resolution/super_resolution.onnx || $(MAKE) --no-print-directory demo
 	$(BIN)/python $(PLAYGROUND)/models.py
 	node $(PLAYGROUND)/build.mjs build/playground_models build/playground
 
-# ONNX Runtime is fetched because our declaration of its ABI is checked against the official header,
-# and the tutorial's last program is built with it; without it these two tests are skipped.
-# One thread in each process, as each has a core: two would wait for each other half of the time.
-# What each test takes is left in build/test_seconds, and in build/slowest.md to be read.
+# ONNX Runtime for C++ is fetched because our declaration of its ABI is compared with the official
+# header, and the tutorial's last program is built with it; without it these two tests are skipped.
+# OMP_NUM_THREADS: each process has one core; two threads would wait for each other.
+# The times of the tests are written to build/test_seconds and, as a table, to build/slowest.md.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS)
 SECONDS_FILE = build/test_seconds
 MEASURED = rm -f $(SECONDS_FILE) && MYOPS_TEST_SECONDS=$(abspath $(SECONDS_FILE))
@@ -103,7 +105,7 @@ test-all: test-compiled
 
 test-compiled: test-native test-sanitizers test-arm
 
-# HOSTS= runs those of test-hosts among them, so that both processes have work to the end.
+# With HOSTS= (empty) the tests of test-hosts run too, which keeps both processes busy to the end.
 HOSTS ?= --ignore=tests/hosts
 test-python: build
 	-sh scripts/fetch_onnxruntime.sh
@@ -111,7 +113,7 @@ test-python: build
 	$(MEASURED) $(PYTEST) $(HOSTS)
 	MYOPS_ISA=portable $(PYTEST) -k "not compile and not export" tests/ops/test_deform_conv2d.py tests/ops/test_resize.py tests/ops/test_resize_layouts.py
 
-# tests/cuda is no part of the other targets: they need no GPU, and on most machines there is none.
+# tests/cuda is not part of the other targets, because it needs a GPU.
 test-cuda: build
 	PYTHON=$(BIN)/python PYTEST_FLAGS="$(PYTEST_FLAGS)" sh scripts/test_on_gpu.sh
 
@@ -121,13 +123,13 @@ test-cuda-sources: objects
 	$(CMAKE) --build build/native --target myops_cuda_tests
 	PYTHON=$(PYTHON) sh scripts/compile_cuda_sources.sh $(CUDA_TESTS)
 
-# Of a run of all tests: what the others take is left as it was in tests/slow_tests.txt.
+# Uses the times of the last run. Tests that did not run keep their lines in tests/slow_tests.txt.
 slowest: build
 	@test -e $(SECONDS_FILE) || $(MAKE) --no-print-directory test-python
 	$(BIN)/python scripts/slowest.py docs/testing.md --from $(SECONDS_FILE) --slow tests/slow_tests.txt
 
-# Objects that ccache has are not compiled again (on Debian: ccache); in a clone elsewhere neither,
-# as it takes the paths in this folder for relative ones.
+# ccache (on Debian: ccache), if installed, reuses objects. With CCACHE_BASEDIR, paths in this folder
+# count as relative, so that a clone in another folder reuses them too.
 CCACHE := $(wildcard /usr/lib/ccache)
 ifneq ($(CCACHE),)
 export PATH := $(CCACHE):$(PATH)
@@ -135,12 +137,12 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 endif
 
-# Without make's flags: Ninja cannot share the jobs of a make whose rules do not pass them on.
+# Without MAKEFLAGS: Ninja cannot use the job server of a make that does not pass it on.
 CMAKE = env -u MAKEFLAGS $(BIN)/cmake
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja
 CTEST = $(BIN)/ctest --parallel 2 --output-on-failure --test-dir
 
-# The objects of which the libraries were linked: nothing but the tests is compiled.
+# The objects from which the libraries were linked, so that only the tests have to be compiled.
 OBJECTS = build/objects
 objects: build
 	@test -e $(OBJECTS)/csrc/core/invoke.o || $(BIN)/python setup.py build_ext --inplace
@@ -151,9 +153,9 @@ test-native: objects
 	$(CTEST) build/native
 	MYOPS_ISA=portable $(CTEST) build/native --tests-regex "kernel_tests|shapes"
 
-# Two trees compile everything again: with Clang, whose libFuzzer the fuzzer wants; with GCC, where
-# there is no Clang, the fuzzer makes random calls instead. The kernels, beside objects that ship, are
-# built at -O2 too: there GCC 12 once dropped stores that it kept at -O3.
+# Two trees, in which everything is compiled again: with Clang, for its libFuzzer, or else with GCC,
+# and the fuzzer makes random calls instead. In a third tree the tests of the kernels are compiled at
+# -O2, because GCC 12 once dropped stores at -O2 that it kept at -O3.
 CLANG := $(shell PATH=$(CCACHE):$$PATH command -v clang++)
 SANITIZED = $(CONFIGURE) $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG))
 test-sanitizers: objects
@@ -177,10 +179,10 @@ test-arm: $(READY)
 	  $(CMAKE) --build build/arm && $(CTEST) build/arm && \
 	  MYOPS_ISA=portable $(CTEST) build/arm --tests-regex kernel_tests; \
 	else \
-	  echo "no $(ARM_CXX) or no qemu-aarch64-static: the tests for ARM are left out" >&2; \
+	  echo "no $(ARM_CXX) or no qemu-aarch64-static: the tests for ARM are skipped" >&2; \
 	fi
 
-# Each run begins with the inputs that earlier ones found, in build/fuzz-corpus.
+# build/fuzz-corpus contains the inputs that earlier runs found; each run begins with them.
 FUZZ = build/address/tests/native/fuzz
 fuzz: build
 	@test -n "$(CLANG)" || { echo "make fuzz needs clang++ and its libFuzzer (on Debian: clang)" >&2; exit 1; }
@@ -207,7 +209,7 @@ docs: build
 	$(BIN)/python scripts/make_stubs.py
 	@$(MAKE) --silent site
 
-# NO_MKDOCS_2_WARNING: MkDocs 2 is another program; pyproject.toml says which one this is for.
+# NO_MKDOCS_2_WARNING: mkdocs-material warns of MkDocs 2, which pyproject.toml excludes.
 site: build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -217,12 +219,12 @@ coverage: build
 test-cmake: build
 	MYOPS_TEST_CMAKE_BUILD=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) tests/test_your_own_op.py -k cmake
 
-# What cannot be downloaded is skipped; with MYOPS_CI=1 that is a failure.
+# Tests whose packages cannot be downloaded are skipped; with MYOPS_CI=1 they fail.
 test-hosts: build host-packages
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS) tests/hosts
 
-# Ray is no part of the extra "test": it is large (half a gigabyte with what it needs). Its packages
-# take 25 seconds to install, and its tests half a minute.
+# Ray is not part of the extra "test", because it is large (half a gigabyte with its dependencies). Its
+# packages take 25 seconds to install, and its tests half a minute.
 ray-packages:
 	$(BIN)/pip install --quiet $(PINS) "ray[data,serve]"
 
@@ -252,13 +254,13 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(SOURCES)
 
-# The peers are the extra "bench" of the installed package; installing it the usual way would compile
-# the libraries again.
+# Installs only the packages of the extra "bench"; `pip install .[bench]` would compile the
+# libraries again.
 $(VENV)/.bench: $(READY)
 	$(BIN)/python benchmarks/peers_to_install.py | $(BIN)/pip install --quiet --constraint constraints.txt --requirement /dev/stdin
 	touch $@
 
-# BENCH_FLAGS="--op resize --threads 1" measures less and leaves docs/performance.md alone.
+# BENCH_FLAGS="--op resize --threads 1" measures less and does not change docs/performance.md.
 BENCH_FLAGS ?= --json build/bench.json --markdown docs/performance.md
 bench: build $(VENV)/.bench
 	mkdir -p build

@@ -4,17 +4,17 @@ python benchmarks/batch.py                     # 3 minutes on 2 cores
 python benchmarks/batch.py --part digits       # or pictures, rows, cores
 python benchmarks/batch.py --part ray          # needs myops[ray]
 
-Candidates run in turns; the table has the median of the rounds. A plain loop is what a program does
-without us: it reads, decodes, runs a session with default settings, encodes and writes, one row
-after the other, or 16 rows in a call. The part `cores` shows how the defaults would do on more
-cores than this machine has: the calls of the model are waited for, not computed.
+Candidates run in turns, each round in another order; the table has the median of the rounds. A
+plain loop is what a program does without us: it reads, decodes, runs a session with default
+settings, encodes and writes, one row after the other, or 16 rows in a call. The part `cores` shows
+how the defaults would do on more cores than this machine has: the calls of the model are waited
+for, not computed.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import resource
 import shutil
 import statistics
 import sys
@@ -80,8 +80,11 @@ def tiny(folder: Path) -> Path:
 def timed(candidates: dict[str, Callable[[Path], Any]], rounds: int, rows: int) -> None:
     """Prints rows a second of each, in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    # In another order each time: what ran before decides what is in the caches and on the disk.
+    order, random = list(candidates.items()), np.random.default_rng(0)
     for _ in range(rounds):
-        for name, run in candidates.items():
+        random.shuffle(order)
+        for name, run in order:
             with tempfile.TemporaryDirectory() as folder:
                 start = time.perf_counter()
                 run(Path(folder) / "out")
@@ -169,26 +172,62 @@ def digits(folder: Path, count: int, rounds: int) -> None:
     timed({**candidates, **settings(ours, batch=(1, 4, 16, 64))}, rounds, count)
 
 
-def rows(folder: Path, most: int) -> None:
-    """Cost per row, from 10^3 rows on."""
-    model = tiny(folder)
-    print("y = x + x, rows of four float32 in .npy")
-    count = 1000
-    while count <= most:
-        path = folder / f"{count}.npy"
-        np.save(path, np.random.default_rng(0).random((count, 4), np.float32))
-        size = path.stat().st_size / 2**20
-        found = []
-        for place in range(3):
-            start = time.perf_counter()
-            result = myops.batch.run(model, path, folder / f"out-{count}-{place}")
-            found.append((time.perf_counter() - start, result.seconds))
-        whole, running = map(min, zip(*found, strict=True))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        each, start = running / count * 1e6, (whole - running) * 1e3
-        print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {each:6.2f} us a row and "
-              f"{start:.0f} ms to start; memory {peak:.0f} MiB at most", flush=True)  # fmt: skip
-        count *= 10
+class Memory:
+    """The most memory that this process has written to, in MiB, while a block runs."""
+
+    def __enter__(self) -> Memory:
+        self.before = self.most = self._now()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            self.most = max(self.most, self._now())
+
+    @staticmethod
+    def _now() -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def rows(folder: Path, most: int, rounds: int) -> None:
+    """Cost per row and memory, from 10^3 rows on: rows of 16 bytes, and of 3 KiB."""
+    tables = {
+        "y = x + x, rows of four float32 in .npy": (tiny(folder), (4,)),
+        "deformable digits, rows of 28 x 28 in .npy": (folder / "deformable_digits.onnx",
+                                                       (1, 28, 28)),
+    }  # fmt: skip
+    for title, (model, shape) in tables.items():
+        print(title)
+        count = 1000
+        while count <= most:
+            path = folder / "rows.npy"
+            random = np.random.default_rng(0)
+            made = np.lib.format.open_memmap(path, "w+", np.float32, (count, *shape))
+            for at in range(0, count, 10000):
+                made[at : at + 10000] = random.random((min(10000, count - at), *shape), np.float32)
+            del made
+            size = path.stat().st_size / 2**20
+            found, memory = [], []
+            for place in range(rounds if count < 1_000_000 else 1):
+                start = time.perf_counter()
+                with Memory() as watched:
+                    result = myops.batch.run(model, path, folder / f"out-{count}-{place}")
+                found.append((time.perf_counter() - start, result.seconds))
+                memory.append(watched.most - watched.before)
+                shutil.rmtree(folder / f"out-{count}-{place}")
+            whole, running = map(min, zip(*found, strict=True))
+            each, start = running / count * 1e6, (whole - running) * 1e3
+            print(f"  {count:>8} rows, {size:6.1f} MiB: {whole:6.2f} s, {each:6.2f} us a row and "
+                  f"{start:.0f} ms to start; memory {max(memory):.0f} MiB", flush=True)  # fmt: skip
+            path.unlink()
+            count *= 10
 
 
 class Waiting:
@@ -349,14 +388,14 @@ def main() -> None:
         if args.models:
             for path in args.models.glob("*.onnx"):
                 shutil.copy(path, folder)
-        elif {"pictures", "digits", "ray"} & set(args.part):
+        elif {"pictures", "digits", "rows", "ray"} & set(args.part):
             exported(folder)
         if "pictures" in args.part:
             pictures(folder, args.pictures, args.rounds)
         if "digits" in args.part:
             digits(folder, args.digits, args.rounds)
         if "rows" in args.part:
-            rows(folder, args.most)
+            rows(folder, args.most, args.rounds)
         if "cores" in args.part:
             for cores in (4, 8, 16):
                 on_more_cores(folder, cores, 32 * cores)

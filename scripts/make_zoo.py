@@ -26,20 +26,21 @@ from zoo.cases import CASES, Case  # noqa: E402
 import myops.onnx  # noqa: E402
 import myops.ort  # noqa: E402
 
-HEAD = """# Networks that hurt exporters
+HEAD = """# Networks that are hard to export
 
-Small networks of our own, each with the structure of one that people export: random weights,
-offsets that are not zero, dynamic axes. Each is exported at one size with all checks and runs at
-twelve other sizes in ONNX Runtime: odd, prime, smaller, larger, not square (multiples of its stride
-where the network demands that). A row is right at all of them, or there is no file and the reason
-is in the row. `make zoo` writes this page; `tests/zoo/` has the networks.
+Each of these small networks has the structure of a published one that people export, with random
+weights, offsets that are not zero and dynamic axes. Each is exported at one size with all checks
+and runs at twelve other sizes in ONNX Runtime: odd, prime, smaller, larger, not square (multiples
+of its stride where the network requires that). Every file in the table is right at all of them;
+where there is no file, the row has the reason. `make zoo` writes this page; `tests/zoo/` has the
+networks.
 
-- **nodes**: of the main graph; in brackets those of our domain. Each of these gave the bits that
-  PyTorch's operator gives for the same inputs, at every size.
+- **nodes**: the number of nodes in the main graph; in brackets, those of our domain. At every size,
+  each of our nodes gave the same bits as PyTorch's operator for the same inputs.
 - **worst**: the largest difference from PyTorch at any size, in units of the standard deviation of
-  the output. Where it is far above 1e-6, the network amplifies rounding.
-- **standard operators**: the same for the file that `target="onnx"` gives (with dynamo through
-  `myops.onnx.lower` of the first file, the same step without a second export).
+  the output. Where it is far above 1e-6, the network amplifies rounding errors.
+- **standard operators**: the same for the file that `target="onnx"` gives (with dynamo, the first
+  file is converted by `myops.onnx.lower`, which saves a second export).
 - **export**: seconds, with all checks. **a run**: milliseconds at the exported size, on {threads}
   threads: PyTorch eager, the file with our library, the file of standard operators.
 

@@ -87,6 +87,7 @@ TRIALS = (
     Trial("3.14", X86, torch="2.15.0"),
     Trial("3.11", ARM, EMULATED),
     Trial("3.13", ARM, EMULATED),
+    Trial("3.14", ARM, EMULATED),
     Trial("3.11", ARM, EMULATED, torch="2.10.0"),
 )
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-CSRC = Path(__file__).parents[1] / "csrc"
+ROOT = Path(__file__).parents[1]
+CSRC = ROOT / "csrc"
 README = (CSRC / "core" / "README.md").read_text()
 STEPS = re.findall(r"`([\w/]+\.(?:cpp|h)):(\w+)`", README)
+PYTHON_STEPS = re.findall(r"`([\w/]+\.py):(\w+)`", README)
 
 
 @pytest.mark.parametrize(("file", "function"), STEPS, ids=":".join)
@@ -19,12 +21,18 @@ def test_step_exists(file: str, function: str) -> None:
     assert re.search(rf"\b{function}\([^;]*\{{", code), f"{file} defines no {function}"
 
 
+@pytest.mark.parametrize(("file", "function"), PYTHON_STEPS, ids=":".join)
+def test_python_step_exists(file: str, function: str) -> None:
+    assert re.search(rf"^ *def {function}\(", (ROOT / file).read_text(), re.MULTILINE)
+
+
 def test_the_table_has_every_file() -> None:
     named = set(re.findall(r"`(\w+\.(?:cpp|h))`", README))
     sources = {path.name for path in (CSRC / "core").glob("*.cpp")}
     assert sources <= named
     assert named <= {path.name for path in (CSRC / "core").iterdir()}
     assert len(STEPS) > 10
+    assert len(PYTHON_STEPS) > 2
 
 
 def test_the_page_of_cuda_has_every_file() -> None:

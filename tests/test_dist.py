@@ -99,6 +99,8 @@ def test_binaries_of_this_machine_are_refused(made: Path, tmp_path: Path) -> Non
     [
         (lambda found: found.update({"myops/extra.py": b""}), "RECORD: other files"),
         (lambda found: found.update({"myops/py.typed": b"x"}), "RECORD: myops/py.typed: another"),
+        (lambda found: found.pop(next(n for n in found if n.endswith("/LICENSE"))),
+         "METADATA: it names LICENSE, which is not in licenses/"),
         (lambda found: found.update({"myops/lib/x.h": str(compiling.ROOT).encode()}),
          "holds the path"),
         (lambda found: found.update({next(n for n in found if n.endswith("/WHEEL")): b"Tag: a"}),
@@ -146,9 +148,8 @@ def test_pip_installs_it(made: Path, tmp_path: Path) -> None:
                "--target", tmp_path / "new", made]  # fmt: skip
     subprocess.run(command, check=True)
     assert (tmp_path / "new" / "myops" / LIBRARY).is_file()
-    assert "_signing.py" in {path.name for path in (tmp_path / "new" / "myops" / "ort").iterdir()}
+    assert "_signing" in {path.name for path in (tmp_path / "new" / "myops" / "ort").iterdir()}
     assert not (tmp_path / "new" / "myops" / "ops").exists()
-    assert (contents.ROOT / "LICENSE").read_bytes() in read(made).values()
 
 
 def test_a_plan_compiles_each_kernel_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +183,26 @@ def test_a_machine_without_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(debian.shutil, "which", lambda name: None)
     with pytest.raises(debian.UnavailableError, match="no apt-get"):
         debian.fetch(["hello"], tmp_path / "new", "trixie", "arm64")
+
+
+def test_packages_without_the_links_of_their_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Debian 13 on, the loader is in /usr/lib, and programs look for it in /lib."""
+
+    def run(command: list[str], folder: Path) -> None:
+        if "download" in command:
+            (folder / "libc6.deb").touch()
+        if command[0] == "dpkg-deb":
+            (Path(command[-1]) / "usr" / "lib").mkdir(parents=True)
+            (Path(command[-1]) / "usr" / "lib" / "ld-linux.so").touch()
+
+    monkeypatch.setattr(debian, "_run", run)
+    monkeypatch.setattr(debian, "_mirror", lambda: "")
+    monkeypatch.setattr(debian.shutil, "which", lambda name: name)
+    folder = debian.fetch(["libc6"], tmp_path / "root", "trixie", "arm64", follow=False)
+    assert (folder / "lib" / "ld-linux.so").is_file()
+    assert not (folder / "lib64").exists()
 
 
 def test_file_names() -> None:

@@ -109,3 +109,11 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         linked = page.parent / target if target else page
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+def test_decision_records_are_listed() -> None:
+    """In the table of docs/adr/README.md and in the site's menu."""
+    records = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
+    table = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (ROOT / "docs/adr/README.md").read_text(), re.M)
+    menu = re.findall(r"- adr/(\d.+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(records) == table == menu

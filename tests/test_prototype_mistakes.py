@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import myops
+from myops import _numpy_call
 
 _numbers = itertools.count()
 
@@ -126,6 +127,10 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "shape": (lambda x: x[:1], r"y: got shape \[1, 3\] from the function, expected \[2, 3\]"),
     "none": (lambda x: None, "y: got None from the function, expected an array"),
     "two": (lambda x: (x, x), "the function: got 2 results, expected 1"),
+    "masked": (
+        lambda x: np.ma.masked_less(x, 0),
+        r"y: got a masked array from the function, expected an array without a mask: give .*filled",
+    ),
     "objects": (lambda x: x.astype(object), "y: got dtype object from the function"),
 }
 
@@ -154,3 +159,14 @@ def test_results_of_any_layout_are_copied(kind: str) -> None:
     assert torch.equal(result, torch.from_numpy(np.array(FINE[kind](x.numpy()), np.float32)))
     result += 1
     assert torch.equal(x, torch.arange(6.0).reshape(2, 3))
+
+
+def test_calls_on_arrays() -> None:
+    double = made(lambda x: x * 2)
+    x = np.float32([[1, -1], [2, 3]])
+    assert np.array_equal(double.numpy(x), 2 * x)
+    for call in (double.numpy, lambda x: _numpy_call.call("my_add", [x, x])):
+        with pytest.raises(ValueError, match=r"(x|a): got a masked array, expected an array"):
+            call(np.ma.masked_less(x, 0))
+    upper = made(lambda x: np.array([item.upper() for item in x], object), types={"T": ["string"]})
+    assert upper.numpy(np.array(["a", "b"])).tolist() == ["A", "B"]

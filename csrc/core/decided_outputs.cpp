@@ -29,6 +29,41 @@ bool DecidedOutputs::has(size_t output) const {
                      [&](const DecidedAxis& axis) { return axis.output == output; });
 }
 
+void DecidedOutputs::reserve() {
+  std::vector<std::pair<DType, Shape>> most;
+  unmade_number_.assign(described_.size(), -1);
+  for (size_t output = 0; output < described_.size(); ++output) {
+    if (!described_[output].present || !has(output)) continue;
+    Shape shape = described_[output].shape;
+    for (const DecidedAxis& axis : axes_) {
+      if (axis.output != output) continue;
+      shape[axis.axis] = axis.length.most >= 0 ? axis.length.most : int64_t{1} << 30;
+    }
+    unmade_number_[output] = static_cast<int>(most.size());
+    most.emplace_back(described_[output].dtype, shape);
+  }
+  unmade_.reserve(most);
+  for (size_t output = 0; output < described_.size(); ++output) {
+    if (unmade_number_[output] < 0) continue;
+    outputs_[output].data = unmade_.at(static_cast<size_t>(unmade_number_[output]));
+    outputs_[output].dtype = described_[output].dtype;
+  }
+}
+
+void DecidedOutputs::check_thread(const std::string& what, const char* call) const {
+  if (in_pieces_ == 0 && std::this_thread::get_id() == thread_) return;
+  fail(op_.name, what, str("a call of ", call, " in parallel_for or from another thread"),
+       "one by the thread that runs the kernel, outside of parallel_for");
+}
+
+void DecidedOutputs::check_unwritten(size_t output) const {
+  if (unmade_number_[output] < 0) return;
+  if (!unmade_.written(static_cast<size_t>(unmade_number_[output]))) return;
+  fail(op_.name, op_.outputs[output].name, "a kernel that writes before it has said the length",
+       "a call of allocate_output or set_length first: pointers and views that were made before it "
+       "do not lead to the output");
+}
+
 void DecidedOutputs::check_length(const DecidedAxis& axis, int64_t length) {
   const auto wrong = [&](const std::string& expected) {
     fail(op_.name, op_.outputs[axis.output].name,
@@ -63,6 +98,8 @@ void DecidedOutputs::check(size_t output, const Shape& shape) {
 }
 
 const Tensor& DecidedOutputs::allocate(size_t output, const Shape& shape) {
+  check_thread(output < op_.outputs.size() ? op_.outputs[output].name : "kernel",
+               "allocate_output");
   const char* reason = nullptr;
   if (output >= described_.size() || !has(output)) {
     reason = "an output with a length that the shape rule leaves to the kernel (Dim::at_most)";
@@ -77,6 +114,7 @@ const Tensor& DecidedOutputs::allocate(size_t output, const Shape& shape) {
   made_[output] = true;
   if (!described_[output].present) return outputs_[output];  // this call leaves it out
   check(output, shape);
+  check_unwritten(output);
   const DType dtype = described_[output].dtype;
   take_output(op_, output, dtype, shape, runtime_.budget());
   outputs_[output] = runtime_.allocate(output, dtype, shape, layouts_[output]);
@@ -84,6 +122,7 @@ const Tensor& DecidedOutputs::allocate(size_t output, const Shape& shape) {
 }
 
 void DecidedOutputs::set_length(const std::string& name, int64_t length) {
+  check_thread(quoted(name), "set_length");
   bool found = false;
   for (const DecidedAxis& axis : axes_) {
     if (axis.length.name != name) continue;
@@ -111,8 +150,9 @@ void DecidedOutputs::check_complete() const {
   for (const DecidedAxis& axis : axes_) {
     if (made_[axis.output] || !described_[axis.output].present) continue;
     fail(op_.name, op_.outputs[axis.output].name, "no length from the kernel",
-         "a call of allocate_output or set_length, also where the length is 0");
+         "a call of allocate_output or set_length before it writes, also where the length is 0");
   }
+  for (const DecidedAxis& axis : axes_) check_unwritten(axis.output);
 }
 
 namespace {

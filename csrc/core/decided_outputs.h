@@ -1,13 +1,16 @@
 // Outputs with lengths that the kernel decides while it runs.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "myops/op.h"
 #include "shape_cache.h"
+#include "unmade_outputs.h"
 
 namespace myops {
 
@@ -35,13 +38,19 @@ class DecidedOutputs {
         made_(described.size(), false) {}
 
   bool has(size_t output) const;
+  // What the kernel finds for each output with such a length before it has said it.
+  void reserve();
   const Tensor& allocate(size_t output, const Shape& shape);
   void set_length(const std::string& name, int64_t length);
-  // Refuses a kernel that left one out.
+  // The kernel begins or ends a parallel_for, in which no length can be said.
+  void count_pieces(int change) { in_pieces_ += change; }
+  // Refuses a kernel that left one out, or that wrote before it said the length.
   void check_complete() const;
 
  private:
   void check(size_t output, const Shape& shape);
+  void check_thread(const std::string& what, const char* call) const;
+  void check_unwritten(size_t output) const;
   void check_length(const DecidedAxis& axis, int64_t length);
 
   const Op& op_;
@@ -52,6 +61,10 @@ class DecidedOutputs {
   Tensors& outputs_;
   std::vector<bool> made_;
   std::vector<std::pair<std::string, int64_t>> said_;  // the lengths with names
+  const std::thread::id thread_ = std::this_thread::get_id();
+  std::atomic<int> in_pieces_{0};
+  UnmadeOutputs unmade_;
+  std::vector<int> unmade_number_;  // of an output; -1: none
 };
 
 // Takes the bytes of an output from the budget of the call.

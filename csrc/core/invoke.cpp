@@ -210,6 +210,7 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
     const bool later = described[i].present && decided.has(i);
     outputs.push_back(later ? Tensor() : make_output(op, i, given, described, runtime));
   }
+  if (call.decided) decided.reserve();
   if (report != nullptr) report->starts_kernel(given, outputs);
   TensorPointers inputs = given;
   Tensors copies;

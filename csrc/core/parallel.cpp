@@ -2,6 +2,7 @@
 #include <exception>
 #include <mutex>
 
+#include "decided_outputs.h"
 #include "myops/context.h"
 #include "report.h"
 
@@ -36,6 +37,23 @@ void run_piece(void* argument, int64_t index) {
   }
 }
 
+// In a parallel_for no length of an output can be said: which piece is the first depends on
+// threads.
+class InPieces {
+ public:
+  explicit InPieces(DecidedOutputs* decided) : decided_(decided) {
+    if (decided_ != nullptr) decided_->count_pieces(1);
+  }
+  InPieces(const InPieces&) = delete;
+  InPieces& operator=(const InPieces&) = delete;
+  ~InPieces() {
+    if (decided_ != nullptr) decided_->count_pieces(-1);
+  }
+
+ private:
+  DecidedOutputs* const decided_;
+};
+
 }  // namespace
 
 void KernelContext::run_pieces(int64_t count, int64_t grain,
@@ -43,6 +61,7 @@ void KernelContext::run_pieces(int64_t count, int64_t grain,
                                const void* body) const {
   if (count <= 0) return;
   if (report_ != nullptr) report_->starts_pieces((count + grain - 1) / grain);
+  const InPieces here(decided_);
   if (count <= grain) {
     call(body, 0, count);
     return;

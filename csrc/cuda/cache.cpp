@@ -1,6 +1,5 @@
-// Compiled sources on disk. An entry is named by a hash of everything that it is made from; it
-// holds the text that was hashed, so that two with one name are told apart, and a checksum of its
-// code.
+// Compiled sources on disk. The name of an entry is a hash of everything on which its code depends.
+// The entry contains the text that was hashed, to detect collisions, and a checksum of its code.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,7 +33,7 @@ std::string hash_text(const std::string& text) {
   return digits;
 }
 
-// Every byte that the code depends on, but for the GPU's own.
+// Every byte on which the code depends.
 std::string key_of(const Request& request, const std::string& compiler, int driver_version) {
   std::string key = str("NVRTC ", compiler, ", driver ", driver_version, ", architecture ",
                         request.architecture, "\n");
@@ -70,8 +69,17 @@ std::string head_of(const std::string& key, const std::string& code) {
   return str(kFormat, key.size(), " ", code.size(), " ", hash_text(code), "\n", key);
 }
 
-// Empty where there is no such entry, or not a whole one.
+// Code that another user could have put there is not loaded into this process.
+bool is_ours(const std::string& file) {
+  struct stat status{};
+  if (stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  const bool owned = status.st_uid == geteuid() || status.st_uid == 0;
+  return owned && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+// Empty where there is no such entry, or only a part of it.
 std::string read_entry(const std::string& file, const std::string& key) {
+  if (!is_ours(file)) return {};
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return {};
   std::ostringstream all;
@@ -83,20 +91,25 @@ std::string read_entry(const std::string& file, const std::string& key) {
   return content.compare(0, place + key.size(), head_of(key, code)) == 0 ? code : std::string();
 }
 
-// A folder that cannot be written to is no error: the next process compiles again.
+// Under a name of its own until it is whole, as other processes, and other libraries of this one,
+// write the same entry. A folder that cannot be written to is no error: the next process compiles
+// again.
 void write_entry(const std::string& file, const std::string& key, const std::string& code) {
-  const std::string temporary = str(file, ".", getpid(), ".part");
-  {
-    std::ofstream stream(temporary, std::ios::binary);
-    const std::string head = head_of(key, code);
-    stream.write(head.data(), static_cast<std::streamsize>(head.size()));
-    stream.write(code.data(), static_cast<std::streamsize>(code.size()));
-    if (!stream.flush()) {
-      (void)std::remove(temporary.c_str());
-      return;
-    }
+  std::string temporary = file + ".XXXXXX";
+  const int descriptor = mkstemp(temporary.data());
+  if (descriptor < 0) return;
+  const std::string content = head_of(key, code) + code;
+  size_t written = 0;
+  while (written < content.size()) {
+    const ssize_t now = write(descriptor, content.data() + written, content.size() - written);
+    if (now <= 0) break;
+    written += static_cast<size_t>(now);
   }
-  if (std::rename(temporary.c_str(), file.c_str()) != 0) (void)std::remove(temporary.c_str());
+  bool whole = written == content.size() && fchmod(descriptor, 0644) == 0;
+  whole = close(descriptor) == 0 && whole;
+  if (!whole || std::rename(temporary.c_str(), file.c_str()) != 0) {
+    (void)std::remove(temporary.c_str());
+  }
 }
 
 }  // namespace

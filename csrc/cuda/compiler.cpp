@@ -41,8 +41,8 @@ struct Nvrtc {
   std::string failure;  // why there is none
 };
 
-// The folders of Python packages that this process has loaded libraries from: there pip puts NVRTC
-// for PyTorch and ONNX Runtime, in nvidia/<package>/lib.
+// The folders of Python packages from which this process has loaded libraries. pip installs NVRTC
+// there for PyTorch and ONNX Runtime, in nvidia/<package>/lib.
 std::vector<std::string> package_folders() {
   std::vector<std::string> folders;
   const auto visit = [](dl_phdr_info* info, size_t, void* found) {
@@ -62,8 +62,8 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
-// Files to try, best first: that of the driver's own CUDA version, then older ones, whose code it
-// runs too, then newer ones.
+// Files to try, in this order: NVRTC of the driver's CUDA version, then older versions, whose code
+// the driver runs too, then newer ones.
 std::vector<std::string> candidates(int driver_version) {
   const char* wanted = std::getenv("MYOPS_NVRTC");
   if (wanted != nullptr && *wanted != '\0') return {wanted};
@@ -124,7 +124,7 @@ const Nvrtc& nvrtc(const std::string& op, int driver_version) {
   return loaded;
 }
 
-// What a source is compiled for.
+// The architecture for which a source is compiled.
 struct Target {
   std::string name;  // sm_90
   bool is_text;      // PTX of an older architecture, which the driver translates for the GPU

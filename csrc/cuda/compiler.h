@@ -8,7 +8,7 @@
 
 namespace myops::cuda {
 
-// A source as it is compiled: what the result depends on.
+// A source and everything else on which the compiled code depends.
 struct Request {
   Source source;
   std::string element;  // the C++ type MYOPS_T
@@ -18,19 +18,20 @@ struct Request {
 // The version of NVRTC, such as "13.0". Throws "op: CUDA: ..." where there is none.
 std::string compiler_version(const std::string& op, int driver_version);
 
-// Machine code (a cubin) or, where the compiler is older than the GPU, text that the driver
-// translates (PTX). Throws with the compiler's messages, which name file and line. NVRTC is loaded
-// for a driver of this version.
+// Returns machine code (a cubin) or, where the compiler is older than the GPU, PTX, which the
+// driver translates. Throws an Error with the compiler's messages, which name file and line.
+// `driver_version` decides which NVRTC is loaded.
 std::string compile(const std::string& op, const Request& request, int driver_version);
 
-// The same, taken from the folder on disk where an earlier process has compiled it:
-// MYOPS_CUDA_CACHE, by default ~/.cache/myops/cuda; none if that is empty.
+// The same, read from disk if an earlier process has compiled it. The folder is MYOPS_CUDA_CACHE,
+// by default ~/.cache/myops/cuda; if it is empty, nothing is stored.
 std::string compiled(const std::string& op, const Request& request, int driver_version);
 
-// What is passed to the compiler; part of what names an entry on disk.
+// The options of the compiler; a part of the key of an entry on disk.
 std::vector<std::string> options(const Request& request);
 
-// Files that every source may include: those of myops, and what they include of C++.
+// Files that every source may include: headers of myops, and the standard headers that these
+// include.
 std::vector<File> standard_files();
 
 }  // namespace myops::cuda

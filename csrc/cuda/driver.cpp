@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "myops/error.h"
 
@@ -19,6 +21,35 @@ std::string error_text(const Driver& driver, Result result) {
   if (driver.cuGetErrorString != nullptr) (void)driver.cuGetErrorString(result, &text);
   return str(name != nullptr ? name : "error", " (", result,
              "): ", text != nullptr ? text : "no description");
+}
+
+// What may be behind an error that the call itself has not made.
+std::string advice_for(Result result) {
+  constexpr Result kNotInitialized = 3, kIllegalAddress = 700, kTimeout = 702, kAssert = 710,
+                   kFirstFault = 714, kLastFault = 719;
+  if (result == kNotInitialized) {
+    return ". A process that was forked from one that uses a GPU cannot use it: start processes "
+           "with the method \"spawn\"";
+  }
+  if (result == kIllegalAddress || result == kTimeout || result == kAssert ||
+      (result >= kFirstFault && result <= kLastFault)) {
+    return ". Work that was queued earlier, by this op or another, may have failed, and the device "
+           "cannot be used any more in this process: CUDA_LAUNCH_BLOCKING=1 shows which";
+  }
+  return {};
+}
+
+// Retained once, and never released: the runtime that owns the tensors has retained it too.
+Context primary_context(const Driver& driver, const std::string& op, int device) {
+  static std::mutex mutex;
+  static auto* known = new std::map<int, Context>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Context& context = (*known)[device];
+  if (context == nullptr) {
+    check(driver, op, "cuDevicePrimaryCtxRetain",
+          driver.cuDevicePrimaryCtxRetain(&context, device));
+  }
+  return context;
 }
 
 Driver load() {
@@ -68,8 +99,8 @@ const Driver& driver_for(const std::string& op) {
 
 void check(const Driver& driver, const std::string& op, const std::string& tried, Result result) {
   if (result == 0) return;
-  throw Error(
-      str(op, ": CUDA: got ", error_text(driver, result), " from ", tried, ", expected success"));
+  throw Error(str(op, ": CUDA: got ", error_text(driver, result), " from ", tried,
+                  ", expected success", advice_for(result)));
 }
 
 CurrentContext::CurrentContext(const Driver& driver, const std::string& op, int index)
@@ -82,8 +113,7 @@ CurrentContext::CurrentContext(const Driver& driver, const std::string& op, int 
     check(driver, op, "cuCtxGetDevice", driver.cuCtxGetDevice(&present));
     if (present == device) return;
   }
-  // Never released: the runtime that owns the tensors has retained it too.
-  check(driver, op, "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(&current_, device));
+  current_ = primary_context(driver, op, device);
   check(driver, op, "cuCtxSetCurrent", driver.cuCtxSetCurrent(current_));
 }
 
@@ -91,14 +121,26 @@ CurrentContext::~CurrentContext() {
   if (current_ != previous_) (void)driver_.cuCtxSetCurrent(previous_);
 }
 
+OutsideCaptures::OutsideCaptures(const Driver& driver, const std::string& op) : driver_(driver) {
+  check(driver, op, "cuThreadExchangeStreamCaptureMode",
+        driver.cuThreadExchangeStreamCaptureMode(&mode_));
+}
+
+OutsideCaptures::~OutsideCaptures() { (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+
 bool is_captured(const Driver& driver, const std::string& op, Stream stream) {
   int status = 0;  // 0: no; 1: yes; 2: a capture that has failed
   check(driver, op, "cuStreamIsCapturing", driver.cuStreamIsCapturing(stream, &status));
   return status != 0;
 }
 
-int architecture(const Driver& driver, const std::string& op, int index) {
-  int device = 0, major = 0, minor = 0;
+const Properties& properties(const Driver& driver, const std::string& op, int index) {
+  static std::mutex mutex;
+  static auto* known = new std::map<int, Properties>;  // never destroyed, as threads may call late
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = known->find(index);
+  if (found != known->end()) return found->second;
+  int device = 0, major = 0, minor = 0, multiprocessors = 0;
   check(driver, op, "cuDeviceGet", driver.cuDeviceGet(&device, index));
   const auto ask = [&](DeviceAttribute attribute, int* value) {
     check(driver, op, "cuDeviceGetAttribute",
@@ -106,7 +148,8 @@ int architecture(const Driver& driver, const std::string& op, int index) {
   };
   ask(DeviceAttribute::ComputeMajor, &major);
   ask(DeviceAttribute::ComputeMinor, &minor);
-  return 10 * major + minor;
+  ask(DeviceAttribute::Multiprocessors, &multiprocessors);
+  return known->emplace(index, Properties{10 * major + minor, multiprocessors}).first->second;
 }
 
 }  // namespace myops::cuda

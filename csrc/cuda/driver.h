@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <string>
 
+#include "myops/cuda.h"
+
 namespace myops::cuda {
 
-// Types of CUDA's driver interface; a handle is a pointer to what is never looked into.
+// Types of CUDA's driver interface; handles are opaque pointers.
 using Result = int;  // 0: success
 using Context = struct ContextOpaque*;
 using Module = struct ModuleOpaque*;
@@ -14,7 +16,7 @@ using Function = struct FunctionOpaque*;
 using Stream = struct StreamOpaque*;
 using DevicePointer = unsigned long long;
 
-enum class DeviceAttribute : int { ComputeMajor = 75, ComputeMinor = 76 };
+enum class DeviceAttribute : int { Multiprocessors = 16, ComputeMajor = 75, ComputeMinor = 76 };
 
 // call(name, parameters...): the functions that are used, all of them in every driver since
 // CUDA 11.
@@ -36,6 +38,7 @@ enum class DeviceAttribute : int { ComputeMajor = 75, ComputeMinor = 76 };
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,       \
        void** parameters, void** extra)                                                           \
   call(cuStreamIsCapturing, Stream, int* status)                                                  \
+  call(cuThreadExchangeStreamCaptureMode, int* mode)                                              \
   call(cuMemsetD8Async, DevicePointer, unsigned char value, size_t bytes, Stream)                 \
   call(cuMemcpyDtoDAsync_v2, DevicePointer to, DevicePointer from, size_t bytes, Stream)
 // clang-format on
@@ -57,8 +60,9 @@ const Driver& driver_for(const std::string& op);
 // Throws, with what was tried, if a call of the driver has failed.
 void check(const Driver& driver, const std::string& op, const std::string& tried, Result result);
 
-// As long as this exists, a context of the device is current in this thread: the one that is, if it
-// is of the device, or else the device's primary context, which PyTorch and ONNX Runtime use.
+// While this object exists, a context of the device is current in this thread: the context that was
+// current before, if it belongs to the device, or else the device's primary context, which PyTorch
+// and ONNX Runtime use.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, const std::string& op, int index);
@@ -73,10 +77,25 @@ class CurrentContext {
   Context previous_ = nullptr, current_ = nullptr;
 };
 
-// Whether what is queued on the stream becomes part of a CUDA graph instead of being run.
+// While this exists, this thread may call functions that are forbidden during a capture, such as
+// loading a module, without breaking the capture of a CUDA graph by another thread.
+class OutsideCaptures {
+ public:
+  OutsideCaptures(const Driver& driver, const std::string& op);
+  ~OutsideCaptures();
+  OutsideCaptures(const OutsideCaptures&) = delete;
+  OutsideCaptures& operator=(const OutsideCaptures&) = delete;
+
+ private:
+  const Driver& driver_;
+  int mode_ = 2;  // relaxed; afterwards the previous mode
+};
+
+// Whether the stream is being captured: its work then becomes part of a CUDA graph instead of
+// running.
 bool is_captured(const Driver& driver, const std::string& op, Stream stream);
 
-// 90 for compute capability 9.0.
-int architecture(const Driver& driver, const std::string& op, int index);
+// What the driver says about a device, asked once.
+const Properties& properties(const Driver& driver, const std::string& op, int index);
 
 }  // namespace myops::cuda

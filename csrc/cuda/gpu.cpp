@@ -1,4 +1,4 @@
-// What kernels for CUDA call: sources become modules, and kernels of modules are queued.
+// Loads CUDA sources as modules of the driver, and queues their kernels.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -70,26 +70,33 @@ const char* element_name(const std::string& op, DType dtype) {
                   ", expected one that device.h has a type for"));
 }
 
+Loaded& entry_of(const Key& key) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Loaded>& entry = modules()[key];
+  if (!entry) entry = std::make_unique<Loaded>();
+  return *entry;
+}
+
+// One thread compiles a source, others that need it wait; what is loaded already waits for nobody.
 Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device,
              Context context) {
   const Driver& loaded_driver = driver();
-  static std::mutex mutex;  // one thread compiles, the others wait for it
-  const std::lock_guard<std::mutex> lock(mutex);
-  std::unique_ptr<Loaded>& entry = modules()[{context, source.main.begin, dtype}];
-  if (entry) return *entry;
+  Loaded& entry = entry_of({context, source.main.begin, dtype});
+  const std::lock_guard<std::mutex> lock(entry.mutex);
+  if (entry.module != nullptr) return entry;
   if (is_captured(loaded_driver, op, static_cast<Stream>(device.stream()))) {
     throw Error(str(op, ": CUDA: got the first call for ", dtype_name(dtype),
                     " while a CUDA graph is captured, expected one before, which loads ",
                     source.main.name, ": call the op once with such tensors, then capture"));
   }
   const Request request{source, element_name(op, dtype),
-                        architecture(loaded_driver, op, device.index())};
+                        properties(loaded_driver, op, device.index()).architecture};
   const std::string code = compiled(op, request, loaded_driver.version);
-  auto made = std::make_unique<Loaded>();
+  const OutsideCaptures outside(loaded_driver, op);
   check(loaded_driver, op, str("loading ", source.main.name),
-        loaded_driver.cuModuleLoadData(&made->module, code.data()));
-  entry = std::move(made);
-  return *entry;
+        loaded_driver.cuModuleLoadData(&entry.module, code.data()));
+  return entry;
 }
 
 DevicePointer pointer(const void* memory) {
@@ -111,6 +118,18 @@ const Op& on_device(const Op& op) {
   return *entry;
 }
 
+Properties properties(const KernelContext& context) {
+  const std::string& op = context.op_name();
+  return properties(driver_for(op), op, context.cuda_device()->index());
+}
+
+bool on_tensor_cores(const KernelContext& context, DType dtype) {
+  constexpr int kOldest = 80;
+  const bool narrow = dtype == DType::Float16 || dtype == DType::BFloat16;
+  if (!narrow && (dtype != DType::Float32 || !context.cuda_device()->allow_tf32())) return false;
+  return properties(context).architecture >= kOldest;
+}
+
 Gpu::Gpu(const KernelContext& context, const Source& source, DType dtype)
     : context_(context), device_(*context.cuda_device()) {
   const std::string& op = context.op_name();
@@ -129,6 +148,7 @@ void Gpu::launch_with(const char* name, int64_t count, int64_t threads, const vo
     const std::lock_guard<std::mutex> lock(loaded.mutex);
     Function& known = loaded.functions[name];
     if (known == nullptr) {
+      const OutsideCaptures outside(loaded_driver, op);
       check(loaded_driver, op, str("looking for kernel ", name),
             loaded_driver.cuModuleGetFunction(&known, loaded.module, name));
     }

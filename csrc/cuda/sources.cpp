@@ -1,13 +1,15 @@
-// The headers that CUDA sources include, inside this library. NVRTC has none of the C++ library; of
-// its headers, those of myops use what stands below.
+// The text of the headers that CUDA sources include. NVRTC has no C++ standard library; the parts
+// of it that headers of myops use are defined below.
 #include "compiler.h"
 #include "myops/device.h"         // included for the build, which compiles this file again when one
 #include "myops/narrow_floats.h"  // of them changes
 #include "myops/random.h"
+#include "myops/tensor_cores.h"
 
 MYOPS_CUDA_FILE(myops_device_h, "myops/device.h")
 MYOPS_CUDA_FILE(myops_narrow_floats_h, "myops/narrow_floats.h")
 MYOPS_CUDA_FILE(myops_random_h, "myops/random.h")
+MYOPS_CUDA_FILE(myops_tensor_cores_h, "myops/tensor_cores.h")
 
 namespace myops::cuda {
 namespace {
@@ -45,8 +47,13 @@ constexpr char kMemory[] =
 }  // namespace
 
 std::vector<File> standard_files() {
-  return {myops_device_h,          myops_narrow_floats_h, myops_random_h,
-          text("array", kArray),   text("cmath", kMath),  text("cstdint", kIntegers),
+  return {myops_device_h,
+          myops_narrow_floats_h,
+          myops_random_h,
+          myops_tensor_cores_h,
+          text("array", kArray),
+          text("cmath", kMath),
+          text("cstdint", kIntegers),
           text("cstring", kMemory)};
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -48,7 +49,7 @@ def call(
         declared = info.expanded(len(given)).inputs
         _check_written(info, given)
     arrays = [
-        None if array is None else _readable(info, np.asarray(array), item)
+        None if array is None else _readable(info, plain(info.name, item.name, array), item)
         for array, item in zip(given, declared, strict=True)
     ]
     threads = threads or int(os.environ.get("MYOPS_NUM_THREADS", "0"))
@@ -58,6 +59,17 @@ def call(
             if item.written and used is not array and array is not None and used is not None:
                 np.copyto(array, used)  # the kernel wrote into a copy
     return results
+
+
+def plain(op: str, argument: str, value: Any, where: str = "") -> np.ndarray:
+    """`value` as an array. A mask would be lost, so that numbers count which are none."""
+    masks = sys.modules.get("numpy.ma")  # imported by whoever made a masked array
+    if masks is not None and isinstance(value, masks.MaskedArray):
+        raise ValueError(
+            f"{op}: {argument}: got a masked array{where}, expected an array without a mask: "
+            "give the masked elements a number (filled()) or leave them out (compressed())"
+        )
+    return np.asarray(value)
 
 
 def _readable(op: OpInfo, array: np.ndarray, item: InputInfo) -> np.ndarray:

@@ -114,7 +114,7 @@ class DeformConv2d(_DeformConv2d):
         stride: Step between output pixels, y and x, or one int; >= 1.
         padding: Zero border, y and x, or one int; >= 0.
         dilation: Step between taps, y and x, or one int; >= 1.
-        groups: Groups of channels that are convolved apart; divides both channel counts.
+        groups: Groups of channels that are convolved separately; divides both channel counts.
         bias: Whether a learned number is added to each output channel.
 
     Raises:
@@ -222,8 +222,8 @@ class DeformConv2dPack(_Pack):
         stride: Step between output pixels, y and x, or one int; >= 1.
         padding: Zero border, y and x, or one int; >= 0.
         dilation: Step between taps, y and x, or one int; >= 1.
-        groups: Groups of channels that are convolved apart; divides both channel counts.
-        deform_groups: Groups of channels with offsets of their own; divides in_channels.
+        groups: Groups of channels that are convolved separately; divides both channel counts.
+        deform_groups: Groups of channels, each with its own offsets; divides in_channels.
         bias: Whether a learned number is added to each output channel.
         im2col_step: Has no effect; configurations made for mmcv may give it.
         deformable_groups: Another name for deform_groups, which older code uses.
@@ -287,7 +287,7 @@ class ModulatedDeformConv2dPack(_Pack):
         stride: Step between output pixels, y and x, or one int; >= 1.
         padding: Zero border, y and x, or one int; >= 0.
         dilation: Step between taps, y and x, or one int; >= 1.
-        groups: Groups of channels that are convolved apart; divides both channel counts.
+        groups: Groups of channels that are convolved separately; divides both channel counts.
         deform_groups: Groups of channels with offsets and masks of their own; divides
             in_channels.
         bias: Whether a learned number is added to each output channel.

@@ -26,6 +26,7 @@ _SHOWN = {
     r"myops/lib/libmyops_torch\.so": r"myops_\w+",
     r"myops/_numpy\.[\w-]+\.so": r"PyInit__numpy",
 }
+_LICENCE = ROOT / "LICENSE"
 # Of torch: functions of C, which its stable ABI consists of. C++ is no part of it.
 _OF_TORCH = re.compile(r"(aoti_)?torch_\w+")
 _LIBRARIES = re.compile(rf"lib(c|m|dl|pthread|rt)\.so\.\d|ld-linux.*|{re.escape(TORCH_LIBRARY)}")
@@ -40,7 +41,7 @@ def check(path: Path) -> list[str]:
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
         stamps = {entry.date_time for entry in archive.infolist()}
-    found = [*_packing(path, contents), *_bill(contents)]
+    found = [*_packing(path, contents), *_licence(contents), *_bill(contents)]
     found += [] if found else _policy(path)  # auditwheel reads what RECORD lists
     if len(stamps) != 1:
         found.append(f"time stamps: got {len(stamps)}, expected one")
@@ -70,6 +71,18 @@ def _packing(path: Path, contents: dict[str, bytes]) -> Iterator[str]:
     for python in pythons.split("."):
         if not any(name.startswith(f"myops/_numpy.cpython-{python[2:]}-") for name in contents):
             yield f"the tag {python}, and no module for it"
+
+
+def _licence(contents: dict[str, bytes]) -> Iterator[str]:
+    """METADATA names the files of the licence, and they are there."""
+    (name,) = (name for name in contents if name.endswith(".dist-info/METADATA"))
+    lines = contents[name].decode().partition("\n\n")[0].splitlines()
+    files = [line.partition(": ")[2] for line in lines if line.startswith("License-File: ")]
+    if not files:
+        yield "METADATA: it names no file of the licence"
+    for file in files:
+        if contents.get(name.replace("METADATA", f"licenses/{file}"), b"") != _LICENCE.read_bytes():
+            yield f"METADATA: it names {file}, which is not in licenses/ as it is here"
 
 
 def _bill(contents: dict[str, bytes]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,10 +62,6 @@ def _runtime(root: Path) -> None:
           f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"])  # fmt: skip
     _run([cmake, "--install", root / "build", "--prefix", root / "wheel",
           "--component", "myops_runtime_python"])  # fmt: skip
-
-    (info,) = (root / "wheel").glob("*.dist-info")
-    (info / "licenses").mkdir()
-    shutil.copy(ROOT / "LICENSE", info / "licenses")
 
 
 _BUILDERS: dict[str, Callable[[Path], None]] = {"myops": _myops, "myops-runtime": _runtime}

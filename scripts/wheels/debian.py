@@ -64,6 +64,10 @@ def fetch(
     for archive in sorted(archives.glob("*.deb")):
         _run(["dpkg-deb", "--extract", str(archive.resolve()), str(folder.resolve())], state)
     shutil.rmtree(state)
+    # From trixie on, packages leave /lib to these links, which no package that is fetched here has.
+    for name in ("bin", "lib", "lib64"):
+        if (folder / "usr" / name).is_dir() and not (folder / name).exists():
+            (folder / name).symlink_to(f"usr/{name}")
     return folder
 
 

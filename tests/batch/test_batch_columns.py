@@ -90,6 +90,20 @@ def test_a_column_that_can_never_fit(values: Any, message: str, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("shape", [("N", 3), (1, 3), (4, 3), ("N", 3, 1), ("N", "a", 3)])
+@pytest.mark.parametrize("save", [np.save, np.savez])
+def test_rows_of_a_shape_that_can_never_fit(save: Any, shape: Any, tmp_path: Path) -> None:
+    """Is refused before anything runs, as the header of the file has it."""
+    rows = [6, 5] if "a" in shape else [5]
+    ending = "npy" if save is np.save else "npz"
+    made = np.zeros((100, *rows), np.float32)
+    save(tmp_path / f"x.{ending}", **({"arr": made} if save is np.save else {"x": made}))
+    model = models.identity(tmp_path, models.FLOAT, shape)
+    with pytest.raises(ValueError, match=r"got rows of shape \[.*5\], expected \[.*3.*\]"):
+        myops.batch.run(model, tmp_path / f"x.{ending}", tmp_path / "out", rows="axis0")
+    assert not (tmp_path / "out").exists()
+
+
 def test_files_with_other_columns(tmp_path: Path) -> None:
     model = models.identity(tmp_path, models.FLOAT, ("N",))
     parquet.write_table(pyarrow.table({"x": [1.0]}), tmp_path / "a.parquet")

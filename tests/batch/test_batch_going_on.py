@@ -150,7 +150,7 @@ def test_two_runs_on_one_output(words: dict[str, Any], tmp_path: Path) -> None:
 FULL = """
 import json, resource, sys
 import myops.batch
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
     myops.batch.run(**json.loads(sys.argv[1]))
 except OSError as error:
@@ -158,14 +158,16 @@ except OSError as error:
 """
 
 
-def test_no_room_for_a_file(words: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [5, 300, 5000])  # for the lock, the manifest, a part
+def test_no_room_for_a_file(limit: int, words: dict[str, Any], tmp_path: Path) -> None:
     """A disk that is full ends the run, and fails no row; nothing half written stays."""
     x = np.arange(60000, dtype=np.float32).reshape(20000, 3)
     np.save(words["source"], x)
-    done = subprocess.run([sys.executable, "-c", FULL, json.dumps(words)], capture_output=True,
-                          text=True)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", FULL, json.dumps(words), str(limit)],
+                          capture_output=True, text=True)  # fmt: skip
     assert done.stdout.startswith("WriteError"), done.stderr
-    assert "part-0000" in done.stdout
+    name = {5: ".myops-run/lock", 300: ".myops-run/manifest.json", 5000: "part-0000"}[limit]
+    assert f"{tmp_path}/out/{name}" in done.stdout
     assert models.outputs_of(tmp_path / "out") == {}
     result = myops.batch.run(**words)
     assert (result.done, result.failed) == (20000, 0)
@@ -266,9 +268,10 @@ def test_memory_is_bounded(
 
 def test_names(tmp_path: Path) -> None:
     """Two rows never have one output."""
-    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
-    assert [item.output for item in _plan.named(entries, ".png")] == ["a.jpg", "a.png", "b", "c/a"]
-    entries = [_plan.Entry(name, {}, 1, []) for name in ("a.jpg", "a.png", "a.jpg.tif")]
+    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
+    found = [_plan.output_of(item) for item in _plan.named(entries, ".png")]
+    assert found == ["a.jpg", "a.png", "b", "c/a"]
+    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "a.jpg.tif")]
     with pytest.raises(ValueError, match=r"one name, 'a.jpg.png', for 'a.jpg' and 'a.jpg.tif'"):
         _plan.named(entries, ".png")
 

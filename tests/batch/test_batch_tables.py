@@ -13,6 +13,7 @@ from onnx import helper
 from PIL import Image
 
 import myops.batch
+from myops.batch import _sinks, _tables
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is of the extra batch")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is of the extra batch")
@@ -250,3 +251,71 @@ def test_tables_that_are_damaged(bad: bytes, ending: str, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=rf"x\.{ending}"):
         myops.batch.run(model, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])
+def test_a_source_that_changes_between_runs(ending: str, tmp_path: Path) -> None:
+    """A process that runs several times reads what is there now."""
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    for place in range(2):
+        x = np.full((300, 3), place, np.float32)
+        if ending == "parquet":
+            parquet.write_table(pyarrow.table({"x": list(x)}), tmp_path / "x.parquet")
+        elif ending == "npz":
+            np.savez(tmp_path / "x.npz", x=x)
+        else:
+            np.save(tmp_path / "x.npy", x)
+        output = tmp_path / f"out{place}.npy"
+        myops.batch.run(model, tmp_path / f"x.{ending}", output)
+        np.testing.assert_array_equal(np.load(output), x)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npz_of_any_order(save: Any, order: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    """Arrays whose first axis is the last one in the file; empty and narrow ones."""
+    x = rng.standard_normal((700, 3)).astype(np.float32)
+    save(tmp_path / "x.npz", x=np.asarray(x, order=order), unused=np.zeros((700, 0)))
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    myops.batch.run(model, tmp_path / "x.npz", tmp_path / "out.npy", workers=2)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), x)
+
+
+@pytest.mark.parametrize("small", [0, 2**24])
+def test_row_groups_of_any_size(
+    small: int, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups that are read whole, and groups through which each thread goes forward."""
+    monkeypatch.setattr(_tables, "_SMALL_BYTES", small)
+    monkeypatch.setattr(_tables, "_PLACE_BYTES", 100)
+    x = rng.standard_normal((3000, 3)).astype(np.float32)
+    made = pyarrow.table({"x": list(x), "id": np.arange(3000)})
+    parquet.write_table(made, tmp_path / "x.parquet", row_group_size=1700)
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    for workers in (1, 3):
+        output = tmp_path / f"{workers}.parquet"
+        myops.batch.run(model, tmp_path / "x.parquet", output, workers=workers, keep=["id"])
+        found = parquet.read_table(output)
+        np.testing.assert_array_equal(np.stack(found["y"].to_numpy()), x)
+        np.testing.assert_array_equal(found["id"], np.arange(3000))
+
+
+@pytest.mark.parametrize("format", ["npz", "parquet"])
+def test_parts_that_are_written_in_pieces(
+    format: str, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those that are written at once, also where rows have several shapes."""
+    model = models.identity(tmp_path, models.FLOAT, ("N", "length"))
+    rows = [rng.standard_normal(1 + place // 200).astype(np.float32) for place in range(500)]
+    parquet.write_table(pyarrow.table({"x": rows}), tmp_path / "x.parquet")
+    found = []
+    for size in (1, 2**30):
+        monkeypatch.setattr(_sinks, "_PART_BYTES", size)
+        output = tmp_path / f"{size}.{format}"
+        myops.batch.run(model, tmp_path / "x.parquet", output)
+        found.append(output)
+        assert not list(tmp_path.rglob(".*.part"))
+    if format == "npz":
+        assert found[0].read_bytes() == found[1].read_bytes()
+    else:
+        assert parquet.read_table(found[0]).equals(parquet.read_table(found[1]))

@@ -76,6 +76,27 @@ def test_autocast_is_that_of_the_cpu(name: str) -> None:
     assert results[0].dtype == results[1].dtype
 
 
+def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's flag for products: off, nothing is rounded; on, factors are, and results repeat."""
+    x, weight, offset = (
+        torch.rand(2, 64, 32, 32),
+        torch.rand(64, 64, 3, 3),
+        torch.rand(2, 18, 30, 30),
+    )
+    expected = torch.ops.myops.deform_conv2d(x, weight, offset)
+    inputs = [item.cuda() for item in (x, weight, offset)]
+    errors = []
+    for allowed in (False, True):
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", allowed)
+        found = torch.ops.myops.deform_conv2d(*inputs)
+        assert torch.equal(found, torch.ops.myops.deform_conv2d(*inputs))
+        errors.append(float((found.cpu() - expected).abs().max() / expected.abs().max()))
+    assert errors[0] < 4e-6
+    assert errors[1] < 2**-9
+    if torch.cuda.get_device_capability() >= (8, 0):
+        assert errors[1] > errors[0]
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU alone")
 @each_case
 def test_another_gpu(name: str) -> None:

@@ -30,8 +30,11 @@ class Call(torch.nn.Module):
         return self.function(*tensors)
 
 
+@pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_equal_bits(name: str, tmp_path: Path) -> None:
+def test_equal_bits(name: str, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flags for TF32, whose defaults differ, are the same here."""
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     function, case = ON_DEVICE[name][:2]
     tensors = tuple(case.tensors)
     names = [f"input_{place}" for place in range(len(tensors))]
@@ -40,7 +43,9 @@ def test_equal_bits(name: str, tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     # A node that falls back to the CPU is an error.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    session = myops.ort.session(file, providers=[PROVIDER], session_options=options)
+    session = myops.ort.session(
+        file, providers=[(PROVIDER, {"use_tf32": str(int(tf32))})], session_options=options
+    )
     feed = {key: item.numpy() for key, item in zip(names, tensors, strict=True)}
     expected = function(*(item.cuda() for item in tensors)).cpu().numpy()
     for _ in range(2):

@@ -74,10 +74,13 @@ def test_the_wheel_requires_neither_torch_nor_onnx(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (metadata,) = (archive.read(n).decode() for n in names if n.endswith("/METADATA"))
+        (licence,) = (archive.read(n) for n in names if n.endswith("/licenses/LICENSE"))
     lines = [line for line in metadata.splitlines() if line.startswith("Requires-D")]
     required = {line.split()[1] for line in lines if "extra ==" not in line}
     assert {name.split(">")[0] for name in required} == {"numpy", "onnxruntime"}
     assert f"\nVersion: {myops.__version__}\n" in metadata
+    assert "\nLicense-File: LICENSE\n" in metadata
+    assert licence == (ROOT / "LICENSE").read_bytes()
     assert "myops/lib/libmyops_ort.so" in names
     assert not [name for name in names if "/include/" in name or name.endswith((".h", ".cpp"))]
 
@@ -99,7 +102,7 @@ def test_a_session_and_what_is_not_there(python: Path) -> None:
     (result,) = myops.ort.session(str(model)).run(None, stored)
     assert found["bits"] == result.tobytes().hex()
     assert found["version"] == myops.__version__
-    assert found["ort"] == ["get_library_path", "register", "session"]
+    assert found["ort"] == ["get_library_path", "register", "session", "verify"]
     assert found["dir"] == ["__doc__", "__version__", "batch", "ort"]
     assert not found["torch"]
     assert set(found["said"]) == {"my_add", "onnx", "doctor", "bundle"}

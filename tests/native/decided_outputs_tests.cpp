@@ -1,15 +1,18 @@
 // Lengths that a kernel decides, lists of tensors, optional outputs and written inputs, in calls
 // that are right and in those that are not.
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "../../csrc/core/dispatcher_schema.h"
 #include "../../csrc/core/out_argument.h"
 #include "checking.h"
 #include "myops/op.h"
+#include "myops/view.h"
 
 namespace {
 
@@ -102,6 +105,18 @@ void test_wrong_lengths_are_refused() {
       "shape rule");
   same(call([](KernelContext& context) { context.set_length("K", -1); }),
        "pairs: values: got length -1 on axis 0 from the kernel, expected 0 or more");
+  same(
+      call([](KernelContext& context) {
+        context.set_length("K", 1);
+        context.set_length("K", 2);
+      }),
+      "pairs: values: got length 2 on axis 0 from the kernel, expected 1, what the kernel said for "
+      "\"K\" before");
+  same(call([](KernelContext& context) {
+         context.set_length("K", 1);
+         context.set_length("K", 1);  // nothing new
+       }),
+       "");
   same(call([](KernelContext& context) { context.set_length("L", 1); }),
        "pairs: kernel: got set_length of \"L\", expected the name of a length in "
        "Dim::at_most(bound, name)");
@@ -118,13 +133,123 @@ void test_wrong_lengths_are_refused() {
       "the kernel to decide");
   same(call([](KernelContext& context) { context.allocate_output(0, {2, 2}); }),
        "pairs: places: got no length from the kernel, expected a call of allocate_output or "
-       "set_length, also where the length is 0");
+       "set_length before it writes, also where the length is 0");
   same(call([](KernelContext& context) {
          context.set_length("K", 1);
          context.allocate_output(0, {1, 2});
        }),
        "pairs: values: got a call of allocate_output, expected one call of allocate_output or "
        "set_length for it");
+}
+
+void fill(const Tensor& y, int64_t count) {
+  std::memset(y.data, 0, static_cast<size_t>(count) * dtype_size(y.dtype));
+}
+
+// None of them ends the process, whatever the kernel writes into.
+void test_writes_before_the_length() {
+  const std::string early =
+      "pairs: values: got a kernel that writes before it has said the length, expected a call of "
+      "allocate_output or set_length first: pointers and views that were made before it do not "
+      "lead to the output";
+  const std::string never =
+      "pairs: values: got no length from the kernel, expected a call of allocate_output or "
+      "set_length before it writes, also where the length is 0";
+  for (int round = 0; round < 3; ++round) {
+    same(call([](KernelContext& context) { fill(context.output(0), 6); }), never);
+    same(call([](KernelContext& context) { context.output(0).as<float>()[0] = 1; }), never);
+    same(call([](KernelContext& context) { fill(context.output(1), 3); }), never);
+    same(call([](KernelContext& context) {
+           const View<float, 2> y(context.output(0));
+           context.parallel_for(3, 1, [&](int64_t begin, int64_t) { y(begin, 1) = 1; });
+         }),
+         never);
+    same(call([](KernelContext& context) {
+           fill(context.output(0), 6);
+           context.set_length("K", 3);
+         }),
+         early);
+    same(call([](KernelContext& context) {
+           float* const y = context.output(0).as<float>();  // too early
+           context.set_length("K", 3);
+           y[0] = 1;
+         }),
+         early);
+    same(call([](KernelContext& context) {
+           const Tensor& y = context.output(0);  // what it refers to changes: no mistake
+           context.set_length("K", 3);
+           fill(y, 6);
+         }),
+         "");
+  }
+  Op op = described().shape([](ShapeContext& context) {  // without a bound, and larger than it was
+    context.set_output(0, {Dim::any("K"), 2});
+    context.set_output(1, {Dim::any("K")});
+  });
+  body = [](KernelContext& context) { fill(context.output(0), 1 << 20); };
+  TestRuntime runtime;
+  same(call(op, runtime), never);
+  body = [](KernelContext& context) {
+    context.set_length("K", 0);
+    fill(context.output(0), 0);
+  };
+  same(call(op, runtime), "");
+}
+
+void test_strings_before_the_length() {
+  Op op = Op("words")
+              .type("S", {DType::String})
+              .input({"x", "S", "[N]."})
+              .output({"y", "S", "[K]."})
+              .shape("N -> K<=N")
+              .kernel([](KernelContext& context) { body(context); });
+  std::vector<std::string> words(3, std::string(100, 'w'));
+  const auto called = [&] {
+    TestRuntime runtime;
+    try {
+      invoke(op, {Tensor(words.data(), DType::String, {3})}, Attributes(op.attributes), runtime);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  body = [](KernelContext& context) {
+    for (int i = 0; i < 3; ++i) {
+      context.output(0).as<std::string>()[i] = context.input(0).as<std::string>()[i];
+    }
+  };
+  expect(called().find("words: y: got no length from the kernel") == 0, "refused");
+}
+
+void test_lengths_from_other_threads() {
+  const std::string refused =
+      "pairs: \"K\": got a call of set_length in parallel_for or from another thread, expected one "
+      "by the thread that runs the kernel, outside of parallel_for";
+  for (const int64_t pieces : {1, 4}) {
+    same(call([&](KernelContext& context) {
+           context.parallel_for(pieces, 1, [&](int64_t, int64_t) { context.set_length("K", 1); });
+         }),
+         refused);
+  }
+  same(call([](KernelContext& context) {
+         context.parallel_for(4, 1, [&](int64_t, int64_t) { context.allocate_output(1, {1}); });
+       }),
+       "pairs: places: got a call of allocate_output in parallel_for or from another thread, "
+       "expected one by the thread that runs the kernel, outside of parallel_for");
+  std::string said;
+  same(call([&](KernelContext& context) {
+         std::thread([&] {
+           try {
+             context.set_length("K", 1);
+           } catch (const Error& error) {
+             said = error.what();
+           }
+         }).join();
+         context.parallel_for(4, 1, [](int64_t, int64_t) {});
+         context.set_length("K", 1);
+       }),
+       "");
+  same(said, refused);
 }
 
 void test_a_rule_that_knows_every_length() {
@@ -331,6 +456,9 @@ void test_writes() {
 int main() {
   test_a_length_is_said();
   test_wrong_lengths_are_refused();
+  test_writes_before_the_length();
+  test_strings_before_the_length();
+  test_lengths_from_other_threads();
   test_a_rule_that_knows_every_length();
   test_lists();
   test_optional_outputs();

@@ -114,9 +114,9 @@ class Session {
   std::vector<std::optional<TypeAndShape>> inferred_;
 };
 
-// From now on, the execution provider of CUDA is there. To be called before the first session.
-void provide_cuda();
-// What calls on it are queued on.
+// The option of this name of the execution provider of CUDA, from now on.
+void use_tf32(bool wanted);
+// What calls there are queued on.
 void* cuda_stream();
 
 // Statuses, and values and strings of attributes, that the library has not released yet; values

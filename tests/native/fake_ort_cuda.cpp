@@ -9,25 +9,11 @@
 namespace fake_ort {
 namespace {
 
-bool cuda_is_there = false;
+bool tf32 = true;  // as by default
 
 }  // namespace
 
 void add_cuda_functions(Functions& f) {
-  f.GetAvailableProviders = [](char*** out, int* count) -> Status* {
-    *count = cuda_is_there ? 2 : 1;
-    values += *count;
-    *out = static_cast<char**>(std::malloc(2 * sizeof(char*)));
-    (*out)[0] = strdup("CPUExecutionProvider");
-    (*out)[1] = cuda_is_there ? strdup("CUDAExecutionProvider") : nullptr;
-    return nullptr;
-  };
-  f.ReleaseAvailableProviders = [](char** names, int count) -> Status* {
-    values -= count;
-    for (int i = 0; i < count; ++i) std::free(names[i]);
-    std::free(names);
-    return nullptr;
-  };
   f.MemoryInfoGetId = [](const MemoryInfo* memory, int* out) -> Status* {
     if (memory->device != DeviceType::Gpu) return refuse("no device");
     *out = 0;
@@ -52,13 +38,20 @@ void add_cuda_functions(Functions& f) {
     *out = new Allocator;
     return nullptr;
   };
+  f.KernelContext_GetResource = [](const ComputeContext* context, int version, int resource,
+                                   void** out) -> Status* {
+    *out = nullptr;
+    if (!context->node->on_cuda || version != 3 || resource != 10011) return refuse("no resource");
+    std::memcpy(out, &tf32, sizeof tf32);
+    return nullptr;
+  };
   f.ReleaseAllocator = [](Allocator* allocator) {
     --values;
     delete allocator;
   };
 }
 
-void provide_cuda() { cuda_is_there = true; }
+void use_tf32(bool wanted) { tf32 = wanted; }
 void* cuda_stream() {
   static int stream = 0;
   return &stream;

@@ -137,6 +137,13 @@ def cpu(x: torch.Tensor) -> torch.Tensor:
     return moved(x, 1)
 
 
+class Memory:
+    full = False  # of the device
+
+
+memory = Memory()
+
+
 def pretend() -> None:
     """Gives torch what it lacks: its own functions on CUDA are those on the CPU."""
     torch.cuda._initialized = True
@@ -150,6 +157,8 @@ def pretend() -> None:
         return cuda(item) if isinstance(item, torch.Tensor) else item
 
     def run(op: Any, *arguments: Any, **keywords: Any) -> Any:
+        if memory.full and op is torch.ops.aten.empty_strided.default:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         plain, named = torch.utils._pytree.tree_map(to_cpu, (arguments, keywords))
         result = op(*plain, **named)
         if op._schema.is_mutable:
@@ -177,6 +186,43 @@ def same(found: torch.Tensor, expected: torch.Tensor, bits: bool = True) -> None
         assert torch.equal(cpu(found), expected)
     else:
         torch.testing.assert_close(cpu(found), expected, rtol=1e-5, atol=1e-5)
+
+
+def without_memory() -> None:
+    """The words that programs look for which try again with a smaller batch."""
+    x = cuda(torch.ones(3, 5))
+    memory.full = True
+    expect("my_add: CUDA: got no memory from torch for float32 of shape [3, 5] on cuda:0, "
+           "expected 60 bytes: CUDA out of memory.",
+           lambda: torch.ops.myops.my_add(x, x))  # fmt: skip
+    memory.full = False
+    same(torch.ops.myops.my_add(x, x), torch.full((3, 5), 3.0))
+
+
+def tf32() -> None:
+    """torch's flag for products decides: on, factors are rounded to TF32; off, nothing is."""
+    matmul = torch.backends.cuda.matmul
+    x, weight, offset = torch.rand(1, 8, 6, 6), torch.rand(16, 8, 1, 1), torch.zeros(1, 2, 6, 6)
+    inputs = (x, weight, offset)
+    expected = torch.ops.myops.deform_conv2d(*inputs)
+
+    def error() -> float:
+        return float(
+            (cpu(torch.ops.myops.deform_conv2d(*map(cuda, inputs))) - expected).abs().max()
+        )
+
+    assert error() < 1e-6
+    matmul.allow_tf32 = True
+    assert 1e-5 < error() < 1e-2
+    matmul.allow_tf32 = False
+    assert error() < 1e-6
+    torch.set_float32_matmul_precision("high")
+    assert 1e-5 < error() < 1e-2
+    torch.set_float32_matmul_precision("highest")
+    matmul.fp32_precision = "tf32"
+    assert 1e-5 < error() < 1e-2
+    matmul.fp32_precision = "ieee"
+    assert error() < 1e-6
 
 
 def with_stand_ins(file: str) -> None:
@@ -227,6 +273,8 @@ def with_stand_ins(file: str) -> None:
     differentiate = torch.ops.myops.resize_backward.values
     expected = differentiate(grad, image, *lists, mode="linear")
     same(differentiate(cuda(grad), cuda(image), *lists, mode="linear"), expected, bits=False)
+    without_memory()
+    tf32()
     assert torch_cuda.fake_guards() == 0
     assert torch_cuda.fake_guards_made() > 20
 

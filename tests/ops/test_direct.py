@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
 from myops import _libraries, _numpy_call, _shape_rule
-from myops._torch import direct_call, torch_internals
+from myops._torch import fast_call, torch_internals
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(2, 3, 6, 7, generator=G)
@@ -48,13 +48,13 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
     seen: list[bool] = []
     internals = None
     if request.param == "built for this torch":
-        internals = direct_call.INTERNALS
+        internals = fast_call.INTERNALS
         if internals is None:
             pytest.skip(f"needs myops built where torch {torch.__version__} is, which is optional")
     library = _libraries.OURS._file("torch", ImportError)
     for name in set(OPS.values()):
         op = getattr(importlib.import_module(f"myops.ops.{name}"), f"_{name}")
-        caller = direct_call.caller(op.info, library, internals)
+        caller = fast_call.caller(op.info, library, internals)
         assert caller is not None
 
         def call(*arguments: Any, inside: Any = caller) -> Any:
@@ -62,7 +62,7 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> l
             seen.append(result is not NotImplemented)
             return result
 
-        monkeypatch.setattr(op, "_direct", call)
+        monkeypatch.setattr(op, "_fast_call", call)
     return seen
 
 

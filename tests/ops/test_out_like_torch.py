@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
 from myops import _libraries
-from myops._torch import direct_call
+from myops._torch import fast_call
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(2, 3, 5, 7, generator=G)
@@ -127,8 +127,8 @@ def test_like_torch_add_without_what_is_built_for_this_torch(
 ) -> None:
     op, function, _ = CALLS[name]
     library = _libraries.OURS._file("torch", ImportError)
-    caller = direct_call.caller(TORCH_OPS[op].info, library, None)
-    monkeypatch.setattr(TORCH_OPS[op], "_direct", caller)
+    caller = fast_call.caller(TORCH_OPS[op].info, library, None)
+    monkeypatch.setattr(TORCH_OPS[op], "_fast_call", caller)
     check(lambda x, out: function(x, out=out), function(X))
 
 

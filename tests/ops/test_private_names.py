@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import warm
 
-from myops._torch import direct_call, out_overloads
+from myops._torch import fast_call, out_overloads
 
-PACKAGE = Path(direct_call.__file__).parent.parent
+PACKAGE = Path(fast_call.__file__).parent.parent
 NAMES = [
-    *direct_call.PRIVATE,
+    *fast_call.PRIVATE,
     *[name for name in out_overloads.PRIVATE if name != "_AutoDispatchBelowAutograd"],
     "_AutoDispatchBelowAutograd",
     "_get_tracing_state",

@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import myops
 from myops import _libraries
-from myops._torch import direct_call
+from myops._torch import fast_call
 from myops.ops import resize as module
 
-if direct_call.INTERNALS is None:
+if fast_call.INTERNALS is None:
     pytest.skip(f"needs myops built where torch {torch.__version__} is", allow_module_level=True)
 
 G = torch.Generator().manual_seed(5)
@@ -45,9 +45,9 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def change() -> None:
         library = _libraries.OURS._file("torch", ImportError)
         for op in (module._resize, module._resize_backward):
-            caller = direct_call.caller(op.info, library, None)
+            caller = fast_call.caller(op.info, library, None)
             assert caller is not None
-            monkeypatch.setattr(op, "_direct", caller)
+            monkeypatch.setattr(op, "_fast_call", caller)
 
     return change
 

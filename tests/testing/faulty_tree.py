@@ -47,8 +47,11 @@ def build(tree: Path, names: list[str]) -> None:
     _run(tree, "setup.py", "--quiet", "build_ext", "--inplace")
 
 
-def ask(tree: Path, wanted: dict[str, list[str]]) -> dict[str, Any]:
-    """What the suite finds: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}."""
+def ask(tree: Path, wanted: dict[str, list[str] | str]) -> dict[str, Any]:
+    """What the suite finds: {op: families} -> {op: {"failures": ..., "idle": ..., ...}}.
+
+    A text in place of families is what the op says when it refuses.
+    """
     return json.loads(_run(tree, "run_suite.py", json.dumps(wanted)).splitlines()[-1])
 
 

@@ -46,18 +46,52 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
     "no_body": (["bodies"], "nobody wrote it", ["values"]),
 }
 
+EARLY = (
+    "y: got a kernel that writes before it has said the length, expected a call of allocate_output "
+    "or set_length first"
+)
+THREAD = (
+    '"rows": got a call of set_length in parallel_for or from another thread, expected one by the '
+    "thread that runs the kernel, outside of parallel_for"
+)
+# Kernels that say lengths of outputs in a wrong way; each call is refused with this text.
+LENGTHS = {
+    "says_none": "y: got no length from the kernel, expected a call of allocate_output or "
+    "set_length before it writes",
+    "writes_first": EARLY,
+    "keeps_a_pointer": EARLY,
+    "says_too_much": "y: got length 4 on axis 0 from the kernel, expected at most 3, the bound in "
+    "the shape rule",
+    "says_too_little": "y: got length -1 on axis 0 from the kernel, expected 0 or more",
+    "says_two": "y: got length 2 on axis 0 from the kernel, expected 3, what the kernel said for "
+    '"rows" before',
+    "says_another": 'kernel: got set_length of "columns", expected the name of a length in '
+    "Dim::at_most(bound, name)",
+    "says_what_is_known": "kernel: got a call of allocate_output or set_length, expected none: the "
+    "shape rule knows every length",
+    "says_in_pieces": THREAD,
+    "says_in_a_thread": THREAD,
+    "makes_two": "y: got a call of allocate_output, expected one call of allocate_output or "
+    "set_length for it",
+    "makes_a_matrix": "y: got shape [1, 1] from the kernel, expected [-1], where -1 is a length "
+    "for the kernel to decide",
+}
+
 
 @pytest.fixture(scope="session")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     tree = tmp_path_factory.mktemp("faulty") / "tree"
-    faulty_tree.build(tree, ["sound", *FAULTS])
-    wanted = {name: [*fails, *passes] for name, (fails, _, passes) in FAULTS.items()}
-    return faulty_tree.ask(tree, {"sound": [], **wanted})
+    faulty_tree.build(tree, ["sound", *FAULTS, *LENGTHS])
+    wanted: dict[str, Any] = {n: [*fails, *passes] for n, (fails, _, passes) in FAULTS.items()}
+    refused = {name: f"{name}: {text}" for name, text in LENGTHS.items()}
+    return faulty_tree.ask(tree, {"sound": [], **wanted, **refused})
 
 
 def test_every_fault_is_in_the_table() -> None:
     text = (faulty_tree.FAULTY / "faulty_ops.cpp").read_text()
-    assert sorted(re.findall(r"^FAULT\((\w+),", text, re.MULTILINE)) == sorted(["sound", *FAULTS])
+    assert sorted(re.findall(r"^FAULT\((\w+),", text, re.MULTILINE)) == sorted(
+        ["sound", *FAULTS, *LENGTHS]
+    )
 
 
 def test_the_sound_op_passes_every_family(found: dict[str, Any]) -> None:
@@ -75,3 +109,10 @@ def test_the_fault_is_found(found: dict[str, Any], name: str) -> None:
         assert failure["op"] == name
         for part in ("case", "got", "expected", "cause"):
             assert failure[part], part
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_every_runtime_refuses_the_call(found: dict[str, Any], name: str) -> None:
+    """In PyTorch, NumPy, ONNX Runtime and as a PyOp; a fake kernel cannot know."""
+    assert found[name]["failures"] == [], found[name]["text"]
+    assert found[name]["compared"] >= 2

@@ -10,8 +10,8 @@
 namespace myops::fast_call {
 namespace {
 
-// Whether python_tensor() shares the tensor. The function behind it is internal to torch, and its
-// name says that it takes the tensor over.
+// Whether python_tensor() shares the tensor instead of taking ownership, as the name of the
+// function behind it suggests, which is internal to torch.
 bool wraps_as_expected(const Binding& binding) {
   void* data = nullptr;
   void* tensor = binding.services.new_tensor(DType::Float32, {}, {}, &data);
@@ -23,9 +23,9 @@ bool wraps_as_expected(const Binding& binding) {
   return true;
 }
 
-// A kernel that reads and writes at most so many bytes runs with the GIL held: releasing it took
-// longer than my_add of 1,000 elements. An op whose time grows with the square of its elements ends
-// within Python's switch interval of 5 ms, too.
+// A kernel that reads and writes at most this many bytes runs with the GIL held: releasing it took
+// longer than my_add of 1,000 elements. Even an op whose time grows with the square of the number
+// of elements then ends within Python's switch interval of 5 ms.
 constexpr size_t kGilHeldBytes = 16 << 10;
 
 // Increments the version by which autograd notices that a tensor was written to. False where the
@@ -55,7 +55,8 @@ class FastCallRuntime final : public Runtime {
     }
   }
 
-  // The last step that needs Python; a kernel that decides how much it writes is running already.
+  // The last step that needs Python. (A kernel that decides lengths of its outputs calls this while
+  // it runs.)
   Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) override {
     return allocate_strided(output, dtype, shape, strides_for(shape, layout));
   }
@@ -74,7 +75,8 @@ class FastCallRuntime final : public Runtime {
     return Tensor(data, dtype, shape, strides);
   }
 
-  // How long a kernel takes that decides how much it writes is not known.
+  // Called for kernels that decide lengths of their outputs: how long they take is not known, so
+  // the GIL is released.
   void begin_kernel() override {
     if (!released_gil_) released_gil_.emplace();
   }
@@ -153,7 +155,7 @@ Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tens
   return prepared;
 }
 
-// Apart from call(), in which it would cost every op.
+// Not part of call(), because its code would slow down the ops that prepare nothing.
 [[gnu::noinline, gnu::cold]] void invoke_prepared(const Binding& binding, PyObject* input_tuple,
                                                   const Tensors& inputs,
                                                   const Attributes& attributes,
@@ -233,7 +235,7 @@ Function function_at(const py::handle& address) {
 }  // namespace
 
 py::object make_fast_call(const Op& op, const py::dict& parts) {
-  // For what a write means to autograd, views and transformations there is the dispatcher.
+  // Only the dispatcher tells autograd, views and transformations of a write.
   if (op.writes()) return py::none();
   const auto* exchange = static_cast<const DLPackExchangeAPI*>(
       PyCapsule_GetPointer(parts["exchange"].ptr(), kDlpackCapsule));

@@ -13,18 +13,18 @@ namespace myops::fast_call {
 
 namespace py = pybind11;
 
-// A function f(inputs, attributes, out): a tuple in the order of the description, a dict, a tensor
-// or None. It returns the result, or NotImplemented where the dispatcher must make the call. None
-// instead of a function where this PyTorch lacks the interface.
+// Makes a Python function f(inputs, attributes, out) for the op. `inputs`: a tuple in the order of
+// the description; `attributes`: a dict; `out`: a tensor or None. It returns the result, or
+// NotImplemented where the dispatcher must make the call. Returns None instead of a function where
+// this PyTorch lacks the interface.
 //
-// `parts`: what it uses of PyTorch, by name, as the caller of Op.direct in python/myops/ gathers
-// it.
+// `parts`: what it uses of PyTorch, by name; see caller() in python/myops/_torch/fast_call.py.
 py::object make_fast_call(const Op& op, const py::dict& parts);
 
-// Lets a function of make_fast_call() make calls whose first input asks for its gradient, too: see
-// recorded_call.h. `gradient`: that of the gradient's op; `python`: the same computation through
-// Python, f(grad, shape of the input, the other inputs, attributes). Does nothing where the module
-// built for this torch is missing.
+// Lets `call`, a function of make_fast_call(), also make calls whose first input requires a
+// gradient: see recorded_call.h. `gradient`: the same kind of function for the op that computes the
+// gradient; `python`: the same computation in Python, f(grad, shape of the input, the other inputs,
+// attributes). Does nothing where the module built for this torch is missing.
 void use_gradient(const py::object& call, const py::object& gradient, const py::object& python);
 
 }  // namespace myops::fast_call

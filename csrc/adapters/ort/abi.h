@@ -194,17 +194,22 @@ inline constexpr uint32_t kNewerApiVersion = 24;
   call(OpAttr_GetTensorAttributeAsOrtValue, 362, Status*, const NodeAttribute*, Value** out)       \
   call(OpAttr_GetType, 363, Status*, const NodeAttribute*, AttributeKind* out)
 
+// What KernelContext_GetResource has of CUDA's provider (cuda_resource.h of ONNX Runtime): of which
+// version of the list, and which member.
+inline constexpr int kCudaResources = 3;
+inline constexpr int kCudaUsesTf32 = 10011;  // the provider's option use_tf32, a bool
+
 // What kernels on a GPU need, used from the same version on.
 #define MYOPS_ORT_GPU_CALLS(call)                                                                  \
-  call(GetAvailableProviders, 125, Status*, char*** names, int* count)                             \
-  call(ReleaseAvailableProviders, 126, Status*, char** names, int count)                           \
   call(MemoryInfoGetId, 72, Status*, const MemoryInfo*, int* out)                                  \
   call(KernelContext_GetGPUComputeStream, 193, Status*, const ComputeContext*, void** out)         \
   call(KernelContext_GetScratchBuffer, 277, Status*, const ComputeContext*, const MemoryInfo*,     \
        size_t bytes, void** out)                                                                   \
   call(KernelContext_GetAllocator, 253, Status*, const ComputeContext*, const MemoryInfo*,         \
        Allocator** out)                                                                            \
-  call(ReleaseAllocator, 132, void, Allocator*)
+  call(ReleaseAllocator, 132, void, Allocator*)                                                    \
+  call(KernelContext_GetResource, 265, Status*, const ComputeContext*, int version, int resource,  \
+       void** out)
 
 // And from this one on: a list of strings, whose memory the caller frees.
 inline constexpr uint32_t kNewestApiVersion = 25;

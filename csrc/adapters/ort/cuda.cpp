@@ -7,17 +7,6 @@
 
 namespace myops::ort {
 
-bool Host::has_cuda() const {
-  if (version < kNewerApiVersion) return false;
-  char** names = nullptr;
-  int count = 0;
-  check(api, api.GetAvailableProviders(&names, &count));
-  bool found = false;
-  for (int i = 0; i < count; ++i) found = found || std::strcmp(names[i], kCudaProvider) == 0;
-  check(api, api.ReleaseAvailableProviders(names, count));
-  return found;
-}
-
 bool is_read_early(const Op& op, size_t input) {
   return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
 }
@@ -42,6 +31,18 @@ void* CudaDevice::scratch(size_t bytes) {
   check(api_, api_.KernelContext_GetScratchBuffer(context_, memory_, bytes, &memory));
   scratch_.push_back(memory);
   return memory;
+}
+
+// The provider's option. One that does not say accepts nothing but float32.
+bool CudaDevice::allow_tf32() const {
+  void* value = nullptr;
+  if (!succeeded(api_,
+                 api_.KernelContext_GetResource(context_, kCudaResources, kCudaUsesTf32, &value))) {
+    return false;
+  }
+  bool uses = false;
+  std::memcpy(&uses, &value, sizeof uses);
+  return uses;
 }
 
 }  // namespace myops::ort

@@ -21,6 +21,7 @@ class CudaDevice final : public cuda::Device {
   int index() const override { return index_; }
   void* stream() const override { return stream_; }
   void* scratch(size_t bytes) override;
+  bool allow_tf32() const override;
 
  private:
   const Api& api_;

@@ -239,7 +239,7 @@ std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Hos
   for (const Signature& signature : all) {
     typed.emplace_back(versions, host, signature.first, signature.second);
   }
-  if (!with_cuda || !host.has_cuda()) return typed;
+  if (!with_cuda || !host.takes_cuda()) return typed;
   for (Signature& signature : all) {
     typed.emplace_back(versions, host, std::move(signature.first), std::move(signature.second),
                        true);

@@ -19,8 +19,10 @@ struct Host {
   // infers shapes for a node that leaves out an input which is not the last.
   bool infers_with_gaps() const { return version >= kNewerApiVersion; }
 
-  // Whether it was built with the execution provider of CUDA.
-  bool has_cuda() const;
+  // Whether kernels for the execution provider of CUDA are registered. The host says which
+  // providers it was built with, not which it has loaded as plugins, so they always are: those of a
+  // provider that is not there are never looked for.
+  bool takes_cuda() const { return version >= kNewerApiVersion; }
 };
 
 inline constexpr const char* kCudaProvider = "CUDAExecutionProvider";
@@ -48,8 +50,8 @@ struct TypedOp : CustomOp {
 // and element types: it has one schema for a name, so the version of the model's domain does not
 // count. The node says which version it means (kVersion), and create_kernel() chooses.
 //
-// Where the host has the execution provider of CUDA, and each version a kernel for it, there is a
-// second op with every signature, for nodes that this provider takes.
+// Where the host is new enough, and each version has a kernel for CUDA, there is a second op with
+// every signature, for nodes that the execution provider of CUDA takes.
 std::vector<TypedOp> typed_ops(const std::vector<const Op*>& versions, const Host& host);
 
 // The attribute of a node with the version of its meaning; a node without it has version 1.

@@ -80,6 +80,37 @@ const TorchCuda& torch_cuda(const Op& op) {
   return found;
 }
 
+// Whether torch.matmul of float32 uses TF32 on CUDA (torch.backends.cuda.matmul.fp32_precision and
+// allow_tf32, torch.set_float32_matmul_precision): deform_conv2d is a matrix product. The stable
+// interface has no such question, so that torch's own function is looked for by its name, or an
+// older one that it had before; a torch without them allows nothing, which is exact.
+bool matmul_uses_tf32() {
+  constexpr int kCuda = 1, kMatmul = 3, kTf32 = 2;  // enumerators of ATen/Context.h
+  struct Functions {
+    void* (*context)();
+    int (*precision)(const void* context, int backend, int op);
+    bool (*allows)(const void* context);
+  };
+  static const Functions found = [] {
+    Functions functions{};
+    void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return functions;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(functions.context, "_ZN2at13globalContextEv");
+    find(functions.precision,
+         "_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE");
+    find(functions.allows, "_ZNK2at7Context15allowTF32CuBLASEv");
+    return functions;
+  }();
+  if (found.context == nullptr) return false;
+  if (found.precision != nullptr) {
+    return found.precision(found.context(), kCuda, kMatmul) == kTf32;
+  }
+  return found.allows != nullptr && found.allows(found.context());
+}
+
 // The device of the call is the current one as long as this exists.
 class DeviceGuard {
  public:
@@ -135,15 +166,22 @@ class CudaRuntime final : public Runtime, public cuda::Device {
     scratch_.push_back(new_tensor(DType::UInt8, {static_cast<int64_t>(bytes)}, {1}));
     return scratch_.back().mutable_data_ptr();
   }
+  bool allow_tf32() const override { return matmul_uses_tf32(); }
 
   std::vector<std::optional<TorchTensor>> outputs;
 
  private:
+  // "CUDA out of memory." is what programs look for that try again with a smaller batch.
   TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
     AtenTensorHandle tensor = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()),
-                                                    shape.data(), strides.data(), dtype_code(dtype),
-                                                    place_.type, place_.index, &tensor));
+    if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
+                                 dtype_code(dtype), place_.type, place_.index, &tensor) != 0) {
+      throw Error(str(op_.name, ": CUDA: got no memory from torch for ", dtype_name(dtype),
+                      " of shape ", shape, " on ", name_of(place_), ", expected ",
+                      byte_count(shape, dtype),
+                      " bytes: CUDA out of memory. What torch's allocator "
+                      "says is on the standard error"));
+    }
     return TorchTensor(tensor);
   }
 

@@ -15,9 +15,9 @@ using AttributeVariant =
     std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                  std::vector<std::string>, std::monostate>;
 
-// Alternatives in the order of AttributeType; std::monostate: nothing was given. A float is stored
+// Alternatives in the order of AttributeType; std::monostate: no value was given. A float is stored
 // as a double whose value float32 can represent, because an ONNX attribute has no more precision,
-// and torch must not differ from it; that of an exact() attribute keeps all of its bits.
+// and torch must not differ from it. The value of an exact() attribute is not rounded.
 struct AttributeValue : AttributeVariant {
   using Held = AttributeVariant;
   using Held::Held;
@@ -51,7 +51,7 @@ enum class AttributeType : uint8_t {
 
 struct Attribute {
   std::string name;
-  AttributeValue default_value;  // of a required() or optional() one only its type counts
+  AttributeValue default_value;  // for required() and optional(), only its type counts
   std::string doc;
   std::vector<std::string> choices = {};  // legal strings; empty: any
   std::optional<double> bound = {};       // lower bound of a number, or of each number of a list

@@ -24,15 +24,15 @@ class Device;  // cuda.h
 }
 
 namespace detail {
-// Mistakes in the code of an op: a number that is no place of an input or output, and the lengths
-// of an input that the call leaves out.
+// Errors for mistakes in the code of an op: an index that no input or output has, and a request for
+// the lengths of an input that the call leaves out.
 [[noreturn]] void refuse_place(const char* what, size_t index, size_t count);
 [[noreturn]] void refuse_absent(size_t input);
 }  // namespace detail
 
-// A length of an output that the data decides: only the kernel knows it, when it has computed
-// (KernelContext::allocate_output). Lengths with one name are equal, also in several outputs of the
-// op; without a name each is a length of its own.
+// A length of an output that the data decides: the kernel knows it only after it has computed
+// (KernelContext::allocate_output). Lengths with the same name are equal, also in several outputs
+// of the op; lengths without a name are independent of each other.
 struct DecidedLength {
   std::string name;
   int64_t most = -1;  // the largest that it can be; -1: not known
@@ -65,8 +65,8 @@ struct Dim {
   }
 
  private:
-  // `value` of a decided length without a bound; below it, of one that is at most 0, 1, ... This
-  // takes no space: a call makes dozens of these objects.
+  // The `value` of a decided length without a bound; a bound of 0, 1, ... is stored as the values
+  // below. No additional member is needed, because a call makes dozens of these objects.
   static constexpr int64_t kDecided = -2;
   static constexpr int64_t kLargest = int64_t{1} << 62;
 };
@@ -86,12 +86,11 @@ class ShapeContext {
   virtual ~ShapeContext() = default;
 
   const std::string& op_name() const;
-  // Of a tensor in a variadic input: "tensors[2]".
+  // For a tensor of a variadic input: "tensors[2]".
   std::string input_name(size_t input) const;
   const Attributes& attributes() const { return attributes_; }
 
-  // How many there are: those that the op declares, but of a variadic input, which is the last,
-  // every tensor.
+  // The number of inputs that the op declares; each tensor of a variadic input counts.
   size_t input_count() const { return inputs_.size(); }
   size_t declared_inputs() const;
   bool has(size_t input) const { return inputs_[checked(input)].has_value(); }
@@ -132,8 +131,8 @@ class Runtime {
   using Task = void (*)(void* argument, int64_t index);  // never throws
 
   virtual ~Runtime() = default;
-  // Memory for one output, owned by the runtime. For an output with Output::only_if() the result
-  // may be not `present`, when nobody reads it.
+  // Memory for one output, owned by the runtime. If nobody reads an output with Output::only_if(),
+  // the result may be not `present`.
   virtual Tensor allocate(size_t output, DType dtype, const Shape& shape, Layout layout) = 0;
   // The same for an output of Output::elementwise(), with the strides that PyTorch would choose.
   virtual Tensor allocate_strided(size_t output, DType dtype, const Shape& shape,
@@ -146,10 +145,10 @@ class Runtime {
   virtual void begin_kernel() {}
   // Calls task(argument, i) once for each i in [0, count), in any order, on any threads.
   virtual void run(int64_t count, Task task, void* argument) = 0;
-  // For reports of calls: the runtime, and the node of the model where there is one.
+  // For reports of calls: the name of the runtime, and of the node if a model makes the call.
   virtual const char* name() const { return "cpp"; }
   virtual std::string node() const { return {}; }
-  // Of a call whose tensors are on a CUDA device; otherwise null.
+  // The device of a call whose tensors are on a CUDA device; otherwise null.
   virtual cuda::Device* cuda_device() { return nullptr; }
   // The memory of this call. invoke() takes the outputs from it; an adapter that copies an input
   // takes the copy.
@@ -212,19 +211,20 @@ class KernelContext {
     return *inputs_[index];
   }
   size_t input_count() const { return inputs_.size(); }
-  // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output).
+  // Not `present`: left out (see Output::only_if), or not allocated yet (see allocate_output). A
+  // call is refused whose kernel writes an output before that.
   const Tensor& output(size_t index) const {
     if (index >= outputs_.size()) detail::refuse_place("output", index, outputs_.size());
     return outputs_[index];
   }
 
-  // Makes an output that has a length which the kernel decides (Dim::at_most in the shape rule).
-  // `shape` has the lengths that the rule knew, and decided ones within their bounds. To be called
-  // once for each such output, by the thread that runs the kernel and outside of parallel_for. The
-  // result is not `present` where the call leaves the output out.
+  // Makes an output with a length that the kernel decides (Dim::at_most in the shape rule). `shape`
+  // has the lengths that the rule computed, and the decided lengths within their bounds. Must be
+  // called once for each such output, on the thread that runs the kernel and outside parallel_for.
+  // The result is not `present` where the call leaves the output out.
   const Tensor& allocate_output(size_t index, const Shape& shape) const;
-  // The same for every output that has the decided length of this name; where an output has several
-  // decided lengths, it is made with the last of them.
+  // The same for every output that has the decided length of this name. An output with several
+  // decided lengths is made when the last of them is set.
   void set_length(const std::string& name, int64_t length) const;
   // For a kernel given to Op::cuda(), which uses it through cuda::Gpu.
   cuda::Device* cuda_device() const { return runtime_.cuda_device(); }
@@ -235,18 +235,18 @@ class KernelContext {
     return static_cast<const T*>(prepared_);
   }
 
-  // Of an op declared with random(): the number that decides every random number of this call.
+  // For an op declared with random(): the seed from which all random numbers of this call follow.
   uint64_t seed() const;
 
   // What this kernel stored in the previous call, or null. Dtypes, shapes, attributes and lists of
-  // numbers equal those of that call; layouts and all other elements may differ. It may be null in
-  // any call.
+  // numbers are then equal to those of that call; layouts and the elements of other inputs may
+  // differ. It may be null in any call.
   template <class T>
   std::shared_ptr<const T> call_cache() const {
     return std::static_pointer_cast<const T>(call_cache_);
   }
-  // Stored for the next call, should it be equal in the same way. The object lives as long as the
-  // node of a model or, where calls come from Python, as the process, so it must be small.
+  // Stores an object for the next call, if that call is equal in the same way. The object may live
+  // as long as the node of a model or, for calls from Python, as the process, so it must be small.
   void set_call_cache(CallCache cache) const { new_call_cache_ = std::move(cache); }
   const CallCache& new_call_cache() const { return new_call_cache_; }
 
@@ -275,11 +275,11 @@ class KernelContext {
     return array;
   }
 
-  // Says what the kernel chose: which of its kernels or strategies computes what (an axis, an
-  // output, a part of the work), and why. MYOPS_VERBOSE=1 and myops.explain() show it with the
-  // number of pieces of the parallel_for() that follows, the scratch memory and the time. Called by
-  // the thread of the call, before the work. Where nobody asked it does nothing, so text that has
-  // to be made belongs in `if (context.reports())`.
+  // Reports what the kernel chose: the name of the strategy, what it computes (an axis, an output,
+  // a part of the work), and why. MYOPS_VERBOSE=1 and myops.explain() show it with the number of
+  // pieces of the parallel_for() that follows, the scratch memory and the time. Call it on the
+  // thread of the call, before the work. Where reports are off it does nothing, so build longer
+  // texts inside `if (context.reports())`.
   void report(std::string_view kernel, std::string_view axis = {},
               std::string_view reason = {}) const {
     if (report_ != nullptr) add_step(kernel, axis, reason);
@@ -312,7 +312,7 @@ class KernelContext {
   const void* prepared_;
   const CallCache call_cache_;
   mutable CallCache new_call_cache_;
-  Report* const report_;           // null: nobody asked
+  Report* const report_;           // null: reports are off
   DecidedOutputs* const decided_;  // null: the shape rule knows every length
 };
 

@@ -9,9 +9,9 @@
 //     gpu.launch("my_kernel", x.elements(), Arguments{x.data, context.output(0).data});
 //   }
 //
-// A source is compiled when it is first needed, by NVRTC and for the GPU that is there, and stored
-// on disk. Nothing of CUDA is needed to build or to load this binary. docs/cuda.md has the whole
-// story; myops/device.h is what the source includes.
+// NVRTC compiles a source when it is first needed, for the GPU of the machine; the result is stored
+// on disk. Nothing of CUDA is needed to build or to load this binary. docs/cuda.md describes it
+// all; the source includes myops/device.h.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@
 
 namespace myops::cuda {
 
-// A file that is part of this binary. `name` is what other files include it by.
+// A file that is part of this binary. `name`: its path in #include lines of other files.
 struct File {
   const char* name;
   const char* begin;
@@ -45,13 +45,26 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual int index() const = 0;     // CUDA's number of the device
-  virtual void* stream() const = 0;  // the CUstream that all work of the call is queued on
-  // Memory of the device that exists until the call ends and the work that it has queued by then.
+  virtual void* stream() const = 0;  // the CUstream for all work of the call
+  // Memory of the device, which exists until the call and the work that it has queued have ended.
   virtual void* scratch(size_t bytes) = 0;
+  // Whether the runtime's user accepts products of float32 whose factors are rounded to TF32.
+  virtual bool allow_tf32() const { return false; }
 };
 
-// For adapters: the op with its kernel for CUDA in place of that for the CPU, for invoke(). One for
-// each op, which is never destroyed.
+// Of the GPU that a call runs on.
+struct Properties {
+  int architecture;     // 90 for compute capability 9.0
+  int multiprocessors;  // each runs one or several blocks at a time
+};
+Properties properties(const KernelContext& context);
+
+// Whether products of tensors of this dtype should be computed on tensor cores
+// (myops/tensor_cores.h): Half and BFloat16 if the GPU has them, float32 if TF32 is allowed, too.
+bool on_tensor_cores(const KernelContext& context, DType dtype);
+
+// For adapters: the op with its kernel for CUDA instead of that for the CPU, for invoke(). The
+// object is never destroyed; every call with the same op returns the same one.
 const Op& on_device(const Op& op);
 
 class CurrentContext;  // cuda/driver.h
@@ -59,8 +72,8 @@ class CurrentContext;  // cuda/driver.h
 // The device of one call, with a source compiled for it.
 class Gpu {
  public:
-  // In the source, MYOPS_T is the C++ type of `dtype`, and MYOPS_A the type of sums of it
-  // (Accumulate). Throws where there is no driver, no compiler, or a mistake in the source.
+  // In the source, MYOPS_T is the C++ type of `dtype`, and MYOPS_A the type in which its elements
+  // are summed (Accumulate). Throws if there is no driver, no compiler, or an error in the source.
   Gpu(const KernelContext& context, const Source& source, DType dtype);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -90,7 +103,7 @@ class Gpu {
   T* scratch(Counts... counts) {
     return static_cast<T*>(scratch_bytes(bytes_of<T>(counts...)));
   }
-  // Queues: all bytes are 0 afterwards.
+  // Queues an operation that sets all bytes to 0.
   template <class T>
   void fill_zero(T* memory, int64_t count) {
     zero_bytes(memory, bytes_of<T>(count));
@@ -100,7 +113,7 @@ class Gpu {
 
  private:
   static constexpr size_t kMostArguments = 4000;
-  // `threads`: of each of `count` blocks; 0: a thread for each of `count` numbers.
+  // `threads`: the number in each of `count` blocks; 0: `count` threads in blocks of a fixed size.
   void launch_with(const char* name, int64_t count, int64_t threads, const void* arguments);
   void* scratch_bytes(size_t bytes);
   void zero_bytes(void* memory, size_t bytes);
@@ -114,7 +127,8 @@ class Gpu {
 }  // namespace myops::cuda
 
 // Puts the bytes of a file into this binary, as `variable`, a myops::cuda::File. `path` is a
-// string, looked for in the compiler's include folders; it is also the name to include the file by.
+// string, relative to one of the compiler's include folders; other files include the file by this
+// path.
 #define MYOPS_CUDA_FILE(variable, path)                                                  \
   extern "C" {                                                                           \
   extern __attribute__((visibility("hidden"))) const char variable##_begin[];            \

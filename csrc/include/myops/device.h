@@ -1,4 +1,4 @@
-// What CUDA sources include: element types, and the declaration of kernels.
+// The header that CUDA sources include: element types, and the declaration of kernels.
 //
 //   #include "myops/device.h"
 //   namespace myops {
@@ -10,9 +10,9 @@
 //   }  // namespace myops
 //   MYOPS_KERNEL(my_kernel, Arguments, twice)
 //
-// Functions need no __device__: NVRTC is told that all are. The same text is C++ for a CPU, where
-// tests run it; so it uses nothing that CUDA alone has. MYOPS_BLOCK_KERNEL declares a kernel whose
-// threads share memory, and wait for each other.
+// Functions need no __device__: an option of NVRTC makes it the default. Tests compile the same
+// text for the CPU, so it must be plain C++. MYOPS_BLOCK_KERNEL declares a kernel whose threads
+// share memory and wait for each other.
 #pragma once
 
 #ifdef __CUDACC__
@@ -68,8 +68,8 @@ T inside(T value, T low, T high) {
   return value < low ? low : high < value ? high : value;
 }
 
-// Adds 1 to a number that other threads add 1 to, and returns what it was: in no given order, so
-// that a result must not depend on it.
+// Adds 1 to a number that other threads increment too, and returns its previous value. The order of
+// the threads is undefined, so no result may depend on the returned value.
 inline int64_t count_up(int64_t* number) {
 #ifdef __CUDACC__
   return static_cast<int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(number), 1ull));
@@ -78,21 +78,21 @@ inline int64_t count_up(int64_t* number) {
 #endif
 }
 
-// Elements that are read and written together: 16 bytes, from a place that is a multiple of 16.
+// Elements that are read and written together: 16 bytes, at an address that is a multiple of 16.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kCount = 16 / sizeof(T);
   T at[kCount];
 };
 
-// The threads of a block: `count` of them, which run the function of the kernel together. What
-// stands outside of each() must be the same for all of them.
+// The `count` threads of a block, which run the function of the kernel together. Code outside
+// each() must compute the same in all of them.
 template <int count>
 class Block {
  public:
   static constexpr int kThreads = count;
-  // Calls body(thread) in every thread, 0 to count - 1. Then all wait until each is done, and see
-  // what the others wrote. Inside, none may read what another writes.
+  // Calls body(thread) in every thread, 0 to count - 1. Then all threads wait for each other, and
+  // see what the others wrote. Within body, no thread may read what another writes.
   template <class Body>
   void each(const Body& body) const {
 #ifdef __CUDACC__
@@ -110,7 +110,7 @@ class Block {
 #endif
 };
 
-// A variable of each thread, from one each() to the next.
+// A variable that every thread has, which keeps its value from one each() to the next.
 template <class Value, int count>
 class PerThread {
  public:
@@ -135,7 +135,7 @@ class PerThread {
 // MYOPS_BLOCK_KERNEL(name, Arguments, Shared, body): a kernel that calls
 // body<MYOPS_T, MYOPS_A>(arguments, block, i, shared) for each i below that count, with all threads
 // of a block, Arguments::kThreads of them. `shared` is a Shared<MYOPS_A> in the memory that these
-// share, uninitialised for each i: numbers and arrays of numbers alone, at most 48 KB.
+// share, uninitialised for each i: only numbers and arrays of numbers, at most 48 KB.
 #ifdef __CUDACC__
 #define MYOPS_KERNEL(name, Arguments, body)                                                    \
   extern "C" __global__ void name(const ::myops::Arguments arguments, const long long count) { \

@@ -46,15 +46,15 @@ inline constexpr const char* dtype_name(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-// Of one element in a kernel's memory. A string is a std::string object.
+// The size of an element in a kernel's memory. A string is a std::string object.
 inline constexpr size_t dtype_size(DType dtype) {
   constexpr size_t sizes[kDTypeCount] = {2, 2, 4, 8, 1, 4,  8, 1, 1,
                                          2, 2, 4, 8, 8, 16, 1, 1, sizeof(std::string)};
   return sizes[static_cast<int>(dtype)];
 }
 
-// Integers and real floats, without the two floats of 8 bits: what a list of lengths, scales or
-// other numbers may have.
+// Integers and real floats, without the two floats of 8 bits: the dtypes for a list of lengths,
+// scales or other numbers.
 inline constexpr bool is_number(DType dtype) {
   return dtype != DType::Bool && dtype < DType::Complex64;
 }

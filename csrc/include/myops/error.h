@@ -27,7 +27,8 @@ class Mistake : public Error {
   using Error::Error;
 };
 
-// What an adapter throws through code of an op that is no failure of it: the call goes another way.
+// An adapter throws this through the code of an op to end the call without an error, because the
+// call has to be made in another way.
 struct NotAFailure {};
 
 namespace detail {

@@ -2,8 +2,8 @@
 //
 // Such an op has its arithmetic in headers, in the namespace MYOPS_ISA, and one file for each set
 // in its folder isa/: `#include "myops/isa/avx2.h"`, then those headers. Shared code (descriptions,
-// shape rules, the standard library) is included before the set is switched on, so that none of it
-// is compiled for a CPU that the user may not have.
+// shape rules, the standard library) is included before the instruction set is switched on, because
+// it must run on every CPU.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ enum class Stores : uint8_t {
   PastCaches = NonTemporal,
 };
 
-// Non-temporal stores save the read of every line that is written, but a core can have only few of
-// them in flight. Measured on one core in GB/s, plain and non-temporal: AMD Zen 3 16 and 25, Zen 5
-// 27 and 71, Intel Cascade Lake 8 (10 with prefetch) and 7. They are therefore used on AMD CPUs,
-// unless the environment variable MYOPS_STREAMING_STORES (0 or 1) decides; results are the same.
+// Non-temporal stores save the read of every cache line that is written, but a core can have only
+// few of them in flight. Measured on one core in GB/s, plain and non-temporal: AMD Zen 3 16 and 25,
+// Zen 5 27 and 71, Intel Cascade Lake 8 (10 with prefetch) and 7. They are therefore used on AMD
+// CPUs, or as the environment variable MYOPS_STREAMING_STORES (0 or 1) says; results are the same.
 bool streaming_stores_pay();
 // The size from which a result does not fit the shared last-level cache. (16 MiB on Zen 5: with
 // non-temporal stores from there on, linear and cubic take 0.7 to 0.8 of the time, nearest 1.2

@@ -27,7 +27,7 @@ size_t bytes_of(Counts... counts) {
 int64_t max_bytes();
 
 // The memory that one call may still allocate. It is reduced before each allocation, so that an
-// argument that needs too much memory is refused before anything happens.
+// argument that needs too much memory is refused before anything is allocated.
 class Budget {
  public:
   Budget() : limit_(max_bytes()), left_(limit_) {}
@@ -50,7 +50,7 @@ class Budget {
   }
   void give_back(size_t bytes) { left_ += static_cast<int64_t>(bytes); }
 
-  // From now on the least that is left is recorded, for reports of the call (core/report.h).
+  // From now on, records the smallest number of bytes left, for reports (core/report.h).
   void watch() {
     watched_ = true;
     least_ = left_.load();
@@ -74,7 +74,7 @@ class Budget {
 // 64-byte aligned memory for one task or one call; freed with the object.
 class Scratch {
  public:
-  // Outside of a call (Op::prepare), with a budget of its own.
+  // Outside a call (in Op::prepare), with a separate budget.
   explicit Scratch(size_t bytes);
   // Within a call, whose budget must outlive the object.
   Scratch(size_t bytes, const std::string& op, Budget& budget);

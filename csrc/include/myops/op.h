@@ -50,15 +50,15 @@ struct Input {
   // torch also gets an overload that takes a Python list.
   Input values() && { return has_values = true, std::move(*this); }
   Input access(Access mode) && { return access_mode = mode, std::move(*this); }
-  // A list of one or more tensors of one dtype: Tensor[] in torch, a variadic input in ONNX, a list
-  // in NumPy. Only the last input can be one. Shape rule and kernel see its tensors one after
-  // another: input(i) up to input_count() - 1.
+  // A list of one or more tensors of the same dtype: Tensor[] in torch, a variadic input in ONNX, a
+  // list in NumPy. Only the last input can be variadic. In the shape rule and the kernel, each of
+  // its tensors is an input(i), up to i = input_count() - 1.
   Input variadic() && { return is_variadic = true, std::move(*this); }
   // The kernel writes into the input's memory: Tensor(a!) in torch. Such an op has no ONNX node and
-  // no gradient; describe what exports and compilers use in its place with functional_of().
+  // no gradient; describe with functional_of() the op that exporters and compilers use instead.
   Input written() && { return is_written = true, std::move(*this); }
 
-  // Whether the kernel takes a tensor of this layout; otherwise it gets a contiguous copy.
+  // Whether the kernel accepts a tensor of this layout; otherwise it gets a contiguous copy.
   bool accepts_layout(const Tensor& tensor) const {
     return access_mode == Access::Strided || access_mode == Access::ShapeOnly ||
            tensor.is(Layout::Contiguous) ||
@@ -74,10 +74,10 @@ struct Output {
   std::string condition = {};
   bool is_elementwise = false;
 
-  // An optional output: it is computed only if the attribute of this name, a bool, is true, or if
-  // the optional input of this name is there. Otherwise callers get None, a node of a model leaves
-  // it out, and the kernel finds it not `present`, as also where a model does not read it.
-  // (torch.ops and nodes that name it all the same get an empty tensor.)
+  // An optional output: it is computed only if the bool attribute of this name is true, or if the
+  // optional input of this name is given. Otherwise callers get None, a node of a model leaves it
+  // out, and in the kernel it is not `present`; the same holds where a model does not read it.
+  // (torch.ops, and nodes that have the output anyway, get an empty tensor.)
   Output only_if(std::string name) && { return condition = std::move(name), std::move(*this); }
 
   // The inputs whose memory a runtime may reuse for this output, one of them at a time, if the
@@ -95,10 +95,10 @@ struct Output {
   Output elementwise() && { return is_elementwise = true, std::move(*this); }
 };
 
-// What torch.autocast does to the floating tensors of a call, float64 left alone. An input is cast
-// where its type parameter has the dtype; one with `.values()` never is.
+// What torch.autocast does to the floating tensors of a call, except those of float64. An input is
+// cast if its type parameter has the dtype; an input with `.values()` is never cast.
 enum class Autocast : uint8_t {
-  None,     // nothing: they stay as they are
+  None,     // no cast
   Lower,    // casts them to the dtype of autocast, such as bfloat16, as for a convolution
   Float32,  // casts them to float32, as for a sum of many numbers
   Widest,   // casts those of one type parameter to the widest dtype among them
@@ -183,15 +183,15 @@ struct Op {
   // refused.
   Op cuda(void (*function)(KernelContext&)) && { return compute_cuda = function, std::move(*this); }
 
-  // Optional: computation on constant inputs (packing weights, for example) that runtimes with
-  // sessions do once for all calls. It may return null, and the kernel must work without its
-  // result.
+  // Optional: a computation on constant inputs (packing weights, for example) that runtimes with
+  // sessions make once for all calls. `function` may return null, and the kernel must also work
+  // without its result.
   Op prepare(Prepared (*function)(const PrepareContext&)) && {
     return make_prepared = function, std::move(*this);
   }
-  // The same in PyTorch and NumPy too, from the named inputs: once one call has seen them, the next
-  // one with the same memory prepares, and calls use the result until that memory changes. What
-  // counts as a change: docs/your_own_op.md. `function` then sees no other constants than these.
+  // The same in PyTorch and NumPy too, from the named inputs: the second call with the same memory
+  // calls `function`, and calls use the result until that memory changes. docs/your_own_op.md says
+  // what counts as a change. `function` then gets no other constants than these.
   Op prepare(Prepared (*function)(const PrepareContext&), std::vector<std::string> names) && {
     prepared_inputs = std::move(names);
     return make_prepared = function, std::move(*this);
@@ -199,9 +199,9 @@ struct Op {
 
   Op autocast(Autocast policy) && { return autocast_policy = policy, std::move(*this); }
 
-  // The result depends on random numbers, and these on KernelContext::seed() alone (random.h). The
-  // op gets an attribute `seed` (an int, 0 by default) and, behind its inputs, an optional input
-  // `key`, an int64 that takes the place of the attribute where it is given.
+  // The result depends on random numbers, and these only on KernelContext::seed() (random.h). The
+  // op gets an attribute `seed` (an int, 0 by default) and, after its inputs, an optional input
+  // `key`, an int64 that overrides the attribute.
   Op random() && { return is_random = true, std::move(*this); }
 
   const std::vector<DType>& dtypes(const std::string& type_name) const;
@@ -220,25 +220,25 @@ struct Op {
   std::string input_name(size_t index) const;  // "x", or "tensors[2]"
 };
 
-// The description of the gradient of `op`, all but its kernel:
+// The description of the gradient of `op`, without a kernel:
 //
 //   MYOPS_OP(my_op_backward) { return backward_of(describe_my_op(), {"x"}).kernel(differentiate); }
 //
-// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output, not
-// `present` where the call left the output out, then the inputs of the op; its outputs grad_<input>
-// for those named in `differentiable`, in the op's order, of the input's shape; its attributes
-// those of the op. It has no ONNX node. In Python, `library.define("my_op",
-// backward="my_op_backward", ...)` does the rest.
+// Its name is that of the op with "_backward". Its inputs are grad_<output> for each output (not
+// `present` where the call left the output out), then the inputs of the op. Its outputs are
+// grad_<input> for the inputs named in `differentiable`, in the op's order and of the input's
+// shape. Its attributes are those of the op. It has no ONNX node. In Python,
+// `library.define("my_op", backward="my_op_backward", ...)` makes it the gradient.
 Op backward_of(const Op& op, const std::vector<std::string>& differentiable);
 
-// The description of an op without writes, from that of an op with inputs that are .written():
+// From the description of an op with inputs that are .written(), that of the op without writes:
 //
 //   MYOPS_OP(scale) { return functional_of(describe_scale_()).onnx("Scale", 1); }
 //
 // Its name is that of the op without the last "_"; it must be the name in MYOPS_OP. For each
 // written input it has an output <input>_out with what the op writes, then the outputs of the op.
-// It runs the kernel of the op on a copy. torch.compile, exporters and functionalisation call it in
-// place of the op, so it is what an exported model contains.
+// It runs the kernel of the op on a copy. torch.compile, exporters and functionalisation call it
+// instead of the op, so an exported model contains it.
 Op functional_of(const Op& op);
 
 // Every op of this binary whose description is valid, sorted by name.
@@ -246,7 +246,7 @@ const std::vector<Op>& all_ops();
 const Op* find_op(const std::string& name);
 
 // The mistakes in the descriptions of this binary, one line each: "library domain: op: argument:
-// got, expected". They are found when the binary is loaded and reported by its user.
+// got, expected". They are found when the binary is loaded, and reported by the adapters.
 const std::vector<std::string>& faults();
 // Throws an Error with all of them, if there are any.
 void refuse_faults();
@@ -254,8 +254,8 @@ void refuse_faults();
 // Throws an Error if the description is wrong.
 void check_description(const Op& op);
 
-// Adds what follows from the description: the key and the seed of a random op. Every op is
-// completed once, before it is checked.
+// Adds to the description what the author does not write: the key and the seed of a random op.
+// Every op is completed once, before it is checked.
 void complete(Op& op);
 
 // The op and those with the same ONNX type, one for each version of its meaning, oldest first.
@@ -273,7 +273,7 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
 // call it too; runtimes that know attributes before the call check them earlier.
 void check_attributes(const Op& op, const Attributes& attributes);
 
-// The same checks and the shape rule alone; `context` comes with its inputs filled in.
+// Makes the same checks and runs the shape rule. The caller has filled in the inputs of `context`.
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context);
 
 // The dtype of an output, given those of the inputs (absent ones: nullopt).
@@ -320,8 +320,8 @@ struct Registrar {
 }  // namespace myops
 
 // For Op::kernel: instantiates `template <class T> void function(KernelContext&)` for the listed
-// types and chooses by the dtype of the first input. The op must declare the same types; a library
-// that declares one more is refused when it is loaded.
+// types and chooses by the dtype of the first input. The op must declare the same types; if it
+// declares one more, its library is refused when it is loaded.
 #define MYOPS_TYPED(function, ...)                                           \
   ::myops::TypedKernel {                                                     \
     [](::myops::KernelContext& context) {                                    \

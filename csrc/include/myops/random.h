@@ -7,7 +7,7 @@
 //   });
 //
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-// (SC 2011), as in cuRAND and NumPy's relatives: the published test vectors hold.
+// (SC 2011), as in cuRAND: it reproduces the published test vectors.
 // `myops.Philox` is the same generator in Python.
 #pragma once
 
@@ -21,8 +21,8 @@ class Philox {
  public:
   using Block = std::array<uint32_t, 4>;
 
-  // Generators with equal seeds and different streams have nothing in common; an op that needs
-  // several independent numbers for each element uses a stream for each.
+  // Generators with equal seeds and different streams are independent; an op that needs several
+  // independent numbers for each element uses a stream for each.
   explicit Philox(uint64_t seed, uint64_t stream = 0)
       : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}, stream_(stream) {}
 
@@ -46,7 +46,7 @@ class Philox {
     const uint64_t high = four[first] >> 5, low = four[first + 1] >> 6;
     return static_cast<double>(high << 26 | low) * 0x1p-53;
   }
-  // Of the normal distribution with mean 0 and variance 1 (Box and Muller's method).
+  // Normally distributed, with mean 0 and variance 1 (the Box-Muller method).
   double normal(uint64_t index) const {
     const double radius = std::sqrt(-2 * std::log(1 - uniform_double(2 * index)));
     return radius * std::cos(6.283185307179586 * uniform_double(2 * index + 1));

@@ -1,5 +1,5 @@
-// Vectors of the instruction set that is switched on. All intrinsics are in this file and its parts
-// simd_lanes.h, simd_groups.h and simd_memory.h.
+// Vectors of the instruction set for which a file is compiled. All intrinsics are in this file and
+// its parts simd_lanes.h, simd_groups.h and simd_memory.h.
 //
 // The vectors are the compiler's own (GCC, Clang), so + - * and comparisons are plain operators;
 // fma(a, b, c) = a b + c is fused where the set has it. Scalars have the same functions with the
@@ -10,16 +10,17 @@
 
 // For functions that must be inlined whatever their size.
 #define MYOPS_INLINE inline __attribute__((always_inline))
-// The same for a lambda, written after its parameters. A lambda that is called in several places of
-// a loop is otherwise inlined so late that its captures stay in memory and are loaded at each call.
+// The same for a lambda, written after its parameters. Otherwise, a lambda that is called in
+// several places of a loop is inlined so late that its captures are loaded from memory at each
+// call.
 #define MYOPS_INLINED __attribute__((always_inline))
 // For a loop that would get too few registers if it were inlined.
 #define MYOPS_NOINLINE __attribute__((noinline))
 
 namespace myops::MYOPS_ISA {
 
-// Returns the pointer, but hides its origin from the compiler, which otherwise holds each of
-// several addresses computed in a loop in a register of its own and runs out of them.
+// Returns the pointer, but hides its origin from the compiler. Otherwise, the compiler keeps each
+// of several addresses computed in a loop in a separate register and runs out of registers.
 template <class A>
 MYOPS_INLINE A* opaque(A* pointer) {
   asm("" : "+r"(pointer));
@@ -127,7 +128,8 @@ inline Vector<A> floor(const Vector<A>& value) {
 #endif
 }
 
-// Lane by lane: kIndex[lane] picks from a, or from b when it is at least the number of lanes.
+// For each lane, kIndex[lane] selects an element of a, or of b if it is at least the number of
+// lanes.
 template <int... kIndex, class V>
 MYOPS_INLINE V shuffle(V a, V b) {
 #if defined(__clang__)
@@ -140,8 +142,8 @@ MYOPS_INLINE V shuffle(V a, V b) {
 #endif
 }
 
-// Squares of kSide x kSide, side by side in kSide rows, are transposed; inside them those of 1, 2,
-// 4, ... lanes first.
+// Transposes the squares of kSide x kSide elements that lie side by side in kSide rows. Within
+// them, squares of 1, 2, 4, ... lanes are transposed first.
 template <int kStep, int kSide, class V, int... kLane>
 MYOPS_INLINE void transpose_squares(V* rows, std::integer_sequence<int, kLane...> lanes) {
   constexpr int L = sizeof...(kLane);
@@ -177,7 +179,7 @@ MYOPS_INLINE V add_quads(V ab, V cd, std::integer_sequence<int, kLane...>) {
   return shuffle<(kLane / 4 * 4 + kLane % 2 + kLane % 4 / 2 * L)...>(ab, cd) +
          shuffle<(kLane / 4 * 4 + kLane % 2 + 2 + kLane % 4 / 2 * L)...>(ab, cd);
 }
-// Of each group of four lanes: lane 4 g + v is the sum of group g of x[v].
+// The sums of groups of four lanes: lane 4 g + v is the sum of group g of x[v].
 template <class V, int... kLane>
 MYOPS_INLINE V sums_of_fours(const V (&x)[4], std::integer_sequence<int, kLane...> lanes) {
   return add_quads(add_pairs(x[0], x[1], lanes), add_pairs(x[2], x[3], lanes), lanes);

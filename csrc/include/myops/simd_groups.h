@@ -1,5 +1,5 @@
-// Vectors as groups of lanes that are stored and loaded apart, and vectors of which memory has only
-// the first lanes; part of simd.h.
+// Loads and stores of groups of lanes at separate addresses, and of the first lanes of a vector;
+// part of simd.h.
 #pragma once
 
 #include "myops/simd.h"
@@ -35,7 +35,7 @@ MYOPS_INLINE __m256 two_quads(const A* from, int64_t step) {
                               (__m128)load_as<Quad>(from + step), 1);
 }
 #endif
-// Group g of kSide lanes is loaded from from + g * step.
+// Loads group g of kSide lanes from from + g * step.
 template <int64_t kSide, class A>
 MYOPS_INLINE Vector<A> load_groups(const A* from, int64_t step) {
   using Part = Lanes<A, kSide>;

@@ -9,7 +9,8 @@ namespace myops::MYOPS_ISA {
 template <class A>
 inline constexpr bool kPermutes = MYOPS_VECTOR_BYTES >= 32 && (sizeof(A) == 4 || sizeof(A) == 8);
 inline constexpr int32_t kLaneNumbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-// Lane by lane: x[index], or with two vectors (x, y)[index]; only the lower bits of an index count.
+// For each lane: x[index], or with two vectors (x, y)[index]; only the lower bits of an index
+// count.
 #if MYOPS_VECTOR_BYTES == 64
 inline Vector<float> permute(Vector<float> x, Index<float> index) {
   return (Vector<float>)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
@@ -32,7 +33,8 @@ inline Vector<float> permute(Vector<float> x, Vector<float> y, Index<float> inde
   return (Vector<float>)_mm256_blendv_ps((__m256)permute(x, index), (__m256)permute(y, index),
                                          (__m256)(index << 28));
 }
-// AVX2 permutes eight floats, or four doubles by constants alone: here as pairs of floats.
+// AVX2 can permute eight floats, but four doubles only by constant indices: they are permuted as
+// pairs of floats.
 inline Vector<double> permute(Vector<double> x, Index<double> index) {
   const Lanes<int64_t, 4> twice = 2 * __builtin_convertvector(index, Lanes<int64_t, 4>);
   return (Vector<double>)permute((Vector<float>)x, (Index<float>)(twice | ((twice + 1) << 32)));
@@ -55,7 +57,7 @@ MYOPS_INLINE V permute(const V& x, const V& y, const V& z, I index) {
 #endif
 
 // The first `count` elements, fewer than a vector has, as load_wide() and store_narrow() of whole
-// vectors; nothing behind them is touched. The other lanes are 0.
+// vectors; memory after them is not accessed. The other lanes are 0.
 template <class A, class T>
 MYOPS_INLINE Vector<A> load_part(const T* from, int64_t count) {
 #if MYOPS_VECTOR_BYTES == 64
@@ -95,7 +97,7 @@ MYOPS_INLINE void store_part(T* to, const Vector<A>& vector, int64_t count) {
 #endif
 }
 
-// Lanes 4 g to 4 g + 3 are from[at[4 g]], ..., for each of the vector's groups of four.
+// For each group g of four lanes: lanes 4 g to 4 g + 3 are from[at[4 g]], ....
 template <class A>
 inline Vector<A> load_fours(const A* from, const int32_t* at) {
   Vector<A> fours;
@@ -131,7 +133,7 @@ inline __m256i two_sixteens(const uint8_t* from, const int32_t* at) {
                                  sixteen_bytes(from + at[1]), 1);
 }
 #endif
-// Group g of 16 bytes of the vector is loaded from from + at[g].
+// Loads group g of 16 bytes of the vector from from + at[g].
 template <class V>
 inline V load_sixteens(const uint8_t* from, const int32_t* at) {
 #if MYOPS_VECTOR_BYTES == 64

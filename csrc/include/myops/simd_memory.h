@@ -5,9 +5,9 @@
 
 namespace myops::MYOPS_ISA {
 
-// A loop of stores prefetches the line 2 KiB ahead. A core that waits for each line it writes
-// reaches half of the memory bandwidth. The stores must form one stream: with two rows at a time
-// there is no gain.
+// For a loop of stores: prefetches the cache line 2 KiB ahead, because a core that waits for each
+// line it writes reaches only half of the memory bandwidth. It helps only where the loop writes a
+// single stream, not two rows at a time.
 template <class A>
 inline constexpr int64_t kPrefetchDistance = 2048 / sizeof(A);
 // (always_inline: GCC removes calls of a function whose only effect is a prefetch.)

@@ -1,7 +1,7 @@
 // A vector that stores its first few elements in the object itself.
 //
-// Every call makes dozens of shapes, and they hardly ever have more than six lengths: with
-// std::vector the allocations took longer than the rest of a small call.
+// Every call makes dozens of shapes, which hardly ever have more than six lengths. With
+// std::vector, their allocations took longer than the rest of a small call.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class SmallVector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  SmallVector() {}  // not defaulted: `const Shape none;` is fine
+  SmallVector() {}  // not defaulted, so that `const Shape none;` compiles
   explicit SmallVector(size_t count, const T& value = T()) { resize(count, value); }
   template <class Iterator, class = Traversal<Iterator>>
   SmallVector(Iterator first, Iterator last) {
@@ -117,7 +117,7 @@ class SmallVector {
 
  private:
   // Small trivially copyable elements are copied as a whole array, whatever their count: a few
-  // instructions instead of a call of memmove(), of which a call of an op made dozens.
+  // instructions instead of a call of memmove(), dozens of which a call of an op would make.
   static constexpr bool kCopiedWhole = std::is_trivially_copyable_v<T> && kInline * sizeof(T) <= 64;
 
   void copy(const SmallVector& other) {

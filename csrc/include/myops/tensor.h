@@ -33,8 +33,9 @@ inline size_t byte_count(const Shape& shape, DType dtype) {
   return __builtin_mul_overflow(elements, dtype_size(dtype), &bytes) ? SIZE_MAX : bytes;
 }
 
-// Calls visit(axis, stride in elements) from the fastest axis in memory on, until it returns false;
-// returns whether it never did. ChannelsLast means NHWC or NDHWC storage of an NCHW or NCDHW shape.
+// Calls visit(axis, stride in elements) for each axis, beginning with the fastest in memory, until
+// it returns false; returns whether it never did. ChannelsLast means NHWC or NDHWC storage of an
+// NCHW or NCDHW shape.
 template <class Visit>
 bool visit_axes(const Shape& shape, Layout layout, const Visit& visit) {
   uint64_t step = 1;
@@ -97,7 +98,7 @@ struct Tensor {
       return shape[axis] == 1 || strides[axis] == static_cast<int64_t>(step);
     });
   }
-  // Contiguous wins where both fit.
+  // Contiguous where both layouts fit.
   bool channels_last() const { return !is(Layout::Contiguous) && is(Layout::ChannelsLast); }
 };
 

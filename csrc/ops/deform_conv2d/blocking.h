@@ -54,10 +54,10 @@ inline int64_t pixel_of(int64_t channels) {
   return round_up(channels, kQuad<A>);
 }
 
-// Elements from one pixel to the next where each pixel has values for every tap, [tap][channel]
-// without gaps, as products would multiply the gaps too: with one channel, three of four columns. A
-// tap is written in whole vectors of 16 bytes, of which the next tap overwrites what is too much,
-// and the row is long enough for that of the last tap. Rounded up to whole vectors, so that
+// Elements from one pixel to the next where each pixel has values for every tap: [tap][channel]
+// without gaps, because products would multiply the gaps too (with one channel, three of four
+// columns). A tap is written in whole vectors of 16 bytes; the next tap overwrites the superfluous
+// elements, and the row has space for those of the last tap. Rounded up to whole vectors, so that
 // products need no special case for the last columns.
 template <class A>
 inline int64_t row_of(int64_t taps, int64_t channels) {
@@ -73,8 +73,8 @@ struct Blocking {
                                   : even_channels(conv.channels_per_offset(),
                                                   taps <= 9 ? kChannels : kChannels / 2)) {}
 
-  // About `wanted`, of blocks of about equal size: a block of the few channels that are left would
-  // take as long as a whole one.
+  // About `wanted`, such that all blocks have about equal size: a last block with few channels
+  // would take as long as a whole one.
   static int64_t even_channels(int64_t length, int64_t wanted) {
     const int64_t blocks = std::max<int64_t>(panels(length - wanted / 2, wanted), 1);
     return std::min(length, round_up(panels(length, blocks), 8));
@@ -92,8 +92,8 @@ struct Blocking {
     return blocking;
   }
 
-  // Pixels of a tile of gradients. Many offset groups share the gradient of Y of a tile, which then
-  // has to fit the cache for all outputs.
+  // Pixels of a tile of gradients. If many offset groups share the gradient of Y of a tile, that
+  // gradient has to fit the cache for all outputs.
   template <class A>
   int64_t gradient_pixels(const ConvShape& conv) const {
     const int64_t most = std::min(kPixels<A>, kEntries<A> / taps);
@@ -133,8 +133,8 @@ class Buffer {
   std::optional<Scratch> memory_;
 };
 
-// Objects with scratch memory that tasks use one after another: as many as there are tasks at a
-// time.
+// Objects with scratch memory that tasks use one after another; there are as many as tasks that run
+// at the same time.
 template <class Worker>
 class Pool {
  public:
@@ -176,7 +176,9 @@ class Tiling {
   Tiling(const ConvShape& conv, int64_t pixels) : height_(conv.out_height), width_(conv.out_width) {
     int64_t side = 1;
     while (4 * side * side <= pixels) side *= 2;
-    // With few channels most memory is offsets and masks, which is read in rows: longer ones.
+    // With few channels, most of the memory is that of offsets and masks, which are read in rows;
+    // long
+    // rows are faster.
     if (conv.channels_per_offset() <= kShallow) side = std::max<int64_t>(side, kRow);
     columns_ = width_ <= std::max<int64_t>(2 * side, 128) ? width_ : even(width_, side);
     rows_ = even(height_, std::max<int64_t>(pixels / columns_, 1));

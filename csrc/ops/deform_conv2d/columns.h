@@ -1,6 +1,6 @@
 // The columns A and A' (see taps.h) of a strip of pixels for one block of taps and channels. They
-// are written to a buffer that fits the L1 cache and multiplied at once, so the whole column matrix
-// is never stored.
+// are written to a buffer that fits the L1 cache and multiplied immediately, so the whole column
+// matrix is never stored.
 #pragma once
 
 #include "image.h"
@@ -52,8 +52,8 @@ MYOPS_INLINE void blend_channels(const A* const (&corners)[4], const Weights<A>&
   for (; c < channels; c += kQuad<A>) blend<kAdd, Lanes<A, kQuad<A>>>(corners, weights, c, out);
 }
 
-// Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out`, rows
-// `row` apart, has those of pixel p, tap by tap; see row_of().
+// Samples `part` of the entries of `taps` with values() or changes(). Row p - first of `out` (rows
+// are `row` elements apart) has the samples of pixel p, tap by tap; see row_of().
 template <bool kAdd, int64_t kCount, class T, class A>
 void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> window,
                   int64_t channels, const Entries& part, int64_t first, int64_t row, A* out) {
@@ -69,7 +69,7 @@ void sample_count(const Taps<T>& taps, const A* weights, WindowView<const A> win
         continue;
       }
       const Corners<const A> corners(window, index[p]);
-      if (kAdd && channels != count) {  // what is too much would be added to the next tap
+      if (kAdd && channels != count) {  // superfluous elements would be added to the next tap
         using Quad = Lanes<A, kQuad<A>>;
         for (int64_t c = 0; c < channels; c += kQuad<A>) {
           const Quad value = blended<Quad>(corners.at, at, c);
@@ -138,7 +138,7 @@ class Columns {
     const int64_t most = capacity_ / std::max<int64_t>(box_.pixels(), 1) / kQuad<A> * kQuad<A>;
     if (most < block.count()) return halve(block, {0, all_.last}, body);
     if (block.first < held_.first || block.last > held_.last) {
-      // A block can be shorter than others, at the border of a weight group: then one may fit where
+      // A block at the border of a weight group can be shorter than others, so it may fit although
       // a whole block does not.
       const int64_t whole = most / blocking_.channels * blocking_.channels;
       hold({block.first, std::min(block.first + std::max(whole, block.count()), end)}, all_, box_);

@@ -195,9 +195,9 @@ Op with_attributes(Op op) {
   return std::move(op)
       .type("T", {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64})
       .attribute({"dilations", Ints{}, "Distance of taps, y and x; default 1."})
-      .attribute({"group", int64_t{1}, "Groups of channels that are convolved apart."})
+      .attribute({"group", int64_t{1}, "Groups of channels that are convolved separately."})
       .attribute({"kernel_shape", Ints{}, "kH and kW; default: those of W."})
-      .attribute({"offset_group", int64_t{1}, "Groups of channels with offsets of their own."})
+      .attribute({"offset_group", int64_t{1}, "Groups of channels; each has its own offsets."})
       .attribute({"pads", Ints{}, "Top, left, bottom, right; default 0."})
       .attribute({"strides", Ints{}, "Distance of outputs, y and x; default 1."});
 }

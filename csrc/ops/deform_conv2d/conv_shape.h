@@ -30,7 +30,7 @@ KnownLengths check(ShapeContext& context, const InputIndices& slots);
 void expect_shape(const ShapeContext& context, const char* name, const Dims& dims,
                   const Dims& expected, const char* meaning);
 
-// The attribute `needs` of a backward op: which gradients are wanted. An empty list wants all.
+// The attribute `needs` of a backward op: which gradients are needed. An empty list means all.
 std::vector<bool> read_needs(const std::string& op, const Attributes& attributes, size_t count);
 
 // The type and the attributes that every op of this directory has.

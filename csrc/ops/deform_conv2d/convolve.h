@@ -135,8 +135,8 @@ class Convolution {
                                                     shared_ ? 256 : 512)) {}
 
   // `prepared`: the packed weights, or null. Without them, weights that fit the shared buffers are
-  // packed once per call, and larger ones by each task; tiles have more pixels then, to make up for
-  // the packing.
+  // packed once per call, and larger ones by each task; in the second case tiles have more pixels,
+  // so that the packing takes a smaller part of the time.
   void run(const A* prepared = nullptr) const {
     const bool own = shared_ && prepared == nullptr;
     const Buffer<A> packed(context_, own ? weights_.size() : 0);

@@ -3,8 +3,8 @@
 // Each task writes some channels of one image, so no two tasks add to the same element of the
 // gradient of X. If an offset group has several tasks, each stores its sums of the position
 // gradients in a slot, and the slots are added in order; to bound their number, tiles are then
-// processed band by band. Sums of 16-bit types are held in the accumulation type, for part of the
-// image at a time. Many offset groups are processed together, tile after tile: they share the
+// processed band by band. Sums of 16-bit types are stored in the accumulation type, for part of the
+// image at a time. Many offset groups are processed together, tile by tile, because they share the
 // transposed gradient of Y.
 #pragma once
 
@@ -18,7 +18,7 @@ class DataGradient {
  public:
   using A = Accumulate<T>;
 
-  struct Outputs {  // not present: not wanted
+  struct Outputs {  // not present: not needed
     Tensor X, offset, mask;
   };
 
@@ -193,8 +193,8 @@ void DataGradient<T>::clear() const {
   });
 }
 
-// Each task processes one tile for one offset group. Tasks take workers from a pool, so that there
-// are only as many workers as threads.
+// Each task processes one tile for one offset group, with a worker from a pool: only as many
+// workers are needed as tasks run at the same time.
 template <class T>
 void DataGradient<T>::run_side_by_side(bool positions, WeightGradient<T>* weights) const {
   struct Worker {

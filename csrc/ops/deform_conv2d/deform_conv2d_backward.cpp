@@ -25,7 +25,7 @@ void compute(KernelContext& context) { MYOPS_CHOOSE(backward)(context); }
 MYOPS_OP(deform_conv2d_backward) {
   return with_attributes(Op("deform_conv2d_backward"))
       .doc(
-          "The gradients of deform_conv2d; one that is not wanted is an empty tensor. That of B "
+          "The gradients of deform_conv2d; one that is not needed is an empty tensor. That of B "
           "is the sum of grad over all but its channels.")
       .input(Input{"grad", "T", "[N, oC, oH, oW], the gradient of Y."}.access(Access::Strided))
       .input(Input{"X", "T", "[N, C, H, W]"}.access(Access::Strided))
@@ -36,8 +36,9 @@ MYOPS_OP(deform_conv2d_backward) {
       .output({"grad_W", "T", "As W."})
       .output({"grad_offset", "T", "As offset."})
       .output({"grad_mask", "T", "As mask; empty without one."})
-      .attribute({"needs", std::vector<int64_t>{},
-                  "Which of X, W, offset, mask want their gradient, 0 or 1 each; default all."})
+      .attribute(
+          {"needs", std::vector<int64_t>{},
+           "Whether the gradients of X, W, offset, mask are needed, 0 or 1 each; default all."})
       .shape(shape)
       .kernel(compute)
       .cuda(backward_cuda);

@@ -1,5 +1,5 @@
 // deform_conv2d_backward_backward: the gradients of deform_conv2d_backward. (X', W', y', x', m')
-// are the gradients that arrive at its outputs; the mathematics are in taps.h.
+// are the gradients of its outputs; taps.h explains the mathematics.
 #include "conv_shape.h"
 #include "cuda/entry.h"
 #include "kernels.h"
@@ -8,7 +8,7 @@ namespace myops::deform {
 namespace {
 
 constexpr InputIndices kSlots{0, 1, 2, 3, -1, 4};
-constexpr size_t kX = 5;  // the first of the arriving gradients
+constexpr size_t kX = 5;  // the first gradient of an output
 constexpr size_t kOutputCount = 5;
 
 void shape(ShapeContext& context) {
@@ -35,8 +35,8 @@ void compute(KernelContext& context) { MYOPS_CHOOSE(double_backward)(context); }
 MYOPS_OP(deform_conv2d_backward_backward) {
   return with_attributes(Op("deform_conv2d_backward_backward"))
       .doc(
-          "The gradients of deform_conv2d_backward; one that is not wanted is an empty tensor, a "
-          "gradient that does not arrive counts as 0.")
+          "The gradients of deform_conv2d_backward; one that is not needed is an empty tensor, a "
+          "gradient that is left out counts as 0.")
       .input(Input{"grad", "T", "[N, oC, oH, oW], the gradient of Y."}.access(Access::Strided))
       .input(Input{"X", "T", "[N, C, H, W]"}.access(Access::Strided))
       .input(Input{"W", "T", "[oC, C / group, kH, kW]"}.access(Access::Strided))
@@ -56,9 +56,10 @@ MYOPS_OP(deform_conv2d_backward_backward) {
       .output({"grad_W", "T", "As W."})
       .output({"grad_offset", "T", "As offset."})
       .output({"grad_mask", "T", "As mask; empty without one."})
-      .attribute({"needs", std::vector<int64_t>{},
-                  "Which of grad, X, W, offset, mask want their gradient, 0 or 1 each; default "
-                  "all."})
+      .attribute(
+          {"needs", std::vector<int64_t>{},
+           "Whether the gradients of grad, X, W, offset, mask are needed, 0 or 1 each; default "
+           "all."})
       .shape(shape)
       .kernel(compute)
       .cuda(double_backward_cuda);

@@ -1,12 +1,12 @@
-// Depthwise convolution: nothing is summed over channels, so samples are added to the sums at once.
-// Where samples are stored as columns, these are multiplied channel by channel.
+// Depthwise convolution: nothing is summed over channels, so samples are added to the result
+// immediately. Where samples are stored as columns, these are multiplied channel by channel.
 #pragma once
 
 #include "columns.h"
 
 namespace myops::deform::MYOPS_ISA {
 
-// What a strip of pixels reads: corners in `window`, weights a_j in planes, W as [tap][channel].
+// The data for a strip of pixels: corners in `window`, weights a_j in planes, W as [tap][channel].
 template <class A>
 struct Strip {
   WindowView<const A> window;
@@ -41,8 +41,8 @@ inline void add_channels(const Strip<A>& strip, int64_t p, int64_t c, A* sums) {
   for (int v = 0; v < kVectors; ++v) store(sums + v * L, total[v]);
 }
 
-// The last channels in short vectors. The window has zeros behind them, filters and sums those of
-// the next tap and pixel, which are computed too and not stored.
+// The last channels in short vectors. After them, the window has zeros, and filters and sums have
+// those of the next tap and pixel, which are also computed but not stored.
 template <class A>
 void add_depthwise(const Strip<A>& strip, const Range& pixels, A* sums, int64_t sums_row) {
   constexpr int64_t L = kLanes<A>, Q = kQuad<A>;

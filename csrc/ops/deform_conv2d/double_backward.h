@@ -8,7 +8,7 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-// Terms of gradients that did not arrive are skipped; an output without terms is 0.
+// Terms with gradients that are absent are skipped; an output without terms is 0.
 template <class T>
 void double_backward_typed(KernelContext& context) {
   const std::vector<bool> needs = read_needs(context.op_name(), context.attributes(), 5);

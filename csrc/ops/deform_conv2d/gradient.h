@@ -28,7 +28,7 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
 }
 
 // The gradient of Y for a whole tile, if several offset groups read it. The row length is not a
-// power of two, because a cache can hold only few rows at such distances.
+// power of two, because only few rows at such distances fit the cache at the same time.
 template <class T>
 class GradientTile {
  public:
@@ -54,8 +54,8 @@ class GradientTile {
   Buffer<A> buffer_;
 };
 
-// The gradient of Y for a strip of pixels: from a GradientTile if there is one, from memory itself,
-// or from a copy.
+// The gradient of Y for a strip of pixels, read from a GradientTile if there is one, directly from
+// the tensor, or from a copy.
 template <class T>
 class GradientStrip {
  public:
@@ -69,10 +69,10 @@ class GradientStrip {
         buffer_(context, tile ? 0 : strip * outputs),
         tile_(tile) {}
 
-  // Calls body(data, row, part) for parts of the strip, counted from its first pixel: row o, `row`
-  // elements apart, holds the pixels of an output. `columns`: of the product that reads it. A
-  // product with several panels of columns reads the strip as often, which is worth a copy: in
-  // memory, outputs are far apart.
+  // Calls body(data, row, part) for parts of the strip, counted from its first pixel. Row o of
+  // `data` (rows are `row` elements apart) has the pixels of output o. `columns`: the columns of
+  // the product that reads it. A product with several panels of columns reads the strip several
+  // times; then a copy is faster, because outputs are far apart in the tensor.
   template <class Body>
   void by_output(const Tile& tile, const Range& pixels, const Range& outputs, int64_t columns,
                  const Body& body) const {
@@ -126,7 +126,7 @@ class GradientStrip {
   int64_t strip_;
   Buffer<A> buffer_;
   const GradientTile<T>* tile_;
-  // What the buffer holds, by output: the gradient of W often asks for what that of X has read.
+  // The contents of the buffer, by output: the gradient of W often needs what that of X has read.
   struct Held {
     Tile tile{-1, 0, 0, 0, 0};
     Range pixels{0, 0}, outputs{0, 0};

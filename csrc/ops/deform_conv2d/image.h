@@ -73,7 +73,7 @@ class Source {
   }
 
  private:
-  // Writes the zeros around X, and those behind the channels of a padded pixel.
+  // Writes the zeros around X, and those after the channels of a padded pixel.
   void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view,
                     bool padded) const {
     A* to = window_.get();

@@ -20,7 +20,8 @@ class LineView {
 
   // Whether rows of the tile follow one another without a gap.
   bool even_rows(const Tile& tile) const { return !*this || row_ == tile.columns * pixel_; }
-  // Prefetches the first `count` pixels of a row: hardware does not, as rows of a tile are short.
+  // Prefetches the first `count` pixels of a row: hardware does not, because rows of a tile are
+  // short.
   void prefetch(int64_t channel, int64_t row, int64_t count) const {
     if (pixel_ != 1) return;
     const T* from = data_ + channel * channel_ + row * row_;
@@ -28,7 +29,7 @@ class LineView {
       __builtin_prefetch(from + i);
     }
   }
-  // kLanes pixels of a row, or `count` if there are fewer; the lanes behind them are NaN.
+  // kLanes pixels of a row, or `count` if there are fewer; the other lanes are NaN.
   V at(int64_t channel, int64_t row, int64_t pixel, int64_t count) const {
     const T* from = data_ + channel * channel_ + row * row_ + pixel * pixel_;
     if (pixel_ == 1 && end_ - from >= kLanes<A>) {

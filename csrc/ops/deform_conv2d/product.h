@@ -14,8 +14,8 @@ inline constexpr int64_t kPanel = 2 * kLanes<A>;
 template <class A>
 inline constexpr int64_t kHalf = kLanes<A> > kQuad<A> ? kLanes<A> / 2 : kLanes<A>;
 // Rows of a register block: the sums (two vectors for each row) and two factors fit the registers.
-// With AVX-512 twelve rows would fit too, but took 1 to 4% longer because more pixels were left
-// over.
+// With AVX-512 twelve rows would fit too, but took 1 to 4% longer because more blocks were
+// incomplete.
 inline constexpr int64_t kBlockRows = MYOPS_VECTOR_BYTES == 64   ? 8
                                       : MYOPS_REGISTERS == 32    ? 12
                                       : MYOPS_VECTOR_BYTES == 16 ? 4
@@ -120,7 +120,7 @@ void multiply(int64_t rows, int64_t columns, const Runs& depth, const MatrixView
   if (columns == kHalf<A>) {
     return multiply_rows<kResult, Half, 1>(rows, depth, left, right, right_row, out, out_row);
   }
-  A edge[kBlockRows * L] = {};  // for the last columns, behind which a block would write
+  A edge[kBlockRows * L] = {};  // for the last columns, because a block would write past them
   for (int64_t row = 0; row < rows; row += kBlockRows) {
     const int64_t count = std::min(kBlockRows, rows - row);
     for (int64_t i = 0; i < count; ++i) {

@@ -15,7 +15,7 @@ class SampleGradient {
                  const Filters<T>& filters, int64_t strip)
       : conv_(conv), filters_(filters) {
     if (!filters) return;
-    // Memory for all shares of a block if it is little, otherwise for one share and kOutputs at a
+    // Memory for all shares of a block if it is small, otherwise for one share and kOutputs at a
     // time.
     const int64_t O = conv.group_outputs(), C = conv.group_channels();
     const int64_t columns =

@@ -1,4 +1,4 @@
-// The gradients of X, offset and mask over one tile: T against the corners of every sample.
+// The gradients of X, offset and mask over one tile, from T and the corners of every sample.
 #pragma once
 
 #include "columns.h"
@@ -11,7 +11,7 @@ namespace myops::deform::MYOPS_ISA {
 // data[c * channel + (y * width + x - first) * pixel], for pixels in [first, last).
 template <class A>
 struct Target {
-  A* data = nullptr;  // null: not wanted
+  A* data = nullptr;  // null: not needed
   int64_t channel = 0, pixel = 0, first = 0, last = 0;
 };
 
@@ -21,8 +21,8 @@ class TileGradient {
  public:
   using A = Accumulate<T>;
 
-  // `direct` belongs to T' (W itself in the plain backward), `cross` to T (see taps.h). `samples`:
-  // whether run() will be asked for samples. `tile`: the gradient of Y, if it is stored.
+  // `direct` makes T' (it is W in the plain backward), `cross` makes T (see taps.h). `samples`:
+  // whether run() will have to return samples. `tile`: the gradient of Y, if it is stored.
   TileGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
                const Tensor& gradient, const Filters<T>& direct, const Filters<T>& cross,
                int64_t pixels, bool positions, bool samples = false,

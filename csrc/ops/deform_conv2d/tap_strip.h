@@ -1,4 +1,4 @@
-// One tap of a strip of pixels: T against the corners of its samples.
+// One tap of a strip of pixels: gradients from T and the corners of its samples.
 #pragma once
 
 #include "image.h"
@@ -28,7 +28,7 @@ MYOPS_INLINE Lanes<A, 4> products(const A* const (&corners)[4], const A* values,
   return sums<A>(totals);
 }
 
-// corner j += weight_j * values. Elements behind the channels of a corner may be written.
+// corner j += weight_j * values. Elements after the channels of a corner may be written.
 template <class V, class A>
 MYOPS_INLINE void scatter(A* const (&corners)[4], const Weights<A>& weights, const A* values,
                           int64_t channels) {
@@ -50,7 +50,7 @@ struct TapStrip {
   const A* values;  // T, `row` elements from a pixel to the next
   int64_t row;
   WindowView<const A> X;
-  WindowView<A> out;  // no data: not wanted
+  WindowView<A> out;  // no data: not needed
   A* sums;            // of T and X, 8 elements from a pixel to the next; null: not wanted
   bool more = false;  // add to `sums`
 };
@@ -118,7 +118,7 @@ void add_tap_by(const TapStrip<A>& strip, int64_t count) {
   if (partial) return add_tap_of<V, true>(strip, count);
   add_tap_of<V, false>(strip, count);
 }
-// Chooses the longest vectors whose multiple a pixel of `count` channels is.
+// Chooses the longest vectors that divide `count`, the channels of a pixel.
 template <class A>
 void add_tap(const TapStrip<A>& strip, int64_t count) {
   const int64_t pixel = pixel_of<A>(count);

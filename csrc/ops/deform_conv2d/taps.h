@@ -17,8 +17,9 @@
 //   dL/dW = sum_p G A,   dL/dX_j = m w_j T,   dL/dm = sum_j w_j F_j
 //   dL/dy = m sum_j wy_j F_j,   dL/dx = m sum_j wx_j F_j
 //
-// Double backward. Let (X', W', y', x', m') be the gradients that arrive at dL/d(X, W, y, x, m).
-// Their inner product with it is <G, dY>, dY the derivative of Y in that direction:
+// Double backward. Let (X', W', y', x', m') be the gradients with respect to dL/d(X, W, y, x, m).
+// Their inner product with dL/d(X, W, y, x, m) is <G, dY>, dY the derivative of Y in their
+// direction:
 //   A' = sum_j a_j X'_j + b_j X_j,   a_j = m w_j,   b_j = m' w_j + m (y' wy_j + x' wx_j)
 //   <G, dY> = sum G (W' A + W A') = sum_ckp T' A + T A',   T' = sum_o W' G
 // and its derivatives are, with F_j = sum_c (T' X_j + T X'_j), H_j = sum_c T X_j and
@@ -26,7 +27,7 @@
 //   d/dG = W' A + W A',   d/dW = sum_p G A',   d/dX_j = a_j T' + b_j T
 //   d/dm = sum_j w_j F_j + (y' wy_j + x' wx_j) H_j
 //   d/dy = sum_j m wy_j F_j + (m' wy_j + m x' wxy_j) H_j     (d/dx with x and y swapped)
-// The backward is the case T' = T, T = 0 of it, so both are the same code.
+// The backward pass is the special case T' = T, T = 0, so both use the same code.
 #pragma once
 
 #include "cells.h"
@@ -103,9 +104,9 @@ class PositionLines {
   Lines<T> offset_, mask_, shift_, mask_shift_;
 };
 
-// The sampling positions and weights of a tile. Each quantity is a plane of its own, so that all
-// are computed for kLanes pixels at once: tap k, counted from the first, of pixel p is entry k *
-// stride() + p.
+// The sampling positions and weights of a tile. Each quantity is stored in a separate plane, so
+// that it is computed for kLanes pixels at once: tap k, counted from the first, of pixel p is entry
+// k * stride() + p.
 template <class T>
 class Taps {
  public:
@@ -203,8 +204,8 @@ void Taps<T>::place(const ConvShape& conv, const Tile& tile, int64_t offset_grou
   }
   const Point<V> size{broadcast(static_cast<A>(conv.height)), broadcast(static_cast<A>(conv.width)),
                       V{}};
-  // A tile is one line of memory, or one line for each row. Lanes behind the end of a line are
-  // overwritten by the next line or lie behind the last.
+  // A tile is one line of memory, or one line for each row. Lanes past the end of a line are
+  // overwritten by the next line; after the last line there is space for them.
   const PositionView<T> lines = lines_.place(conv, tile, offset_group, taps);
   const int64_t rows = lines.even_rows(tile) ? 1 : tile.rows, length = tile.pixels() / rows;
   for (int64_t row = 0; row < rows; ++row) {

@@ -84,7 +84,7 @@ void spread_rows(const From* from, int64_t from_step, int64_t rows, int64_t coun
   const bool one = count <= at.columns;
   int64_t column = 0;  // of the next pixel in its line
   for (int64_t c = 0; c < count; c += L) {
-    // The last pixels of a single line are made together with some of those before them.
+    // The last pixels of a single line are copied together with some of those before them.
     if (one && count - c < L && count >= L) {
       to -= (c + L - count) * at.step;
       c = count - L;
@@ -169,7 +169,8 @@ void collect_columns(const From* from, int64_t from_step, int64_t rows, int64_t 
 template <class A, class Body>
 MYOPS_INLINE void for_each_side(int64_t count, bool padded, const Body& body) {
   constexpr int64_t L = kLanes<A>, H = std::max<int64_t>(L / 2, 1), Q = std::min(kQuad<A>, L);
-  for (int64_t first = 0; first < count;) {
+  int64_t first = 0;
+  while (first < count) {
     const int64_t left = padded ? (count - first + Q - 1) / Q * Q : count - first;
     const auto by = [&](auto side) {
       body(side, first, std::min<int64_t>(side, count - first));

@@ -1,9 +1,9 @@
 // The gradient of W: sum over pixels of G A, or of G A' for the double backward.
 //
 // Each job computes a block of channels and taps, so jobs write different elements. If there are
-// few jobs, tiles are divided into slabs as well; each slab has its own copy of the gradient, and
+// few jobs, tiles are divided into slices as well; each slice has its own copy of the gradient, and
 // the copies are added in order. Many offset groups have few channels each and would each read the
-// gradient of Y again: then one job computes several groups, and there are more slabs instead.
+// gradient of Y again: then one job computes several groups, and there are more slices instead.
 #pragma once
 
 #include "columns.h"
@@ -54,41 +54,41 @@ class WeightGradient {
               conv.offset_groups >= kManyGroups && blocks_ * tap_blocks_ == 1 && most_copies > 1 &&
               items_ > 1 && GradientTile<T>::fits(conv.outputs, tiling_.pixels());
     const int64_t wanted = shared_ ? kSharing : panels(kJobs, jobs());
-    slabs_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
+    slices_ = std::clamp<int64_t>(std::min({wanted, most_copies, items_}), 1, kJobs);
     by_image_ = !shared_ && blocks_ == 1 && conv.batch > 0 && conv.batch <= most_copies;
     if (by_image_) {
       const int64_t each = std::min(panels(wanted, conv.batch), most_copies / conv.batch);
-      slabs_ = conv.batch * std::clamp<int64_t>(each, 1, std::max<int64_t>(tiling_.count(), 1));
+      slices_ = conv.batch * std::clamp<int64_t>(each, 1, std::max<int64_t>(tiling_.count(), 1));
     }
-    each_ = shared_ ? jobs() / panels(kSharing, slabs_) : 1;
+    jobs_together_ = shared_ ? jobs() / panels(kSharing, slices_) : 1;
   }
 
   void run() const {
     if (context_.reports()) {
       context_.report(
           shared_ ? "groups_together" : "jobs", "W",
-          str(jobs(), " blocks, ", each_, " in a job; ", slabs_, " parts of the pixels"));
+          str(jobs(), " blocks, ", jobs_together_, " in a job; ", slices_, " parts of the pixels"));
     }
-    const Buffer<A> copies(context_, slabs_ > 1 ? slabs_ * size_ : 0);
-    context_.parallel_for(panels(jobs(), each_) * slabs_, 1, [&](int64_t index, int64_t) {
-      const int64_t slab = index % slabs_, first = index / slabs_ * each_;
-      const Range own{first, std::min(first + each_, jobs())};
-      if (slabs_ == 1) {
+    const Buffer<A> copies(context_, slices_ > 1 ? slices_ * size_ : 0);
+    context_.parallel_for(panels(jobs(), jobs_together_) * slices_, 1, [&](int64_t index, int64_t) {
+      const int64_t slice = index % slices_, first = index / slices_ * jobs_together_;
+      const Range own{first, std::min(first + jobs_together_, jobs())};
+      if (slices_ == 1) {
         run_jobs(own, {0, items_}, out_);
       } else {
-        run_jobs(own, {begin(slab), begin(slab + 1)}, copy(copies.get() + slab * size_));
+        run_jobs(own, {begin(slice), begin(slice + 1)}, copy(copies.get() + slice * size_));
       }
     });
-    if (slabs_ > 1) add_copies(copies.get());
+    if (slices_ > 1) add_copies(copies.get());
   }
 
-  // Used instead of run() by tasks that sample X anyway, one for each offset group of each image:
-  // start_images(); in each task, for each block of taps, start() of a Total, then for each tile
-  // add() for all strips and end_tile(); finish_images() after the tasks. The slabs are those of
-  // run(), so the sums are equal.
+  // Used instead of run() by tasks that sample X for another gradient, one for each offset group of
+  // each image: start_images(); in each task, for each block of taps, start() of a Total, then for
+  // each tile add() for all strips and end_tile(); finish_images() after the tasks. The slices are
+  // those of run(), so the sums are equal.
   bool takes_images() const { return by_image_ && conv_.group_outputs() <= kOutputs<A>; }
   void start_images() {
-    if (slabs_ > 1) sums_.emplace(context_, slabs_ * size_);
+    if (slices_ > 1) sums_.emplace(context_, slices_ * size_);
   }
   class Total {
    public:
@@ -105,12 +105,12 @@ class WeightGradient {
       });
     }
     void end_tile(int64_t item) const {
-      const int64_t slab = whole_.slab_of(item);
-      if (item + 1 != whole_.begin(slab + 1)) return;
+      const int64_t slice = whole_.slice_of(item);
+      if (item + 1 != whole_.begin(slice + 1)) return;
       whole_.for_each_part(
           job_, 0, sums_.get(), [&](const Job& own, const Share& share, const A* part) {
-            if (whole_.slabs_ == 1) return whole_.write(own, share, part, whole_.out_);
-            whole_.write(own, share, part, whole_.copy(whole_.sums_->get() + slab * whole_.size_));
+            if (whole_.slices_ == 1) return whole_.write(own, share, part, whole_.out_);
+            whole_.write(own, share, part, whole_.copy(whole_.sums_->get() + slice * whole_.size_));
           });
       sums_.zero(size_);
     }
@@ -122,10 +122,10 @@ class WeightGradient {
     Buffer<A> sums_;
   };
   void finish_images() const {
-    if (slabs_ > 1) add_copies(sums_->get());
+    if (slices_ > 1) add_copies(sums_->get());
   }
 
-  // Used instead of run() by a pass over the same tiles that samples X anyway: start(), then for
+  // Used instead of run() by a pass over the same tiles that samples X, too: start(), then for
   // each tile of each image add() for all strips of all offset groups, and end_tile().
   bool takes_samples() const { return shared_ && conv_.group_outputs() <= kOutputs<A>; }
   void start() {
@@ -141,9 +141,9 @@ class WeightGradient {
                     add_strip(own, share, tile, strip, sampled, gradient, part);
                   });
   }
-  // Uses the same slabs as run(), so the sums are equal.
+  // Uses the same slices as run(), so the sums are equal.
   void end_tile(int64_t item) const {
-    if (item + 1 != begin(slab_of(item) + 1)) return;
+    if (item + 1 != begin(slice_of(item) + 1)) return;
     context_.parallel_for(jobs(), 1, [&](int64_t index, int64_t) {
       A *sums = sums_->get() + index * sums_size(), *totals = totals_->get() + index * sums_size();
       for (int64_t i = 0; i < sums_size(); ++i) totals[i] += sums[i];
@@ -169,14 +169,14 @@ class WeightGradient {
             {group * length + c, group * length + std::min(c + blocking_.channels, length)}};
   }
   int64_t jobs() const { return conv_.offset_groups * blocks_ * tap_blocks_; }
-  int64_t begin(int64_t slab) const {
-    if (!by_image_) return (items_ * slab + slabs_ - 1) / slabs_;
-    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
-    return slab / each * tiles + (tiles * (slab % each) + each - 1) / each;
+  int64_t begin(int64_t slice) const {
+    if (!by_image_) return (items_ * slice + slices_ - 1) / slices_;
+    const int64_t each = slices_ / conv_.batch, tiles = tiling_.count();
+    return slice / each * tiles + (tiles * (slice % each) + each - 1) / each;
   }
-  int64_t slab_of(int64_t item) const {
-    if (!by_image_) return item * slabs_ / items_;
-    const int64_t each = slabs_ / conv_.batch, tiles = tiling_.count();
+  int64_t slice_of(int64_t item) const {
+    if (!by_image_) return item * slices_ / items_;
+    const int64_t each = slices_ / conv_.batch, tiles = tiling_.count();
     return item / tiles * each + item % tiles * each / tiles;
   }
   // The number of outputs that one pass of a job computes.
@@ -226,7 +226,7 @@ class WeightGradient {
         for (int64_t k = 0; k < conv_.taps; ++k) {
           const A* from = copies + line * conv_.taps + k;
           A sum = from[0];
-          for (int64_t slab = 1; slab < slabs_; ++slab) sum += from[slab * size_];
+          for (int64_t slice = 1; slice < slices_; ++slice) sum += from[slice * size_];
           *out_.at(line / C, line % C, k / width, k % width) = static_cast<T>(sum);
         }
       }
@@ -254,8 +254,8 @@ class WeightGradient {
   // Jobs that run together share the gradient of Y. Those of a depthwise convolution read different
   // channels of it, so they share nothing.
   bool shared_;
-  bool by_image_;         // no slab has tiles of two images
-  int64_t slabs_, each_;  // each_: jobs that run together
+  bool by_image_;  // no slice has tiles of two images
+  int64_t slices_, jobs_together_;
   std::optional<Buffer<A>> sums_, totals_;
 };
 

@@ -6,9 +6,9 @@
 // memory first, in Accumulate<T>; the result is rounded once, uint8 to nearest and saturated.
 // Nearest copies elements. An axis of length 0 remains empty under scales.
 //
-// Where sources disagree: align_corners uses the integer output length (as torch and ONNX Runtime,
-// not the ONNX reference); pytorch_half_pixel puts a lone output at coordinate 0 (as the text of
-// the ONNX specification, not the reference); scale 1 with another roi than [0, 1] crops
+// Where these three disagree: align_corners uses the integer output length (as torch and ONNX
+// Runtime, not the ONNX reference); pytorch_half_pixel puts a lone output at coordinate 0 (as the
+// text of the ONNX specification, not the reference); scale 1 with another roi than [0, 1] crops
 // (as the specification, not ONNX Runtime); an unchanged length with a scale other than 1 is
 // still resampled (as the specification; ONNX Runtime copies if no length changes).
 #include "cuda/entry.h"

@@ -74,7 +74,7 @@ class Native:
     def _fill(self, name: str, value: Any, output: np.ndarray) -> None:
         if value is None:
             self._refuse(name, "None from the function", "an array: this call computes it")
-        result = np.asarray(value)
+        result = _numpy_call.plain(self._name, name, value, " from the function")
         if result.shape != output.shape:
             self._refuse(
                 name, f"shape {list(result.shape)} from the function",

@@ -104,7 +104,8 @@ def prototype(
     new functions.
 
     Returns:
-        The function for callers: inputs, then attributes, by position or name.
+        The function for callers: inputs, then attributes, by position or name. Its attribute
+        `numpy` is the same on arrays, with the checks.
 
     Raises:
         ValueError: Something in the description makes no sense, or the name is taken by an op with
@@ -169,7 +170,8 @@ def prototype(
     library.add(info)
     _register(info)
     made = library.define(name, **{kind: _late(given, kind) for kind in given})
-    public = written.function_of(made, function.__doc__ or info.doc, function.__module__)
+    public: Any = written.function_of(made, function.__doc__ or info.doc, function.__module__)
+    public.numpy = made.numpy  # as what library.define returns
     _defined[domain, name] = _Defined(description, namespace, native, given, public)
     return public
 

@@ -1,4 +1,5 @@
-"""Tensors of torch and arrays of NumPy, of every dtype, on the same memory where they can be."""
+"""Converts torch tensors and NumPy arrays of every dtype into each other, without a copy if
+possible."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import torch
 
 from myops import _dtypes
 
-# All but strings: torch has no tensors of those.
+# All dtypes except strings, of which torch has no tensors.
 DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in _dtypes.NAMES if name != "string"
 }

@@ -1,4 +1,5 @@
-"""torch.autocast for ops whose description has a policy: which tensors of a call are cast."""
+"""torch.autocast for ops whose description has a policy: decides which tensors of a call are
+cast."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import torch
 from myops._description import OpInfo
 from myops._torch.private_names import private
 
-# For others, such as meta, torch cannot say whether autocast is on. (Evaluated here, because
-# torch.compile of torch 2.10 cannot trace it.)
+# For other devices, such as meta, torch cannot tell whether autocast is on. (Evaluated here,
+# because torch.compile of torch 2.10 cannot trace it.)
 _KEYS = {
     device: key
     for device, key in (
@@ -27,7 +28,7 @@ _KEYS = {
 is_any_enabled: Callable[[], bool] = private("_is_any_autocast_enabled") or (
     lambda: any(torch.is_autocast_enabled(device) for device in _KEYS)
 )
-_kept: list[torch.library.Library] = []  # torch forgets the kernels of one that is gone
+_kept: list[torch.library.Library] = []  # torch removes the kernels of a Library that is freed
 
 
 class Policy:
@@ -37,7 +38,7 @@ class Policy:
         self._info = info
 
     def cast(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The inputs as the op computes with them; the same where autocast is off."""
+        """The inputs with the casts of the policy; unchanged if autocast is off."""
         given = self._info.flat(inputs)
         devices = (item.device.type for item in given if isinstance(item, torch.Tensor))
         device = next(devices, "")
@@ -50,7 +51,7 @@ class Policy:
                 continue
             dtype = self._target(device, [given[place].dtype for place in places])
             if str(dtype).removeprefix("torch.") not in self._info.types[kind]:
-                continue  # the op has no such kernel, and computes in what it gets
+                continue  # the op has no kernel for that dtype, so the tensor is not cast
             for place in places:
                 results[place] = given[place].to(dtype)
         return tuple(self._info.nested(results))
@@ -73,7 +74,8 @@ class Policy:
         return functools.reduce(torch.promote_types, dtypes)
 
     def register(self, overloads: Sequence[Any]) -> None:
-        """Casts in calls that come from torch's dispatcher: torch.ops, compiled programs."""
+        """Registers the casts for calls through torch's dispatcher: torch.ops, compiled
+        programs."""
         library = torch.library.Library(self._info.namespace, "FRAGMENT")
         for overload in overloads:
             title = overload.name().partition("::")[2]

@@ -1,5 +1,5 @@
-"""Autograd of an op: `save` and `backward` of its author as torch wants them, in both places where
-torch asks: the `torch.autograd.Function` of the public call, and the dispatcher."""
+"""Autograd of an op: the author's `save` and `backward` in the forms that torch needs for the
+`torch.autograd.Function` of the public call and for the dispatcher."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Backward = Callable[..., tuple[torch.Tensor | None, ...]]
 
 
 def given(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are None, which in the schema stands for an empty list."""
+    """The attributes without those that are None, which in the schema means an empty list."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _refusing(info: OpInfo) -> Backward:
-    """In place of a backward: without one, the dispatcher's gradient is wrong and only warns."""
+    """Used instead of a missing backward, because the dispatcher's default gradient is wrong and
+    only warns."""
 
     def refuse(*_: Any) -> Any:
         raise RuntimeError(
@@ -36,7 +37,7 @@ def _refusing(info: OpInfo) -> Backward:
 
 
 def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
-    """`backward` with one gradient or None for each input; one that refuses where there is none."""
+    """`backward` with one gradient or None for each input; if there is none, one that refuses."""
     if backward is None:
         return _refusing(info)
 
@@ -46,7 +47,7 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
         if found is None or isinstance(found, torch.Tensor) or of_list:  # of an op with one input
             found = (found,)
         if info.random and len(found) == len(info.inputs) - 1:
-            found = (*found, None)  # of the key, which the author of the op did not declare
+            found = (*found, None)  # for the key, which the author of the op did not declare
         if len(found) != len(info.inputs):
             raise RuntimeError(
                 f"{info.name}: backward: got {len(found)} gradients, expected "
@@ -59,7 +60,7 @@ def checked(info: OpInfo, backward: Callable[..., Any] | None) -> Backward:
 
 
 def setup_of(save: Callable[..., None] | None) -> Callable[..., None]:
-    """What the dispatcher calls after a call that autograd records."""
+    """The function that the dispatcher calls after a call that autograd records."""
 
     def setup_context(
         ctx: Any, inputs: Any, output: Any, keyword_only_inputs: dict[str, Any] | None = None
@@ -86,7 +87,7 @@ def dispatched(info: OpInfo, backward: Backward) -> Backward:
 
 
 def _backward_of(info: OpInfo, backward: Backward, extra: int) -> Backward:
-    """The backward of a Function with so many arguments after the inputs."""
+    """The backward of a Function with this number of arguments after the inputs."""
 
     def run(ctx: Any, *grads: Any) -> Any:
         if not info.is_variadic:
@@ -112,9 +113,9 @@ def _backward_of(info: OpInfo, backward: Backward, extra: int) -> Backward:
 def eager_function_of(
     op: TorchOp, save: Callable[..., None] | None, backward: Backward
 ) -> Callable[..., Any]:
-    """A `torch.autograd.Function` for calls in eager mode, as f(inputs, those of a list one by
-    one, attributes). With `setup_context`, which torch.func needs, torch inspects the signature at
-    each call, which takes longer than a small kernel."""
+    """A `torch.autograd.Function` for eager mode, as f(inputs, with the items of a list one by one,
+    attributes). It has no `setup_context`, which torch.func needs, because torch would then inspect
+    the signature at each call, which takes longer than a small kernel."""
     nested = op.info.nested if op.info.is_variadic else tuple
 
     def forward(ctx: Any, *arguments: Any) -> Any:
@@ -146,11 +147,11 @@ def function_of(
     jvp: Callable[..., Any] | None,
     vmap: Callable[..., Any] | None,
 ) -> type[torch.autograd.Function]:
-    """The `torch.autograd.Function`; its arguments are the inputs, those of a list one by one, then
-    every attribute."""
+    """The `torch.autograd.Function`; its arguments are the inputs, with the items of a list one by
+    one, then every attribute."""
     nested = op.info.nested if op.info.is_variadic else tuple
     names = [item.name for item in op.info.attributes]
-    # A trace has no lists of strings, and an exporter reads `symbolic` below, not what is traced.
+    # A trace has no lists of strings; an exporter reads `symbolic` below, not the trace.
     listed = any(item.type == "strings" for item in op.info.attributes)
 
     def split(flat: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -178,7 +179,7 @@ def function_of(
     def run_vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
         inputs, attributes = split(flat)
         rule = vmap or batching.unrolled
-        # The key or the seed of a random op is among its arguments by now.
+        # The arguments of a random op contain its key or seed here.
         called = batching.Decided(op) if op.info.random else op
         return rule(called, info, split(in_dims)[0], inputs, attributes)
 

@@ -1,4 +1,4 @@
-"""torch.func.vmap for ops that have no rule of their own: one call for each element."""
+"""torch.func.vmap for ops without a rule: one call for each element of the batch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from myops._description import InputInfo
 
 
 class Dispatched:
-    """An op as a vmap rule calls it that the dispatcher asked: through the dispatcher.
+    """The op for vmap rules that the dispatcher calls: calls go through the dispatcher.
 
-    There torch.func has no place for a `torch.autograd.Function`.
+    torch.func cannot use a `torch.autograd.Function` there.
     """
 
     def __init__(self, op: Any) -> None:
@@ -25,7 +25,7 @@ class Dispatched:
 
 
 class Decided:
-    """A random op as a vmap rule calls it: with the key or the seed that decides."""
+    """A random op for vmap rules: called with its key or seed."""
 
     def __init__(self, op: Any) -> None:
         self.info = op.info
@@ -38,7 +38,7 @@ class Decided:
 def unrolled(
     op: Any, info: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """Right for any op: one call for each element of the batch."""
+    """The vmap rule for any op: one call for each element of the batch."""
     if info.batch_size == 0:
         return _to_nothing(op, in_dims, inputs, attributes)
 
@@ -73,7 +73,8 @@ def _stack(op: Any, results: Sequence[Any]) -> torch.Tensor:
 def _to_nothing(
     op: Any, in_dims: Sequence[Any], inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """An empty batch: its shape is that of a call on a tensor without contents."""
+    """The results for an empty batch: their shapes are those of a call on tensors without
+    contents."""
 
     def pick(item: Any, dim: Any, declared: InputInfo) -> Any:
         if isinstance(dim, int) and declared.values:
@@ -92,7 +93,7 @@ def _to_nothing(
     results = op(*op.info.nested([pick(*trio) for trio in trios]), **attributes)
     inputs = flat
     device = next(item.device for item in inputs if isinstance(item, torch.Tensor))
-    # For autograd the result depends on these, whatever its length.
+    # So that the result depends on these inputs for autograd, even if it is empty.
     sources = [
         item.sum().reshape(1)
         for item in inputs

@@ -1,4 +1,4 @@
-"""An op in torch: what is registered for it, and the ways that a call takes to its kernel."""
+"""An op in torch: what is registered for it, and how a call gets to its kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from myops import _numpy_call
 from myops._description import OpInfo
-from myops._torch import autocast, autograd, batching, direct_call, written
+from myops._torch import autocast, autograd, batching, fast_call, written
 from myops._torch.fake import FakeKernel, Inputs, Shape
 from myops._torch.out_overloads import OutOverload, count_write, version
 from myops._torch.private_names import (
@@ -39,14 +39,14 @@ class TorchOp:
         vmap: Callable[..., Any] | None,
         functional: str = "",
     ) -> None:
-        """`functional` is the name of the op without writes, for one that writes."""
+        """`functional`: for an op that writes into inputs, the name of the op without writes."""
         self.info = info
         self.fake = FakeKernel(info, shape)
         self.packet = getattr(getattr(torch.ops, info.namespace), info.name)
         self._default = getattr(
             self.packet.default, "_op", self.packet.default
         )  # what its __call__ calls
-        self._direct = direct_call.caller(info, library) or _never
+        self._fast_call = fast_call.caller(info, library) or _never
         self._lists = info.has_values
         self._texts = any("string" in info.types[item.type] for item in info.inputs)
         self._autocast = autocast.Policy(info) if info.autocast else None
@@ -103,30 +103,30 @@ class TorchOp:
         attributes: dict[str, Any],
         out: torch.Tensor | None = None,
     ) -> Any:
-        """The same without the packing of arguments, which takes as long as a small kernel.
+        """As `__call__`, without packing the arguments, which takes as long as a small kernel.
 
-        Compilers and exporters of whole programs see the dispatcher op. The TorchScript exporter
-        needs the `torch.autograd.Function`, whose `symbolic` it reads; torch.func uses it too,
-        because it is faster than the dispatcher's Python autograd, and eager autograd uses a
-        shorter one. Where nothing asks for a gradient, or `use_gradient` says how it is computed,
-        plain tensors bypass the dispatcher (see direct_call.py), and others enter it below its
-        autograd, which would call Python again.
+        torch.compile and torch.export see the dispatcher op. The TorchScript exporter needs the
+        `torch.autograd.Function`, whose `symbolic` it reads. torch.func uses this Function too,
+        because it is faster than the dispatcher's Python autograd; eager autograd uses a shorter
+        one. Where no gradient is needed, or `use_gradient` says how it is computed, calls with
+        plain tensors bypass the dispatcher (see fast_call.py), and all others enter it below
+        its autograd key, which would call Python again.
 
         `out` takes the result, for ops with one output.
         """
         if dynamo_reads():
             result = self._dispatch(inputs, out, attributes)
         else:
-            result = self._direct(inputs, attributes, out)
+            result = self._fast_call(inputs, attributes, out)
             if result is not NotImplemented:
                 return result
-            result = self._not_direct(inputs, attributes, out)
+            result = self._not_fast(inputs, attributes, out)
         return self._given(result, inputs, attributes) if self._optional else result
 
-    def _not_direct(
+    def _not_fast(
         self, inputs: tuple[Any, ...], attributes: dict[str, Any], out: torch.Tensor | None
     ) -> Any:
-        """A call that needs more of torch than memory and threads."""
+        """A call for which a fast call is not possible."""
         if self._writes or torch.compiler.is_compiling():
             return self._dispatch(inputs, out, attributes)
         if self._requires:
@@ -136,7 +136,7 @@ class TorchOp:
         traced = tracing() is not None
         exported = traced and torch.onnx.is_in_onnx_export()
         if traced and not exported:
-            # A trace of the Function would hold a Python object, which torch.jit.save refuses.
+            # A trace of the Function would contain a Python object, which torch.jit.save refuses.
             if self._lists_of_texts:
                 self._refuse_in_trace(attributes)
             return self._dispatch(inputs, out, attributes)
@@ -168,13 +168,13 @@ class TorchOp:
             return self._dispatch(inputs, None, attributes)
 
     def use_gradient(self, gradient: TorchOp, python: Callable[..., Any]) -> None:
-        """Makes calls that ask for the gradient of the first input fast; see
-        `direct_call.use_gradient`."""
-        direct_call.use_gradient(self.info, self._direct, gradient._direct, python)
+        """Allows fast calls if the first input requires a gradient; see
+        `fast_call.use_gradient`."""
+        fast_call.use_gradient(self.info, self._fast_call, gradient._fast_call, python)
 
     def _given(self, results: Any, inputs: Inputs, attributes: dict[str, Any]) -> tuple[Any, ...]:
-        """None for the outputs that the call leaves out, where the dispatcher's op has an empty
-        tensor."""
+        """The results with None for outputs that the call leaves out, instead of the empty tensors
+        of the dispatcher's op."""
         wanted = self.info.present(inputs, attributes)
         return tuple([item if given else None for given, item in zip(wanted, results, strict=True)])
 
@@ -222,7 +222,8 @@ class TorchOp:
                 )
 
     def numpy(self, *inputs: Any, threads: int = 0, **attributes: Any) -> Any:
-        """The same kernel on NumPy arrays, for what PyTorch has no tensors of: strings.
+        """Runs the same kernel on NumPy arrays, for example on strings, of which PyTorch has no
+        tensors.
 
         Args:
             inputs: One array for each input of the description; None for one that is left out.
@@ -233,7 +234,7 @@ class TorchOp:
             An array, or a tuple of them. Strings are objects of type str.
 
         Raises:
-            ValueError: The kernel's own refusal.
+            ValueError: The op refuses the call.
         """
         padded = [*inputs, *[None] * (len(self.info.inputs) - len(inputs))]
         results = tuple(_numpy_call.call(self.info, padded, attributes, threads))
@@ -247,7 +248,7 @@ class TorchOp:
         )
 
     def overload(self, inputs: Inputs) -> Any:
-        """The overload for these inputs: `values` when a list of numbers is among them."""
+        """The overload for these inputs: `values` if a list of numbers is among them."""
         return self.packet.values if self._has_lists(inputs) else self.packet.default
 
     def _has_lists(self, inputs: Inputs) -> bool:
@@ -262,7 +263,7 @@ def _may_be_passed(item: Any) -> bool:
 
 
 def _never(inputs: Inputs, attributes: dict[str, Any], out: torch.Tensor | None) -> Any:
-    """In place of a direct call where there is none."""
+    """Takes the place of a fast call for ops that have none."""
     return NotImplemented
 
 

@@ -14,10 +14,10 @@ from myops._torch import devices
 def resolved(
     info: OpInfo, inputs: Sequence[Any], shapes: Sequence[Sequence[Any]]
 ) -> list[list[Any]]:
-    """The shapes with a symbolic length for each that only the kernel knows.
+    """The shapes with a symbolic length for each length that only the kernel knows.
 
-    A `DecidedLength` has a bound and a name, None neither. Where outputs share a length, they share
-    the symbol.
+    A `DecidedLength` has a bound and a name; None has neither. Outputs that share a length get the
+    same symbol.
     """
     made: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""What `Library.define` does: the torch side of an op, and its symbolics of both exporters."""
+"""The implementation of `Library.define`: the torch side of an op, and its symbolics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from myops._torch.loading import load
 from myops._torch.random import RandomOp
 from myops.onnx.symbolics import symbolic, translation
 
-# Called once in each ops/<op>.py. The op file gives what cannot be derived (gradient, symbolic
-# shape); everything with a name in it (schema, attributes, node) comes from the description in C++.
+# Called once in each ops/<op>.py. The op file provides what cannot be derived (gradient, symbolic
+# shape); all names (schema, attributes, node) come from the description in C++.
 define = _libraries.OURS.define
 
 
 def _functional(library: Library, info: OpInfo) -> str:
-    """The op without writes that stands for `info` in compiled and exported programs."""
+    """The op without writes that replaces `info` in compiled and exported programs."""
     for other in library.ops.values():
         if other.in_place == info.name:
             return other.name
@@ -42,7 +42,7 @@ def define_op(
     jvp: Callable[..., Any] | None,
     vmap: Callable[..., Any] | None,
 ) -> TorchOp:
-    """An op that torch can call; the arguments are those of `Library.define`."""
+    """Makes the callable of an op; the arguments are those of `Library.define`."""
     load(library)
     if isinstance(backward, str):
         save, backward = described(library, info, backward, save)

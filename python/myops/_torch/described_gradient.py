@@ -1,4 +1,4 @@
-"""Gradients that are an op of their own, described by `backward_of` in C++."""
+"""Gradients that are computed by another op, described by `backward_of` in C++."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def described(
     library: Library, info: OpInfo, name: str, save: Any
 ) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """`save` and `backward` of an op whose gradient the op `name` of the library computes.
+    """`save` and `backward` of an op whose gradient is computed by the op `name` of the library.
 
     Raises:
         ValueError: There is no such op, or its inputs and outputs are not those of a gradient of
-            `info`; or the caller brought its own `save`, which nobody would read.
+            `info`; or the caller also gave `save`, which would not be used.
     """
     below = library.info(name)
     names = [item.name for item in info.inputs]
@@ -43,7 +43,7 @@ def described(
         return [[0] if given[item] is None else given[item].shape for item in found]
 
     op = library.define(name, shape=shape)
-    # Integers have no gradient; compilers hand zeros of some dtype in its place.
+    # Integers have no gradient; compilers pass zeros of some dtype instead.
     floats = [
         any("float" in d or "complex" in d for d in info.types[item.type]) for item in info.outputs
     ]

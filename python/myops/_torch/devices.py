@@ -1,4 +1,4 @@
-"""What a fake kernel refuses: inputs on different devices, and numbers that nobody can read."""
+"""Checks of fake kernels: inputs on different devices, and numbers that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from myops._description import InputInfo, OpInfo
 def check(info: OpInfo, inputs: Sequence[Any]) -> None:
     """Refuses inputs on different devices.
 
-    torch's dispatcher takes a tensor on the CPU together with one on "meta" to the fake kernel,
-    whose result has no contents: nobody may take it for one that has.
+    For a tensor on the CPU together with one on "meta", torch's dispatcher calls the fake kernel.
+    Its result has no contents, but could be taken for a real one.
 
-    A tensor whose numbers decide the shape may lie on the CPU wherever the others are.
+    A tensor whose numbers decide the shape may be on the CPU, whatever the device of the others.
 
     Raises:
         RuntimeError: Names the argument, its device, and the one expected.
@@ -41,15 +41,16 @@ def _values_last(pair: tuple[InputInfo, Any]) -> bool:
 
 
 def numbers(declared: InputInfo, item: torch.Tensor) -> list[float] | None:
-    """Those of a tensor that decides a shape, where it has contents: beside one on "meta", say."""
+    """The numbers of a tensor that decides a shape, if it has contents (others may be on
+    "meta")."""
     known = declared.values and is_real(item) and item.device.type == "cpu" and item.dim() == 1
     return item.tolist() if known else None
 
 
 def refuse_without_numbers(info: OpInfo, inputs: Sequence[Any]) -> None:
-    """Where a shape depends on numbers in a tensor on "meta".
+    """Refuses calls whose shapes depend on numbers in a tensor on "meta".
 
-    A trace has unknown lengths for that; a tensor on "meta" must have lengths.
+    In a trace such lengths are unknown, but a result on "meta" must have known lengths.
     """
     for declared, item in zip(info.inputs, inputs, strict=True):
         if declared.values and isinstance(item, torch.Tensor) and item.is_meta and is_real(item):
@@ -60,5 +61,5 @@ def refuse_without_numbers(info: OpInfo, inputs: Sequence[Any]) -> None:
 
 
 def is_real(item: torch.Tensor) -> bool:
-    """Not one of those that stand for another while a program is traced."""
+    """Whether a tensor is real, and not a fake one in a trace."""
     return type(item) in (torch.Tensor, torch.nn.Parameter)

@@ -19,12 +19,12 @@ Shape = Sequence[Any]
 
 
 class FakeKernel:
-    """What torch calls in place of the kernel where tensors have no contents."""
+    """The function that torch calls instead of the kernel if tensors have no contents."""
 
     def __init__(
         self, info: OpInfo, shape: Callable[[Inputs, dict[str, Any]], list[Shape]]
     ) -> None:
-        """`shape` is the rule where lengths are symbolic."""
+        """`shape`: the rule for symbolic lengths."""
         self._info = info
         self._shape = shape
         self._defaults = {item.name: item.default for item in info.attributes}
@@ -57,7 +57,7 @@ class FakeKernel:
         return [*inputs, *[None] * (len(self._info.inputs) - len(inputs))]
 
     def known_result(self, inputs: Inputs, attributes: dict[str, Any]) -> torch.Tensor | None:
-        """A tensor like the one result, without contents, where its lengths are known."""
+        """A tensor without contents for the single result, if its lengths are known."""
         padded = self._padded(inputs)
         shapes = self._concrete_shapes(padded, given(attributes))
         if shapes is None or any(isinstance(item, DecidedLength) for item in shapes[0]):
@@ -65,10 +65,10 @@ class FakeKernel:
         return self._empty(self._info.flat(padded), 0, shapes[0])
 
     def _concrete_shapes(self, inputs: Inputs, attributes: dict[str, Any]) -> list[Shape] | None:
-        """The kernel's own shape rule, with its checks.
+        """The shapes from the kernel's own shape rule, with its checks.
 
-        None where a length of the result is not known: one of the inputs is symbolic, or a number
-        in a tensor that has no contents decides it; or where an attribute is symbolic.
+        None if a length of the result is unknown, because an input is symbolic or a number in a
+        tensor without contents decides it, or if an attribute is symbolic.
         """
         wanted = self._info.present(inputs, attributes)
         inputs = self._info.flat(inputs)
@@ -109,7 +109,7 @@ class FakeKernel:
             for info, item in zip(described.inputs, inputs, strict=True)
             if isinstance(item, torch.Tensor)
         ]
-        # As output_dtype() in csrc/core/invoke.cpp.
+        # The same rule as output_dtype() in csrc/core/invoke.cpp.
         declared = DTYPES[self._info.types[kind][0]]
         dtype = next((item.dtype for info, item in tensors if info.type == kind), declared)
         _, like = min(tensors, key=lambda pair: pair[0].values)  # those lie on the CPU

@@ -1,4 +1,5 @@
-"""torch's interpolation: its operators, their arguments in our terms, our kernel behind them."""
+"""torch's interpolation: its operators, their arguments for our op, and the patch with our
+kernel."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def read(
 
     Args:
         name: One of OPERATORS.
-        arguments: Those after the input, of either overload: output lengths, align_corners (where
-            the mode has it), and the factors as one list or one by one.
+        arguments: Those after the input, of either overload: output lengths, align_corners (if the
+            mode has it), and the factors as one list or one by one.
     """
     from myops.ops.interpolate import _ATTRIBUTES
 
@@ -60,7 +61,7 @@ _active: list[InterpolatePatch] = []
 
 
 class InterpolatePatch(Patch):
-    """What `patch_interpolate` returns; `remove()`, or the end of a `with`, undoes the patch."""
+    """The result of `patch_interpolate`; `remove()`, or the end of a `with`, undoes the patch."""
 
     def remove(self) -> None:
         super().remove()
@@ -76,16 +77,16 @@ def is_patched() -> bool:
 def patch_interpolate() -> Patch:
     """Lets `torch.nn.functional.interpolate` run on our kernel, on CPU tensors of floats.
 
-    The results are those of `myops.interpolate`: equal to torch's within 1e-5 in float32, with the
-    bits that ONNX Runtime computes for the exported model, whose interpolations
-    `myops.onnx.export` writes as myops::Resize while the patch is there. It acts on torch's
-    operators, so it does not matter how and when a model imported the function; `nn.Upsample` and
-    scripted models follow too. Gradients are torch's. What torch.compile makes of a model, uint8
-    and mode "area" stay torch's.
+    The results are those of `myops.interpolate`: equal to torch's within 1e-5 in float32, and
+    bit-identical to those of ONNX Runtime for the exported model, because `myops.onnx.export`
+    writes interpolations as myops::Resize while the patch is active. It changes torch's operators,
+    so it does not matter how and when a model imported the function; it also affects `nn.Upsample`
+    and scripted models. Gradients, code that torch.compile generates, uint8 and mode "area" are not
+    changed.
 
     Returns:
-        A handle: `handle.remove()` undoes it. Also a context manager. Without either the patch
-        stays.
+        A handle: `handle.remove()` undoes the patch. It is also a context manager. Without either,
+        the patch stays.
 
     Example:
         >>> image = torch.rand(1, 3, 8, 8)
@@ -106,7 +107,7 @@ def patch_interpolate() -> Patch:
 
 
 class OnePixelWide(TorchDispatchMode):
-    """Inside, antialiased images of floats that are one pixel wide have the rows they should have.
+    """In this context, antialiased images of floats that are one pixel wide have correct rows.
 
     torch 2.13 to 2.15 gives all their rows the values of the first.
 

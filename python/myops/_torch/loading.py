@@ -1,4 +1,4 @@
-"""torch's dispatcher gets to know the ops of a library."""
+"""Registers the ops of a library with torch's dispatcher."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myops._torch import torch_internals
 
 
 def load(library: Library) -> None:
-    """Lets torch's dispatcher know the ops of a library; once is enough.
+    """Registers the ops of a library with torch's dispatcher; once is enough.
 
     Raises:
         ImportError: The library for torch has not been built, or a description in it is wrong.
@@ -34,7 +34,7 @@ def load(library: Library) -> None:
         _let_prepare(loaded)
 
 
-_preparing: set[str] = set()  # the files whose ops keep prepared inputs
+_preparing: set[str] = set()  # the libraries whose ops have prepared inputs
 
 
 def _let_prepare(loaded: ctypes.CDLL) -> None:
@@ -43,8 +43,8 @@ def _let_prepare(loaded: ctypes.CDLL) -> None:
     _prepared.register(loaded.myops_forget_prepared)
 
     def after_step(*arguments: Any) -> None:
-        # Those of optimizers with fused=True, and of some outside of torch, are not counted by
-        # autograd. Compiled ones are.
+        # Writes of optimizers with fused=True, and of some optimizers outside torch, are not
+        # counted by autograd. Those of compiled optimizers are.
         if not torch.compiler.is_compiling():
             loaded.myops_forget_prepared()
 

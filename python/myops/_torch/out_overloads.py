@@ -1,8 +1,8 @@
-"""Results into a given tensor, with everything else that torch's own functions with `out=` do.
+"""Overloads with `out=`, which behave like those of torch's own functions.
 
-The kernel in C++ refuses tensors with a gradient and counts its writes: see out_argument.h of the
-torch adapter. It sees plain tensors only; the kernels here do the same for wrapper tensors,
-transformations and compilers.
+The kernel in C++ refuses tensors that require a gradient and increments the version of `out`: see
+out_argument.h of the torch adapter. It gets plain tensors only; the kernels here do the same for
+wrapper tensors, transformations and compilers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from myops._torch.private_names import forward_ad, private
 if TYPE_CHECKING:
     from myops._torch.call import TorchOp
 
-# Private names of torch. Where one is missing, torch's default for such ops is used: plain calls
-# stay the same, calls with negated tensors and functionalised programs do not.
+# Private names of torch. If one is missing, torch's default for such ops is used: plain calls are
+# the same, but not calls with negated tensors and functionalised programs.
 PRIVATE = (
     "_AutoDispatchBelowAutograd",
     "_after_ADInplaceOrView_keyset",
@@ -30,15 +30,15 @@ _GRADIENT = "none in a call with out=; make the call without out, or in no_grad 
 
 
 def version(out: Any) -> int | None:
-    """How often it was written to; None where torch does not count."""
+    """The version of a tensor, which counts writes; None if torch does not count them."""
     if not isinstance(out, Tensor) or out.is_inference():
         return None
     return out._version
 
 
 def count_write(out: Tensor, before: int | None) -> None:
-    """Counts a write that nobody counted: the kernel did so for what it saw, which is inside of a
-    wrapper tensor, or which was no kernel, but one that only looks at shapes."""
+    """Increments a tensor's version if the kernel did not: it only increments that of the tensor
+    inside a wrapper, and a fake kernel increments none."""
     if before is not None and out._version == before:
         torch.autograd.graph.increment_version(out)
 
@@ -53,7 +53,7 @@ class OutOverload:
     """The kernels in Python of one overload that writes into `out`."""
 
     def __init__(self, op: TorchOp, written: Any, functional: Any) -> None:
-        """`functional` is the overload of the same inputs that allocates the result."""
+        """`functional`: the overload with the same inputs that allocates the result."""
         self.op = op
         self.written = written
         self.functional = functional
@@ -69,7 +69,7 @@ class OutOverload:
         self._library.impl(title, self._negated, "Negative", with_keyset=True)
 
     def _autograd(self, keys: Any, *inputs: Any, out: Tensor, **attributes: Any) -> None:
-        """Refuses what has a gradient."""
+        """Refuses tensors that require a gradient."""
         named = [*zip((item.name for item in self.op.info.inputs), inputs, strict=False)]
         for name, item in (*named, ("out", out)):
             if isinstance(item, Tensor):
@@ -91,24 +91,24 @@ class OutOverload:
             self._refuse("a tensor with a tangent", _GRADIENT, name)
 
     def _count(self, keys: Any, *inputs: Any, out: Tensor, **attributes: Any) -> None:
-        """Counts what is written."""
+        """Increments the version of `out`."""
         before = version(out)
         below = _C._after_ADInplaceOrView_keyset
         self.written.redispatch(keys & below, *inputs, out=out, **attributes)
         count_write(out, before)
 
     def _functionalize(self, *inputs: Any, out: Tensor, **attributes: Any) -> None:
-        """For programs without writes, which compilers and exporters read: computed, then copied.
+        """For programs without writes, which compilers and exporters read: computes, then copies.
 
-        torch's own way for such ops wraps them in an operator that knows arguments named `mode` and
-        has no translation to ONNX.
+        torch's default for such ops wraps them in an operator that has an argument `mode` of its
+        own, and no translation to ONNX.
         """
         result = self.functional(*inputs, **attributes)
         self._accept(out, result)
         out.copy_(result)
 
     def _negated(self, keys: Any, *inputs: Any, out: Tensor, **attributes: Any) -> None:
-        """For what torch negates when it is read: torch's own way expects `out` to be returned."""
+        """For tensors that torch negates lazily: torch's default expects that `out` is returned."""
         resolved = [item.resolve_neg() if isinstance(item, Tensor) else item for item in inputs]
         plain = torch.empty_like(out) if out.is_neg() else out
         below = _C._dispatch_keyset_full_after(_C.DispatchKey.Negative)
@@ -117,7 +117,8 @@ class OutOverload:
             out.copy_(plain)
 
     def _fake(self, *inputs: Any, out: Tensor, **attributes: Any) -> None:
-        """As the kernel does it where all lengths are known; where not, it looks when it runs."""
+        """Checks `out` as the kernel does if all lengths are known; otherwise the kernel checks
+        it."""
         want = self.op.fake.known_result(inputs, attributes)
         if want is not None:
             self._accept(out, want)

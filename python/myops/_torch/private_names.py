@@ -25,7 +25,7 @@ def _tracing_or_none() -> Any:
 
 
 class _ForwardLevel:
-    """The level of forward mode, where torch does not say it: one less than the next."""
+    """The level of forward mode if torch does not provide it: one less than the next level."""
 
     @property
     def _current_level(self) -> int:
@@ -39,7 +39,7 @@ def _below_functorch() -> bool:
     return stack is None or stack() is not None
 
 
-# Asked at every call, so looked up once.
+# Looked up once, because every call uses them.
 BelowAutograd = private("_AutoDispatchBelowAutograd") or contextlib.nullcontext
 BelowAutogradAndCounts = private("_AutoDispatchBelowADInplaceOrView") or contextlib.nullcontext
 dynamo_reads = torch.compiler.is_dynamo_compiling
@@ -53,7 +53,7 @@ if not hasattr(forward_ad, "_current_level"):
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """Without torch.jit.trace; as it is where this torch has no such names."""
+    """In this context, torch.jit.trace records nothing; no effect if this torch lacks the names."""
     state, change = private("_get_tracing_state"), private("_set_tracing_state")
     before = None if state is None or change is None else state()
     if before is None:

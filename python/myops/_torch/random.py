@@ -1,7 +1,7 @@
-"""Random ops: where the seed of a call comes from.
+"""Random ops: the source of the seed of a call.
 
-Below the public call a random op is a function of its arguments like any other: its random numbers
-follow from `key`, an input, or `seed`, an attribute. So it is compiled, transformed and exported
+Below the public call, a random op is a function of its arguments like any other: its random numbers
+follow from the input `key` or the attribute `seed`. So it is compiled, transformed and exported
 like other ops.
 """
 
@@ -21,7 +21,7 @@ _SEEDS = 2**63 - 1
 
 
 class RandomOp(TorchOp):
-    """A random op as the public functions call it; `call` takes the inputs with the key."""
+    """A random op for the public functions; the inputs of `call` include the key."""
 
     def __call__(
         self,
@@ -30,9 +30,9 @@ class RandomOp(TorchOp):
         generator: torch.Generator | None = None,
         **attributes: Any,
     ) -> Any:
-        """As any op. At most one of `seed=`, the last input `key` and `generator` decides.
+        """Calls the op with at most one of `seed=`, the last input `key` and `generator`.
 
-        Without all three it is the global generator, which torch.manual_seed sets.
+        Without all three, the seed comes from the global generator, which torch.manual_seed sets.
         """
         return self.call(*seeded(self.info, inputs, attributes, generator), out)
 
@@ -67,7 +67,8 @@ def seeded(
 
 
 def _draw(generator: Any, on_meta: bool = False) -> torch.Tensor:
-    """The key, where the inputs are; the default device counts for nothing."""
+    """The key, on the CPU or, if the inputs are there, on "meta", whatever the default device
+    is."""
     if on_meta:
         return torch.empty((1,), dtype=torch.int64, device="meta")
     if generator is None:
@@ -83,6 +84,6 @@ def _is_meta(inputs: Sequence[Any]) -> bool:
 
 
 def _constant(generator: Any) -> int:
-    """A number, not a value of the graph: traces and modes belong to a thread."""
+    """A number that no trace records: it is drawn in another thread, without traces and modes."""
     with ThreadPoolExecutor(1) as thread:
         return int(thread.submit(lambda: _draw(generator).item()).result())

@@ -1,7 +1,7 @@
-"""Shape rules as text, followed where torch traces with symbolic lengths.
+"""Evaluates shape rules as text where torch traces with symbolic lengths.
 
-csrc/core/text_rule.h has the syntax. A library is refused when a rule of it makes no sense, and
-where every length is known the C++ follows the rule and refuses; here lengths are only computed.
+csrc/core/text_rule.h describes the syntax. Nothing is refused here: invalid rules are refused when
+their library is loaded, and calls with known lengths by the C++ code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CALLS: dict[str, Callable[..., Any]] = {"min": torch.sym_min, "max": torch.sym_
 
 @dataclass(frozen=True)
 class Word:
-    """A number, a name, "..." or "S...", or an expression; `bound`: the kernel decides a length, of
-    this name, which is at most that."""
+    """A number, a name, "..." or "S...", or an expression. `bound`: the largest value of a length
+    that the kernel decides, whose name is the word."""
 
     name: str = ""
     many: bool = False
@@ -41,7 +41,7 @@ class Pattern:
 
 
 def rule_of(info: OpInfo) -> Callable[[Sequence[Any], dict[str, Any]], list[list[Any]]]:
-    """The textual rule of an op, as `shape=` of `define`."""
+    """The rule as text, in the form of `shape=` of `define`."""
     inputs, outputs = _parsed(info.rule)
     outputs = outputs if info.outputs else ()  # "N ->" of an op without outputs
 
@@ -66,7 +66,7 @@ def _parsed(text: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that are in no bracket."""
+    """Splits at commas outside brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(letter, 0)
@@ -104,7 +104,7 @@ def _pattern(text: str, of_input: bool) -> Pattern:
 
 
 def _closing(text: str, at: int) -> int:
-    """The position where the bracket that is open at `at` ends."""
+    """The position of the bracket that closes the one at `at`."""
     depth = 1
     while depth:
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[at], 0)
@@ -119,7 +119,7 @@ def _tree(text: str) -> ast.expr:
 
 
 class _Known:
-    """What the inputs and attributes of a call give names to."""
+    """The values of names, from the inputs and attributes of a call."""
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         self.attributes = attributes
@@ -147,7 +147,7 @@ class _Known:
             self.bind(word.name, length)
 
     def bind(self, name: str, length: Any) -> None:
-        """Of two values for a name: a number if there is one, else a symbol, else None."""
+        """Binds a name; of two values, keeps a number if there is one, else a symbol, else None."""
         if not name:
             return
         before = self.lengths.get(name)
@@ -165,7 +165,7 @@ class _Known:
             self.many[name] = tuple(b if isinstance(b, int) else a for a, b in pairs)
 
     def lengths_of(self, word: Word) -> Sequence[Any]:
-        """The axes that a word of an output stands for."""
+        """The lengths of the axes for a word of an output."""
         if word.many:
             return self.many[word.name]
         if word.bound:
@@ -180,7 +180,7 @@ class _Known:
         return self.lengths[name] if name in self.lengths else self.attributes[name]
 
     def value(self, tree: ast.expr) -> Any:
-        """A number or a symbolic length; None where one is not known."""
+        """A number or a symbolic length; None if a name in it is unknown."""
         if isinstance(tree, ast.Constant):
             return tree.value
         if isinstance(tree, ast.Name):

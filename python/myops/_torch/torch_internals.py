@@ -1,6 +1,6 @@
 """The module that is built for one version of torch (csrc/adapters/fast_call/torch_internals).
 
-setup.py takes the name from here, by this file alone.
+setup.py runs this file alone to get the name.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 
 def module_name(torch_version: str, git_version: str) -> str:
-    """Its name in the package. Another torch does not find it and works without it.
+    """Its name in the package, so that another torch does not load it.
 
-    The part of the version after "+" does not count: the builds of a release, such as 2.13.0+cpu
-    and 2.13.0+cu130, come from one source, whose commit is in the name.
+    The part of the version after "+" is left out: the builds of a release, such as 2.13.0+cpu and
+    2.13.0+cu130, are made from the same source, whose commit is in the name.
     """
     release = re.sub(r"\W", "_", torch_version.partition("+")[0])
     return f"_internals_{release}_{git_version[:8]}"
 
 
 def table(torch_version: str, git_version: str) -> Any:
-    """A capsule with its functions; None where there is none for this torch."""
+    """A capsule with its functions; None if there is none for this torch."""
     return getattr(_module(torch_version, git_version), "table", None)
 
 
 def owned_memory(torch_version: str, git_version: str) -> int | None:
-    """The address of the functions that tell whose memory a tensor reads; None as above."""
+    """The address of the functions that find the owner of a tensor's memory; None as above."""
     return getattr(_module(torch_version, git_version), "owned_memory", None)
 
 

@@ -1,6 +1,6 @@
-"""torchvision's deform_conv2d: its op, its arguments in our terms, and our kernel behind it.
+"""torchvision's deform_conv2d: its op, its arguments for our op, and the patch with our kernel.
 
-torchvision is imported only to find its op, and not at all where something else has defined it.
+torchvision is imported only to find its op, and not at all if the op is defined already.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ SETTINGS: dict[str, Any] = {
 
 
 class Patch:
-    """What `patch_torchvision` returns; `remove()`, or the end of a `with`, undoes the patch."""
+    """The result of `patch_torchvision`; `remove()`, or the end of a `with`, undoes the patch."""
 
     def __init__(self, libraries: list[Any]) -> None:
         self._libraries = libraries
-        # A library that is collected takes its kernels away; the patch must outlive the caller's
-        # interest in it.
+        # torch removes the kernels of a Library that is freed, so the patch keeps itself alive even
+        # if the caller does not.
         _active.add(self)
 
     def remove(self) -> None:
-        """Gives torchvision its own kernels back. A second call does nothing."""
+        """Restores torchvision's own kernels. A second call has no effect."""
         for library in self._libraries:
             library._destroy()
         self._libraries = []
@@ -57,14 +57,14 @@ _active: set[Patch] = set()
 def patch_torchvision() -> Patch:
     """Lets `torchvision.ops.deform_conv2d` run on our kernel, on CPU tensors.
 
-    That brings bfloat16, gradients of gradients, the dtype of autocast, results that do not
-    depend on the number of threads, and the bits that ONNX Runtime computes for the exported
-    model. It acts on the op, so it does not matter how and when a model imported the function;
-    `torchvision.ops.DeformConv2d` and scripted models follow too.
+    With our kernel, bfloat16, gradients of gradients and autocast are supported, and results do not
+    depend on the number of threads and are bit-identical to those of ONNX Runtime for the exported
+    model. The patch changes the op, so it does not matter how and when a model imported the
+    function; it also affects `torchvision.ops.DeformConv2d` and scripted models.
 
     Returns:
-        A handle: `handle.remove()` undoes it. Also a context manager. Without either the patch
-        stays.
+        A handle: `handle.remove()` undoes the patch. It is also a context manager. Without either,
+        the patch stays.
 
     Raises:
         RuntimeError: The op is not defined and torchvision cannot be imported.
@@ -121,7 +121,7 @@ def _differentiable(*arguments: Any) -> Tensor:
 
 
 def _plain(*arguments: Any) -> Tensor:
-    """The kernel below autograd, so a torch.autograd.Function would record nothing here."""
+    """The kernel; it runs below autograd, where a torch.autograd.Function would record nothing."""
     inputs, attributes = node(*arguments)
     return _op()._deform_conv2d.packet.default(*inputs, **attributes)
 

@@ -1,8 +1,8 @@
-"""Ops that write into their inputs, with what torch expects of such an op.
+"""Ops that write into their inputs, which behave as torch expects of such ops.
 
-The kernel in C++ refuses what has a gradient, and counts what it writes. It sees plain tensors
-only, so above it stands what wrapper tensors, transformations and compilers need; see also
-out_overloads.py.
+The kernel in C++ refuses tensors that require a gradient, and increments the versions of tensors
+that it writes to. It gets plain tensors only; the kernels here support wrapper tensors,
+transformations and compilers; see also out_overloads.py.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class WritingOverload:
     """The kernels in Python of one overload of an op that writes.
 
-    Where torch lacks a private name, its own ways for such ops serve: torch.compile wraps the op,
+    If torch lacks a private name, its defaults for such ops are used: torch.compile wraps the op,
     and an exported program has no ONNX node for it.
     """
 
     def __init__(self, op: TorchOp, overload: Any, functional: Any) -> None:
-        """`functional` is the overload of the op without writes."""
+        """`functional`: the overload of the op without writes."""
         self.op = op
         self.overload = overload
         self.functional = functional
@@ -43,7 +43,8 @@ class WritingOverload:
         self._library.impl(title, self._negated, "Negative", with_keyset=True)
 
     def _autograd(self, keys: Any, *inputs: Any, **attributes: Any) -> Any:
-        """Refuses what has a gradient: it would be that of the values before the write."""
+        """Refuses tensors that require a gradient, because it would be that of the overwritten
+        values."""
         for name, item in self._tensors(inputs):
             recorded = torch.is_grad_enabled() and item.requires_grad
             if not recorded and forward_ad._current_level >= 0:
@@ -65,7 +66,7 @@ class WritingOverload:
             return self._count(keys, *inputs, **attributes)
 
     def _count(self, keys: Any, *inputs: Any, **attributes: Any) -> Any:
-        """Counts what is written, where the kernel did not see the tensor itself."""
+        """Increments the versions of written tensors if the kernel did not get these tensors."""
         before = [version(inputs[place]) for place in self.written]
         result = self.overload.redispatch(
             keys & _C._after_ADInplaceOrView_keyset, *inputs, **attributes
@@ -75,7 +76,8 @@ class WritingOverload:
         return result
 
     def _functionalize(self, *inputs: Any, **attributes: Any) -> Any:
-        """For programs without writes, which compilers and exporters read: computed, copied."""
+        """For programs without writes, which compilers and exporters read: computes, then
+        copies."""
         results = self.functional(*inputs, **attributes)
         results = results if isinstance(results, tuple) else (results,)
         for place, result in zip(self.written, results, strict=False):
@@ -86,7 +88,7 @@ class WritingOverload:
         return others if len(others) > 1 else others[0]
 
     def _negated(self, keys: Any, *inputs: Any, **attributes: Any) -> Any:
-        """For what torch negates when it is read."""
+        """For tensors that torch negates lazily."""
         plain = [item.resolve_neg() if isinstance(item, Tensor) else item for item in inputs]
         below = _C._dispatch_keyset_full_after(_C.DispatchKey.Negative)
         result = self.overload.redispatch(keys & below, *plain, **attributes)

@@ -1,4 +1,4 @@
-"""An op as a function for callers, and in TorchScript."""
+"""Functions for callers of an op, generated as source text, also for TorchScript."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TYPES = {
 
 
 def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
-    """The function for callers, as an op file writes it by hand.
+    """The function for callers, like the hand-written one of an op file.
 
-    Written as source text, because TorchScript reads it (and takes no keyword-only argument with
-    a default), and compilers see through it best.
+    It is generated as source text, because TorchScript reads source text (and accepts no
+    keyword-only argument with a default), and compilers trace it best.
     """
     info = op.info
     parameters = []
@@ -75,12 +75,12 @@ def function_of(op: TorchOp, doc: str, module: str) -> Callable[..., Any]:
     return made
 
 
-_scripted: list[TorchOp] = []  # torch knows them by their addresses
+_scripted: list[TorchOp] = []  # kept alive, because torch identifies them by their addresses
 
 
 def let_scripts_call(op: TorchOp) -> None:
-    """Makes functions that call `op` scriptable, if this torch has the private name for it. The op
-    itself always is."""
+    """Makes functions that call `op` scriptable, if this torch has the private name for it. (The op
+    itself is always scriptable.)"""
     register = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
     if register is not None:
         register(op, op.info.qualified)

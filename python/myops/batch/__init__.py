@@ -1,7 +1,7 @@
-"""A model over many rows: folders of pictures, arrays, Parquet, buckets. Imports no torch.
+"""Runs a model over many rows: folders of pictures, arrays, Parquet, buckets. Imports no torch.
 
-    run(model, source, output)   an output for each row, the same bits with any number of workers
-    Result                       what it returns
+    run(model, source, output)   an output for each row, bit-identical with any number of workers
+    Result                       its result
 
 The command is `myops run`; docs/batch.md has the rules.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FILES = {"Result": "_result", "run": "_run"}
 __all__ = ["Result", "run"]
 
-if not TYPE_CHECKING:  # or any name would be right for a type checker
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

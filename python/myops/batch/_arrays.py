@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import math
+import os
+import shutil
+import struct
+import tempfile
 import zipfile
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
 
 import numpy as np
 
@@ -33,6 +40,19 @@ def load(data: bytes, path: str) -> dict[str, np.ndarray]:
         raise ValueError(f"{path}: {error or 'got an empty file, expected arrays'}") from error
 
 
+@dataclass(frozen=True)
+class Header:
+    """What stands before the elements of an array.
+
+    shape, dtype: Of the array.
+    fortran: Whether elements that are neighbours on the first axis are neighbours in the file.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+
 def headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Name -> shape and dtype of the arrays in a .npy (under "") or .npz file, read from its
     headers alone.
@@ -41,35 +61,133 @@ def headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         FileNotFoundError: It does not exist.
         ValueError: It is damaged, or holds Python objects.
     """
-    try:
-        with _store.opened(path) as stream:
-            if kind(path) == "npy":
-                return {"": _header(stream)}
+    with _checked(path), _store.opened(path) as stream:
+        if kind(path) == "npy":
+            found = {"": _header(stream)}
+        else:
             with zipfile.ZipFile(stream) as archive:
                 found = {}
                 for name in archive.namelist():
                     with archive.open(name) as inner:
                         found[name.removesuffix(".npy")] = _header(inner)
-                return found
+    return {name: (item.shape, item.dtype) for name, item in found.items()}
+
+
+@contextlib.contextmanager
+def _checked(path: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile has kinds of its own
         raise ValueError(f"{path}: {error or 'got an empty file, expected arrays'}") from error
 
 
-def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(stream: Any) -> Header:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"got version {version} of the format, expected 1.0 or 2.0")
     read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    shape, _, dtype = read(stream)
+    shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise ValueError("got Python objects, expected numbers or text")
-    return shape, dtype
+    return Header(shape, dtype, fortran)
 
 
-def npz(columns: Mapping[str, Column]) -> bytes:
-    """Columns as the bytes of a .npz. Where rows have different shapes: all elements in one array,
+class Stored:
+    """An array in a file, of which some rows are read at a time.
+
+    Args:
+        file: It has a number for the system.
+        head: What the array is.
+        start: Where its elements begin.
+        path: What messages call it.
+    """
+
+    def __init__(self, file: IO[bytes], head: Header, start: int, path: str) -> None:
+        self.shape, self.dtype = head.shape, head.dtype
+        self._file, self._fortran, self._start, self._path = file, head.fortran, start, path
+        if os.fstat(file.fileno()).st_size < start + math.prod(head.shape) * head.dtype.itemsize:
+            raise ValueError(
+                f"got a file that is shorter than an array of shape {list(head.shape)}"
+            )
+
+    def rows(self, first: int, count: int) -> np.ndarray:
+        """Rows of axis 0.
+
+        Raises:
+            OSError: They cannot be read.
+            ValueError: The file has become shorter.
+        """
+        count = max(0, min(count, self.shape[0] - first))
+        tail = self.shape[1:]
+        each = math.prod(tail) * self.dtype.itemsize
+        if not self._fortran or len(self.shape) == 1:
+            data = self._read(self._start + first * each, count * each)
+            return np.frombuffer(data, self.dtype).reshape(count, *tail)
+        # The rows' elements at each place of the other axes are neighbours.
+        size, step = count * self.dtype.itemsize, self.shape[0] * self.dtype.itemsize
+        begin = self._start + first * self.dtype.itemsize
+        data = b"".join(self._read(begin + place * step, size) for place in range(math.prod(tail)))
+        return np.frombuffer(data, self.dtype).reshape((count, *tail), order="F")
+
+    def _read(self, start: int, size: int) -> bytes:
+        # Not a map of the file into memory, which ends the process where the file is cut meanwhile.
+        parts = []
+        while size:
+            parts.append(os.pread(self._file.fileno(), size, start))
+            if not parts[-1]:
+                raise ValueError(f"{self._path}: the file has become shorter while it was read")
+            start, size = start + len(parts[-1]), size - len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def stored(path: str) -> dict[str, Stored]:
+    """The arrays of a .npy (under "") or .npz file, which may be larger than memory.
+
+    What is compressed, or on another machine, is copied into a file without a name first.
+
+    Raises:
+        FileNotFoundError: It does not exist.
+        ValueError: It is damaged, or holds Python objects.
+    """
+    found = {}
+    with _checked(path), _store.opened(path) as stream:
+        here = not _store.is_remote(path)
+        if kind(path) == "npy":
+            file = os.fdopen(os.dup(stream.fileno()), "rb") if here else _copy(stream)
+            file.seek(0)
+            return {"": Stored(file, _header(file), file.tell(), path)}
+        with zipfile.ZipFile(stream) as archive:
+            for item in archive.infolist():
+                with archive.open(item) as inner:
+                    if here and item.compress_type == zipfile.ZIP_STORED:
+                        head = _header(inner)
+                        file = os.fdopen(os.dup(stream.fileno()), "rb")
+                        start = _start(file, item) + inner.tell()
+                    else:
+                        file = _copy(inner)
+                        head, start = _header(file), file.tell()
+                found[item.filename.removesuffix(".npy")] = Stored(file, head, start, path)
+    return found
+
+
+def _copy(stream: IO[bytes]) -> IO[bytes]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the array)
+    shutil.copyfileobj(stream, file, 2**20)
+    file.flush()
+    file.seek(0)
+    return file
+
+
+def _start(file: IO[bytes], item: zipfile.ZipInfo) -> int:
+    """Where the bytes of a file in an archive begin, which its own header says."""
+    name, extra = struct.unpack("<HH", os.pread(file.fileno(), 4, item.header_offset + 26))
+    return item.header_offset + 30 + int(name) + int(extra)
+
+
+def write_npz(stream: IO[bytes], columns: Mapping[str, Column]) -> None:
+    """Writes columns as a .npz. Where rows have different shapes: all elements in one array,
     and the shapes in NAME.shape."""
     made: dict[str, np.ndarray] = {}
     for name, column in columns.items():
@@ -84,7 +202,10 @@ def npz(columns: Mapping[str, Column]) -> bytes:
             made[name + SHAPE] = np.array([item.shape for item in arrays], np.int64)
         else:
             raise ValueError(f"output {name!r}: got rows of different ranks, expected one rank")
-    return arrays_file({name: text(item) for name, item in made.items()})
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, item in made.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as inner:
+                np.lib.format.write_array(inner, text(item), allow_pickle=False)
 
 
 def text(array: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Calls of the model: with one row, or with several of one shape where that changes no bit.
+"""Calls of the model: with one row, or with several rows of one shape if that changes no bit.
 
-Whether it changes bits is tried: the first call with each shape and number of rows is made row by
-row as well. Later calls are compared at one row now and then, because a trial with rows of zeros
-shows nothing of other rows.
+This is tested: the first call with each shape and number of rows is repeated row by row. Some of
+the later calls are compared at one row, because a test with rows of zeros says nothing about other
+rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from myops.batch._cores import Cores
 from myops.batch._job import Block, Task
 from myops.batch._recipe import Recipe
 
-_CALL_BYTES = 64 * 1024  # of inputs in one call: more rows stop being faster in the caches
+_CALL_BYTES = 64 * 1024  # of inputs in one call: more rows are not faster, because of the caches
 _CALL_ROWS = 256
 _CALL_SECONDS = 0.02  # more rows gain nothing, and other cores may have nothing to do meanwhile
 _WAITING_BYTES = 4 * 2**20  # of decoded rows that wait for others of their shape
@@ -27,7 +27,7 @@ Feeds = Mapping[str, np.ndarray]
 
 
 class DiffersError(Exception):
-    """Rows that were run together gave other bits than alone; their shard is run again."""
+    """Rows that ran in one call gave other bits than alone; their shard runs again."""
 
 
 class Calls:
@@ -47,7 +47,8 @@ class Calls:
         self._equal: dict[Any, bool] = {}  # (shapes, rows of a call): whether it may be one call
 
     def enough(self, rows: int, size: int) -> bool:
-        """Whether so many rows, with so many bytes, are run rather than kept until others come."""
+        """Whether to run this number of rows, with this number of bytes, instead of waiting for
+        others."""
         recipe = self.recipe
         if recipe.one_by_one or recipe.fixed > 1:
             return rows >= max(1, recipe.fixed)
@@ -65,11 +66,11 @@ class Calls:
         task.keep(block)
 
     def together(self, task: Task, cores: Cores, rows: Sequence[int], feeds: Feeds) -> None:
-        """Runs rows of one shape, in as few calls as leave their bits unchanged.
+        """Runs rows of one shape, in as few calls as possible without changing their bits.
 
         Raises:
             Stopped: The run is to end.
-            DiffersError: It turned out that an earlier call of this shard had too many rows.
+            DiffersError: A row differs, so earlier calls of this shard may have had too many rows.
         """
 
         def run(session: Any, part: tuple[int, int]) -> None:
@@ -94,7 +95,7 @@ class Calls:
         cores.each(parts, run)
 
     def _most(self, feeds: Feeds, rows: int, seconds: float) -> int:
-        """Rows of a call, at most."""
+        """The most rows of a call."""
         recipe = self.recipe
         if recipe.one_by_one or not all(item.rows for item in recipe.outputs):
             return 1
@@ -133,7 +134,7 @@ class Calls:
         task.keep(Block(rows, values))
 
     def _is_same(self, session: Any, feeds: Feeds, values: Sequence[Any], place: int) -> bool:
-        """Whether one row of a call has the bits that it has alone."""
+        """Whether one row of a call has the same bits as alone."""
         try:
             single = self._single(session, _row(feeds, place))
         except Exception:  # what ONNX Runtime raises has no common base
@@ -195,7 +196,7 @@ class Calls:
 
 
 def shapes(feeds: Feeds) -> Any:
-    """What rows must have in common to be in one call."""
+    """The properties that rows of one call must share."""
     return tuple((name, item.shape[1:]) for name, item in feeds.items())
 
 
@@ -208,7 +209,7 @@ def _bits(item: np.ndarray) -> Any:
 
 
 def _same(values: Sequence[np.ndarray], singles: Sequence[Sequence[np.ndarray]]) -> bool:
-    """Whether a call with several rows gave what calls with one gave, bit for bit."""
+    """Whether a call with several rows gave the same bits as calls with one row."""
     for place, item in enumerate(values):
         for row, single in enumerate(singles):
             mine, theirs = item[row : row + 1], single[place]
@@ -218,6 +219,6 @@ def _same(values: Sequence[np.ndarray], singles: Sequence[Sequence[np.ndarray]])
 
 
 def _alike(singles: Sequence[Sequence[np.ndarray]]) -> bool:
-    """Whether all rows gave the same, as empty ones do: that says little of other rows."""
+    """Whether all rows gave equal results, as empty ones do, which says little about other rows."""
     return all(_bits(item) == _bits(singles[0][place])
                for single in singles for place, item in enumerate(single))  # fmt: skip

@@ -1,4 +1,4 @@
-"""The cores of a machine, as the sessions that may run at once."""
+"""The cores of a machine, represented by the sessions that may run at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class Cores:
-    """Sessions to take; who decodes or encodes takes one too.
+    """A pool of sessions; threads take one for calls, and also for decoding and encoding.
 
     Args:
         sessions: As many as calls may run at once; the same one may be there several times.
@@ -51,9 +51,9 @@ class Cores:
             self._free.put(session)
 
     def each(self, items: Sequence[Item], do: Callable[[Any, Item], None]) -> None:
-        """Calls do(session, item) for all items: here, and on cores that have nothing to do.
+        """Calls do(session, item) for all items, in this thread and on idle cores.
 
-        These help where a shard is the last one, or the only one, and its calls take long.
+        Idle cores help if a shard is the last one, or the only one, and its calls take long.
 
         Raises:
             Stopped: The run is to end.
@@ -93,5 +93,5 @@ class Cores:
             future.result()
 
     def close(self) -> None:
-        """Lets the threads go."""
+        """Ends the threads."""
         self._helpers.shutdown(wait=False)

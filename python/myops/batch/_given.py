@@ -35,10 +35,10 @@ def checked_model(model: Any) -> str:
 def settings(
     layout: str, channels: int, range: Any, output_range: Any, mean: Any, std: Any, resize: str
 ) -> Settings:
-    """What was said about pixels.
+    """The settings for pixels.
 
     Raises:
-        ValueError: It is none of what is known.
+        ValueError: An argument is invalid.
     """
     if layout and layout not in _pixels.LAYOUTS:
         raise ValueError(f"layout: got {layout!r}, expected one of {', '.join(_pixels.LAYOUTS)}")

@@ -1,4 +1,4 @@
-"""What a run is, so that another one is not mixed with it."""
+"""The identity of a run, so that another one is not mixed with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCATION = re.compile(rb"\n\x08location\x12")  # of weights in another file, in
 
 
 def identity(job: Job, plan: Sequence[_plan.Entry], shard_rows: int) -> dict[str, Any]:
-    """Everything that the results depend on, as JSON has it."""
+    """Everything on which the results depend, as data for JSON."""
     import onnxruntime
 
     files = {os.path.basename(item): sha256(Path(item)) for item in job.libraries}
@@ -54,7 +54,7 @@ def identity(job: Job, plan: Sequence[_plan.Entry], shard_rows: int) -> dict[str
 
 
 def _plain(item: Any) -> Any:
-    """As JSON has it, to be compared with what was read from JSON."""
+    """The value after a conversion to JSON and back, for comparisons with data from JSON."""
     return json.loads(json.dumps(item))
 
 

@@ -1,7 +1,7 @@
-"""A worker in a process of its own, for models that may end the process that they run in.
+"""A worker in a separate process, for models that may end the process in which they run.
 
-The process is told shards, and says which rows it is about to decode or run before it does. When it
-ends, the row that it was at fails with the reason, and a new process goes on with the others.
+The process gets shards, and reports each row before it decodes or runs it. If the process ends, the
+row that it reported last fails with the reason, and a new process continues with the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from myops.batch._work import Worker
 
 
 class Isolated:
-    """Does what a `Worker` does, in another process; for one thread at a time.
+    """Works like a `Worker`, in another process; for one thread at a time.
 
     Args:
         job: What to do.
@@ -78,7 +78,7 @@ class Isolated:
             return value
 
     def start(self) -> None:
-        """Starts the process, so that it is ready when there is a shard."""
+        """Starts the process, so that it is ready for the first shard."""
         self._running()
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -114,7 +114,7 @@ class Isolated:
 
 
 def died(status: int) -> str:
-    """How a process ended, in words."""
+    """A text that says how a process ended."""
     if status < 0:
         try:
             return f"signal {signal.Signals(-status).name}"
@@ -141,7 +141,7 @@ def _receive(stream: Any) -> Any:
 
 
 def main() -> None:
-    """What the process does until nobody tells it more."""
+    """The main function of the process, which ends when it gets no more shards."""
     own = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what models print must not be taken for an answer
     stream = sys.stdin.buffer

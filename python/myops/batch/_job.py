@@ -1,4 +1,4 @@
-"""What the workers of a run are told, and what they hold."""
+"""The data of a run's workers: the job, sessions, blocks of rows and tasks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Stopped(Exception):  # noqa: N818  (no error: somebody wants the run to en
 
 @dataclass(frozen=True)
 class Job:
-    """What all workers of a run are told.
+    """The arguments of all workers of a run.
 
     model: Path of the model.
     libraries: Custom-op libraries that it needs.
-    named_libraries: As `myops.ort.session` takes it.
+    named_libraries: As for `myops.ort.session`.
     recipe: How rows become inputs.
     output: The folder, or a URL.
     format: "png" and other pictures, "bytes", "npy", "npz", "npz-parts" or "parquet".
@@ -44,7 +44,7 @@ class Job:
 def make_session(
     model: str, libraries: Sequence[str], named_libraries: Any, threads: int = 1
 ) -> Any:
-    """A session that leaves the cores to the others.
+    """A session whose threads do not use cores while they wait.
 
     Raises:
         RuntimeError: ONNX Runtime does not load the model.
@@ -84,13 +84,13 @@ class Block:
 
 @dataclass
 class Task:
-    """A shard while it is worked on.
+    """A shard in progress.
 
-    shard: Which.
-    sink: Where its outputs go.
-    failed: Row -> why it has no output.
+    shard: The shard.
+    sink: Receives its outputs.
+    failed: Row -> the reason why it has no output.
     names: Row -> its name.
-    calls: (shapes, rows of a call) -> how many such calls there were.
+    calls: (shapes, rows of a call) -> the number of such calls.
     """
 
     shard: Shard
@@ -100,11 +100,11 @@ class Task:
     calls: Counter[Any] = field(default_factory=Counter)
 
     def fail(self, row: int, error: BaseException) -> None:
-        """Notes that a row has no output."""
+        """Records that a row has no output."""
         self.failed[row] = why(error)
 
     def keep(self, block: Block) -> None:
-        """Gives outputs to the sink; rows that it cannot encode fail."""
+        """Passes outputs to the sink; rows that it cannot encode fail."""
         try:
             self.sink.add(block)
         except WriteError:
@@ -115,7 +115,7 @@ class Task:
 
 
 def why(error: BaseException) -> str:
-    """What a user is told of a row that failed."""
+    """The message for a user about a row that failed."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}."
     return reason(" ".join(str(error).split()) or type(error).__name__)

@@ -1,8 +1,8 @@
 """The engine of one machine: threads that share the cores.
 
 Each thread works on a shard: it reads, then decodes, runs and encodes, then writes. For the middle
-part it needs a core: there are as many sessions to take as cores were given, so that the threads
-beyond that number only read and write meanwhile. What is in memory is what these threads hold.
+part it needs a core: there is one session for each core, so that additional threads can only read
+and write. Only the data of these threads is in memory.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def cores() -> int:
 
 
 def sizes(workers: int | None, threads: int | None, calls: int) -> tuple[int, int]:
-    """Calls at once, and threads of a call, so that they are no more than the cores.
+    """The number of simultaneous calls, and the threads of each, for the number of cores.
 
-    One thread a call is what most rows a second need: calls of different rows never wait for each
-    other. Only where fewer calls than cores can be made at once do these get several threads.
+    One thread per call gives the most rows per second, because calls of different rows never wait
+    for each other. Calls get several threads only if there are fewer calls than cores.
     """
     count = cores()
     if workers is None and threads is None:
@@ -52,11 +52,11 @@ class Local:
 
     Args:
         job: What to do.
-        workers: Calls at once.
-        isolate: Whether each has a process of its own.
-        remote: Whether source or output are far away.
-        readers: Threads beyond the workers; None: what suits the distance.
-        session: One that has been made already.
+        workers: Simultaneous calls.
+        isolate: Whether each worker is a separate process.
+        remote: Whether source or output are on another machine.
+        readers: Additional threads; None: as in READERS.
+        session: An existing session to use.
     """
 
     def __init__(

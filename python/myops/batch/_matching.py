@@ -1,4 +1,4 @@
-"""Which files and columns become which inputs of the graph."""
+"""Matches files and columns with the inputs of the graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _patterns(source: Any) -> list[str]:
 def paired(
     session: Any, constants: Mapping[str, Any], source: Any, output: str
 ) -> dict[str, dict[str, str]]:
-    """Name -> column -> path; "" is the column of all that tables hold."""
+    """Name -> column -> path; "" means all columns of a table."""
     needed = [item.name for item in _recipe.columns_of(session, constants)]
     if isinstance(source, Mapping):
         _recipe.check_columns(needed, list(source))
@@ -111,6 +111,7 @@ def _of_column(value: Any, column: str, path: str, settings: Settings) -> _recip
     else:
         shape, dtype = _arrays.headers(path)[column]
         rank = len(shape) - 1
+        _recipe.check_lengths(_recipe.of_array(value, column, rank, path), shape[1:], path)
     return _checked(_recipe.of_array(value, column, rank, path), dtype, path)
 
 

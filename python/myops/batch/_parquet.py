@@ -17,6 +17,9 @@ import numpy as np
 from myops.batch import _store
 from myops.batch._arrays import SHAPE, Column
 
+# Bytes of a number, by its type in the file; text counts as long as it is there.
+_WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+
 
 def arrow() -> Any:
     """The package pyarrow, or ImportError that says how to get it."""
@@ -37,8 +40,11 @@ def schema(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[Any]:
+def opened(path: str, buffer: int = 0) -> Iterator[Any]:
     """A pyarrow.parquet.ParquetFile.
+
+    Args:
+        buffer: Bytes of each column that are read at once; 0: all of a row group.
 
     Raises:
         ValueError: It is none.
@@ -46,16 +52,17 @@ def opened(path: str) -> Iterator[Any]:
     pyarrow = arrow()
     with _store.opened(path) as stream:
         try:
-            yield pyarrow.parquet.ParquetFile(stream)
+            yield pyarrow.parquet.ParquetFile(stream, buffer_size=buffer)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path}: got no Parquet file: {error}") from error
 
 
-def group_lengths(path: str) -> list[int]:
-    """How many rows each row group has."""
+def groups(path: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
+    """Of each row group: its rows, and about how many bytes some columns have in memory."""
     with opened(path) as file:
-        found = file.metadata
-        return [found.row_group(number).num_rows for number in range(found.num_row_groups)]
+        listed = with_shapes(wanted, file.schema_arrow.names)
+        found = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        return [(item.num_rows, _memory(item, listed)) for item in found]
 
 
 def group(path: str, number: int, wanted: Sequence[str]) -> Any:
@@ -64,6 +71,45 @@ def group(path: str, number: int, wanted: Sequence[str]) -> Any:
         have = set(file.schema_arrow.names)
         listed = with_shapes(wanted, have)
         return file.read_row_group(number, columns=listed, use_threads=False)
+
+
+class Place:
+    """A place in a row group that is too large for memory.
+
+    Args:
+        key: Path of the file, number of the group, and columns.
+        rows: How many are read at once.
+
+    Attributes:
+        at: The first row that can still be taken.
+    """
+
+    def __init__(self, key: tuple[Any, ...], rows: int) -> None:
+        path, number, *wanted = key
+        self.key, self.at = key, 0
+        self._waiting: list[Any] = []  # tables, whose first row is `at`
+        self._stack = contextlib.ExitStack()
+        file = self._stack.enter_context(opened(path, buffer=2**20))
+        listed = with_shapes(wanted, file.schema_arrow.names)
+        self._batches = file.iter_batches(rows, [number], listed, use_threads=False)
+
+    def take(self, first: int, count: int) -> Any:
+        """Rows of the group as a pyarrow.Table; `first` is no smaller than it was before."""
+        table = arrow().Table
+        end = self.at + sum(map(len, self._waiting))
+        while end < first + count:
+            batch = next(self._batches, None)
+            if batch is None:
+                raise ValueError(f"{self.key[0]}: the row group ends before its last row")
+            self._waiting.append(table.from_batches([batch]))
+            end += len(batch)
+            self._forget(first)
+        self._forget(first)
+        return arrow().concat_tables(self._waiting).slice(first - self.at, count)
+
+    def _forget(self, first: int) -> None:
+        while self._waiting and self.at + len(self._waiting[0]) <= first:
+            self.at += len(self._waiting.pop(0))
 
 
 def with_shapes(wanted: Sequence[str], have: Collection[str]) -> list[str]:
@@ -120,11 +166,20 @@ def _first(path: str, column: str) -> Any:
 def row_bytes(path: str, wanted: Collection[str]) -> int:
     """About how many bytes a row has in memory."""
     with opened(path) as file:
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        parts = (group.column(place) for group in groups for place in range(group.num_columns))
-        total = sum(part.total_uncompressed_size for part in parts
-                    if _column_of(part.path_in_schema, wanted))  # fmt: skip
+        total = sum(_memory(file.metadata.row_group(number), wanted)
+                    for number in range(file.num_row_groups))  # fmt: skip
         return int(total // max(1, file.metadata.num_rows))
+
+
+def _memory(group: Any, wanted: Collection[str]) -> int:
+    """Bytes of a row group: numbers that repeat take less in the file than in memory."""
+    total = 0
+    for place in range(group.num_columns):
+        part = group.column(place)
+        if _column_of(part.path_in_schema, wanted):
+            numbers = part.num_values * _WIDTHS.get(part.physical_type, 1)
+            total += max(part.total_uncompressed_size, numbers)
+    return total
 
 
 def _column_of(path: str, wanted: Collection[str]) -> bool:

@@ -1,9 +1,9 @@
 """Pictures as tensors, and tensors as pictures.
 
-What decides is written in the graph, or was said: nothing about pixels is guessed. A rank of 4 is
-a batch of pictures, 3 one picture, 2 one grey picture. The axis whose fixed length is 1, 3 or 4
-holds the channels (grey, RGB, RGBA). Integers of 8 and 16 bits hold their whole range; what range
-floats have must be said.
+Everything follows from the graph or from the arguments; nothing about pixels is guessed. A rank of
+4 is a batch of pictures, 3 one picture, 2 one grey picture. The axis whose fixed length is 1, 3 or
+4 contains the channels (grey, RGB, RGBA). Integers of 8 and 16 bits use their whole range; the
+range of floats must be given.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _FRAMES = ("MPO",)  # of cameras: the picture, then smaller copies of it
 
 @dataclass(frozen=True)
 class Settings:
-    """What was said about pixels.
+    """The arguments about pixels.
 
-    layout: One of LAYOUTS; "" for what the graph says.
-    channels: 1, 3 or 4; 0 for what the graph says.
-    range: What black and white are in floats, such as (0.0, 1.0).
-    output_range: The same for outputs; None for `range`.
-    mean, std: After that, for each channel: (value - mean) / std.
-    resize: Filter with which pictures get the size that the graph demands; "" to refuse them.
+    layout: One of LAYOUTS; "": from the graph.
+    channels: 1, 3 or 4; 0: from the graph.
+    range: The values of black and white in floats, such as (0.0, 1.0).
+    output_range: The same for outputs; None: as `range`.
+    mean, std: Applied after that, for each channel: (value - mean) / std.
+    resize: Filter for resizing pictures to the size in the graph; "": other sizes are refused.
     """
 
     layout: str = ""
@@ -46,12 +46,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor holds one picture.
+    """The form of a picture in a tensor.
 
     axes: "nchw", "nhwc", "chw", "hwc" or "hw".
     channels: 1, 3 or 4.
-    height, width: What the graph demands; None for any.
-    dtype: Of NumPy.
+    height, width: The size in the graph; None: any.
+    dtype: The NumPy dtype.
     """
 
     axes: str
@@ -74,15 +74,15 @@ def pillow() -> Any:
 
 
 def layout_of(name: str, shape: Sequence[Any] | None, dtype: str, said: Settings) -> Layout:
-    """How an input or output of the graph holds a picture.
+    """The form of pictures in an input or output of the graph.
 
     Args:
-        name: What messages call it, such as "input 'x'".
-        shape: Lengths; what is no int is open. None: the graph does not say.
-        dtype: Of NumPy.
+        name: Its name in messages, such as "input 'x'".
+        shape: Lengths; a length that is no int is dynamic. None: unknown.
+        dtype: The NumPy dtype.
 
     Raises:
-        ValueError: The graph and what was said leave it open, or contradict each other.
+        ValueError: Graph and arguments leave it open, or contradict each other.
     """
     if dtype not in ("uint8", "uint16", *_FLOATS):
         raise ValueError(f"{name}: got {dtype}, expected uint8, uint16 or floats for a picture")
@@ -129,7 +129,7 @@ def _axes(name: str, shape: Sequence[Any] | None, lengths: Sequence[int | None])
 
 
 def check_range(name: str, layout: Layout, given: tuple[float, float] | None, option: str) -> None:
-    """Raises ValueError where floats hold pixels and nobody said in which range."""
+    """Raises ValueError if pixels are floats and no range was given."""
     if layout.dtype in _FLOATS and given is None:
         raise ValueError(
             f"{name}: got {layout.dtype}, which does not say what black and white are; say "
@@ -138,13 +138,13 @@ def check_range(name: str, layout: Layout, given: tuple[float, float] | None, op
 
 
 def decode(data: bytes, layout: Layout, said: Settings) -> np.ndarray:
-    """The bytes of a picture file as the graph's tensor, with a batch axis of 1 where it has one.
+    """The bytes of a picture file as the graph's tensor, with a batch axis of 1 if it has one.
 
-    The rotation that a camera has noted is applied. Alpha is dropped where the graph has no channel
-    for it, and is opaque where the file has none. 16 bits stay 16 bits for floats and uint16.
+    The rotation in the metadata is applied. Alpha is dropped if the graph has no channel for it,
+    and opaque if the file has none. 16 bits stay 16 bits in floats and uint16.
 
     Raises:
-        ValueError: No picture, a damaged one, an animation, or one of another size.
+        ValueError: It is no picture, damaged, an animation, or of another size.
     """
     image = _opened(data)
     if (layout.height or image.height, layout.width or image.width) != (image.height, image.width):
@@ -186,7 +186,7 @@ def _opened(data: bytes) -> Any:
 
 
 def _pixels(image: Any, channels: int) -> tuple[np.ndarray, int]:
-    """[H, W, channels], and the number that means white."""
+    """The pixels, [H, W, channels], and the value of white."""
     if image.mode.startswith("I"):  # 16 bits of grey; Pillow's conversion to 8 would clip them
         deep = np.asarray(image).astype(np.int64)
         if deep.size and (deep.min() < 0 or deep.max() > 65535):

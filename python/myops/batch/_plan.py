@@ -1,8 +1,9 @@
-"""What a run works on: rows in an order that does not depend on anything but the source.
+"""The plan of a run: its rows, in an order that depends on the source only.
 
-A plan is a list of entries, one a line of JSON: a file that is one row, or a file with many. Rows
-are numbered from 0. Shards are consecutive rows, and are what is given to workers and noted when it
-is done; how long they are depends on the plan alone, so that outputs do not depend on the workers.
+A plan is a list of entries, one per line of JSON: a file that is one row, or a file with many rows.
+Rows are numbered from 0. A shard is a group of consecutive rows; workers get shards, and the
+journal records each finished shard. Their sizes depend on the plan only, so that outputs do not
+depend on the workers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import PurePosixPath
 from myops.batch import _store, _tables
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A file of the source.
 
@@ -26,13 +27,14 @@ class Entry:
     files: Column -> path; tables have the column "".
     rows: How many rows it has.
     stamp: Size and time of change of each file.
-    output: Name of the row's output without its ending, where a row becomes a file.
+    output: Name of the row's output without its ending, where a row becomes a file; "" for that of
+        the file.
     """
 
     name: str
-    files: dict[str, str]
+    files: Mapping[str, str]
     rows: int
-    stamp: list[list[int]]
+    stamp: tuple[tuple[int, int], ...]
     output: str = ""
 
     def line(self) -> bytes:
@@ -78,19 +80,19 @@ def entries(
             break
         rows = 1 if not table else _tables.rows(next(iter(item.values())), columns)
         rows = rows if limit is None else min(rows, limit - total)
-        found.append(Entry(name, dict(item), rows, [_stamp(path) for path in item.values()]))
+        found.append(Entry(name, item, rows, tuple(map(_stamp, item.values()))))
         total += rows
     return found
 
 
-def _stamp(path: str) -> list[int]:
+def _stamp(path: str) -> tuple[int, int]:
     if _store.is_remote(path):
-        return [_store.size(path), 0]
+        return _store.size(path), 0
     try:
         found = os.stat(path)
     except OSError:  # a link that leads nowhere: its row fails
-        return [-1, 0]
-    return [found.st_size, found.st_mtime_ns]
+        return -1, 0
+    return found.st_size, found.st_mtime_ns
 
 
 def digest(plan: Sequence[Entry]) -> str:
@@ -102,7 +104,7 @@ def digest(plan: Sequence[Entry]) -> str:
 
 
 def shard_rows(plan: Sequence[Entry], parts: bool, table: bool, dense: bool) -> int:
-    """How many rows a shard has, within limits: a 64th of a table, a 256th of files.
+    """The number of rows of a shard, within limits: a 64th of a table, a 256th of files.
 
     A shard is decoded by one thread, so files need more shards than there may be cores.
 
@@ -154,8 +156,13 @@ def named(plan: Sequence[Entry], suffix: str) -> list[Entry]:
                 " rename one of them"
             )
         owners[name] = entry.name
-        found.append(replace(entry, output=name))
+        found.append(entry if name == stem else replace(entry, output=name))
     return found
+
+
+def output_of(entry: Entry) -> str:
+    """The name of a row's output without its ending."""
+    return entry.output or _stem(entry)
 
 
 def _stem(entry: Entry) -> str:

@@ -1,9 +1,10 @@
-"""The engine of a cluster: Ray Data hands shards to a pool of actors.
+"""The engine of a cluster: Ray Data distributes shards to a pool of actors.
 
-Model and libraries travel as a bundle, through Ray's own store, and each machine compares hashes
-before it loads them. An actor runs the model in a process of its own, so that a row that ends it
-costs that row; when the actor itself or its machine dies, Ray gives its shards to another. Actors
-read the source and write the outputs themselves, so both must be where all machines reach them.
+Model and libraries are sent as a bundle, through Ray's object store, and each machine compares
+hashes before it loads them. An actor runs the model in a separate process, so that a row that ends
+this process affects only that row; if the actor itself or its machine fails, Ray gives its shards
+to another. Actors read the source and write the outputs themselves, so all machines need access to
+both.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def ray() -> Any:
 
 
 def bundled(job: Job) -> dict[str, bytes]:
-    """The files that travel: those of the bundle, and libraries that were given."""
+    """The files that are sent: those of the bundle, and the given libraries."""
     if RUNTIME_ONLY:
         raise ImportError(
             "engine='ray': got myops-runtime, expected all of myops on the machine that starts a "
@@ -79,13 +80,13 @@ def _blocks(shards: int) -> int:
 
 
 class Actor:
-    """One of the pool.
+    """An actor of the pool.
 
     Args:
-        job: What to do.
-        files: Reference of what `bundled` returns.
-        expected: What `hashes` returns.
-        version: Of myops, where the run was started.
+        job: The job.
+        files: A Ray reference to the result of `bundled`.
+        expected: The result of `hashes`.
+        version: The version of myops on the machine that started the run.
     """
 
     def __init__(self, job: Job, files: Any, expected: Mapping[str, str], version: str) -> None:
@@ -197,6 +198,6 @@ class Cluster:
             path = _store.join(self.job.output, name)
             if _store.size(path) != size:
                 raise _store.WriteError(
-                    f"output: a worker has written {path}, which is not seen from here; expected "
-                    "an output that all machines reach, such as a bucket"
+                    f"output: a worker has written {path}, which is not visible on this "
+                    "machine; expected an output that all machines reach, such as a bucket"
                 )

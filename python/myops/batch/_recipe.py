@@ -1,7 +1,7 @@
 """How a row becomes the inputs of a model, and its outputs a row: decided once, before the run.
 
-Everything here follows from the graph, from the kinds of the columns and from what was said; where
-these leave something open, that is an error which says what to say.
+Everything here follows from the graph, from the kinds of the columns and from the arguments. If
+these leave something open, an error names the argument to give.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ class Output:
     rows: Whether its axis 0 counts rows, where rows are stacked.
     axes: How it holds a picture; "" where it does not.
     is_bytes: Whether it is the bytes of a file.
+    size: Bytes of a row, where the graph fixes its shape.
     """
 
     name: str
     rows: bool
     axes: str = ""
     is_bytes: bool = False
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,28 @@ def of_array(value: Any, column: str, rank: int, source: str) -> Input:
     )
 
 
+def check_lengths(wanted: Input, lengths: Sequence[int], source: str) -> None:
+    """Raises ValueError where no row of a table has the lengths that the graph fixes.
+
+    Args:
+        lengths: Of a row.
+        source: What messages call the table.
+    """
+    tail = wanted.shape[1:] if wanted.stack else wanted.shape
+    if len(lengths) == len(tail):
+        fits = all(want in (None, got) for want, got in zip(tail, lengths, strict=True))
+    else:
+        known = [item for item in tail if item is not None]
+        fits = len(known) < len(tail) or math.prod(known) == math.prod(lengths)
+    if wanted.shape and not fits:
+        shown = ", ".join("?" if item is None else str(item) for item in tail)
+        what = f"column {wanted.column!r}" if wanted.column else "array"
+        raise ValueError(
+            f"{source}: {what}: got rows of shape {list(lengths)}, expected [{shown}], as the "
+            f"input {wanted.name!r} takes them"
+        )
+
+
 def rows_of_arrays(value: Any, shape: tuple[int, ...], said: str, path: str) -> bool:
     """Whether a .npy or .npz file is one row; else its axis 0 counts rows.
 
@@ -213,7 +237,11 @@ def output(value: Any, inputs: Sequence[Input], whole: Sequence[str], said: Sett
             axes = like if not shape or len(like) == len(shape) else ""
             if shape and axes and shape[axes.index("c")] not in (None, *_pixels.MODES):
                 axes = ""  # features
-    return Output(value.name, rows, axes, is_bytes)
+    tail = shape[1:] if rows else shape
+    known = [item for item in tail if item is not None]
+    fixed = shape and len(known) == len(tail) and dtype != "object"
+    size = math.prod(known) * np.dtype(dtype).itemsize if fixed else None
+    return Output(value.name, rows, axes, is_bytes, size)
 
 
 def cast(value: Any, wanted: Input) -> np.ndarray:

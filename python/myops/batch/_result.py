@@ -1,4 +1,4 @@
-"""What `myops.batch.run` returns."""
+"""The result of `myops.batch.run`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has done.
+    """The result of a run.
 
     Attributes:
-        output: Where the outputs are.
-        rows: Of the source.
-        done: Rows with output, those of earlier runs too.
-        failed: Rows without.
-        before: Of both, how many an earlier run had settled.
-        failures: The file that lists failed rows; "" where none failed.
-        seconds: What this run took.
-        engine, workers, threads: How it ran.
+        output: The path of the outputs.
+        rows: The number of rows of the source.
+        done: The number of rows with output, including those of earlier runs.
+        failed: The number of rows that failed, including those of earlier runs.
+        before: How many of these two were done or failed in an earlier run.
+        failures: The path of the list of failed rows; "" if none failed.
+        seconds: The time of this run.
+        engine, workers, threads: The settings with which it ran.
         rows_per_call: The most rows that one call of the model had.
         rows_in_memory: The most rows of the source that were in memory at once; 0 for engine ray.
-        format: Of the outputs.
+        format: The format of the outputs.
 
     Example:
         >>> np.save("images.npy", np.ones((2, 3, 8, 8), np.float32))
@@ -47,14 +47,14 @@ class Result:
 
     @property
     def status(self) -> int:
-        """As the command's exit status: 0 all rows are done, 1 some failed, 3 none is done."""
+        """The exit status of the command: 0 all rows are done, 1 some failed, 3 none is done."""
         return 3 if not self.done else 1 if self.failed else 0
 
     @property
     def rows_per_second(self) -> float:
-        """Of this run."""
+        """The rows per second of this run."""
         return (self.done + self.failed - self.before) / max(self.seconds, 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as data for JSON."""
         return {**asdict(self), "status": self.status, "rows_per_second": self.rows_per_second}

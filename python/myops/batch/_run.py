@@ -1,4 +1,4 @@
-"""A model over many rows: what `myops.batch.run` does."""
+"""`myops.batch.run`: runs a model over many rows."""
 
 from __future__ import annotations
 
@@ -65,54 +65,53 @@ def run(
 
     A row is a picture file, a row of a Parquet file, or an element of axis 0 of .npy and .npz
     files. The results are, bit for bit, those of the model called with each row alone, with any
-    number of workers and any batch size. A run that was ended, also by kill -9, goes on where it
-    was when it is started again; a row that fails is listed, and the rest goes on. docs/batch.md
+    number of workers and any batch size. An interrupted run, also by kill -9, continues where it
+    stopped if it is started again; a row that fails is listed, and the others run. docs/batch.md
     explains the rules.
 
     Args:
         model: Path of the .onnx file.
         source: Files, folders, patterns such as "photos/*.jpg", or URLs for fsspec. A dict has
-            them by input of the graph: files are joined by their names without endings.
-        output: A folder, or a file that ends in .parquet, .npz or .npy and gets all rows; here or
-            as a URL. New, empty, or that of the same run.
+            them by input of the graph: files are paired by their names without extensions.
+        output: A folder, or a file for all rows, which ends in .parquet, .npz or .npy; a local path
+            or a URL. It must be new, empty, or the output of the same run.
         constants: Inputs that are the same for each row: numbers, lists, arrays.
         columns: Input -> column of a table, where their names differ.
-        keep: Columns of a Parquet source that go into the output as they are.
-        format: One of png, jpg, webp, bmp, tif, bytes, npy, npz, parquet. Default: png where all
-            outputs are pictures, bytes where they are files, parquet for a source in Parquet, else
+        keep: Columns of a Parquet source that are copied into the output.
+        format: One of png, jpg, webp, bmp, tif, bytes, npy, npz, parquet. Default: png if all
+            outputs are pictures, bytes if they are files, parquet for a source in Parquet, else
             npz.
-        outputs: Those to write. Default: all.
+        outputs: The outputs to write. Default: all.
         whole: Outputs whose axis 0 does not count rows.
         rows: Whether axis 0 of .npy and .npz files counts rows ("axis0") or a file is one row
-            ("file"). Default: what the graph says, else an error.
-        layout, channels: How pictures are held in tensors: nchw, nhwc, chw, hwc or hw, with 1, 3
-            or 4 channels. Default: what the graph says, else an error.
-        range: What black and white are in the model's floats, such as (0, 1). No default.
+            ("file"). Default: from the graph; an error if it does not say.
+        layout, channels: The form of pictures in tensors: nchw, nhwc, chw, hwc or hw, with 1, 3 or
+            4 channels. Default: from the graph; an error if it does not say.
+        range: The values of black and white in the model's floats, such as (0, 1). No default.
         output_range: The same for outputs. Default: `range`.
         mean, std: For each channel: (value - mean) / std, after `range`.
-        resize: nearest, bilinear, bicubic or lanczos: gives pictures the size that the graph
+        resize: nearest, bilinear, bicubic or lanczos: resizes pictures to the size that the graph
             fixes. Default: a picture of another size fails.
         engine: "local", or "ray" (the extra myops[ray]).
-        workers: Calls at once. Default: one a core.
-        threads: Of a call. Default: so that workers * threads are the cores.
-        readers: Threads beyond the workers that read and write. Default: 2, or 16 a worker for
-            URLs.
-        batch: Rows of one call, at most. Default: as many as fit into 64 KiB and 20 ms.
-        isolate: Run the model in processes of their own, for models that may end theirs.
-        address: Of a Ray cluster; default: one is started.
-        limit: Only so many rows.
-        retry_failed: Run rows again that failed in an earlier run.
-        max_failures: End the run when more rows have failed.
-        libraries, named_libraries: As `myops.ort.session` takes them.
-        progress: Called with the rows done, the rows failed and all rows.
+        workers: Simultaneous calls. Default: one per core.
+        threads: Threads of a call. Default: the number of cores / workers.
+        readers: Additional threads that only read and write. Default: 2, or 16 per worker for URLs.
+        batch: Most rows of one call. Default: as many as fit into 64 KiB and 20 ms.
+        isolate: Whether the model runs in separate processes, for models that may end theirs.
+        address: The address of a Ray cluster. Default: one is started.
+        limit: Most rows to run. Default: all.
+        retry_failed: Whether rows that failed in an earlier run are run again.
+        max_failures: The run ends when more rows have failed. Default: no limit.
+        libraries, named_libraries: As for `myops.ort.session`.
+        progress: Called with the number of rows done, of rows failed and of all rows.
 
     Returns:
-        What was done.
+        The result of the run.
 
     Raises:
         FileNotFoundError: The model or the source does not exist.
-        ValueError: Something does not fit the model or is left open, or the output is that of
-            another run.
+        ValueError: An argument does not fit the model, something is left open, or the output is
+            that of another run.
         RuntimeError: Another run works on this output, the model does not load, or there are more
             failures than `max_failures`.
         ImportError: A package is missing that this source, output or engine needs.
@@ -152,6 +151,7 @@ def run(
     _given.check_pixels(chosen, recipe, session)
     needed = list(dict.fromkeys([*(item.column for item in recipe.inputs), *keep]))
     plan = _plan.entries(files, table, limit, needed)
+    del files  # of ten million, gigabytes
     parts = chosen in PARTS
     if not parts:
         plan = _plan.named(plan, "" if chosen == "bytes" else f".{chosen}")
@@ -234,7 +234,8 @@ def _go(
 def _finish(
     target: _single.Target, recipe: Recipe, state: _state.State, failed: int, more: bool
 ) -> None:
-    """Puts the parts into one file. They stay while rows have failed, which may be run again."""
+    """Joins the parts to one file. The parts are kept if rows have failed, which may be run
+    again."""
     if more or state.joined is None:
         state.join(_single.join(target, [item.name for item in recipe.outputs], failed))
     if not failed:

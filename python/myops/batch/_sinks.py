@@ -1,24 +1,24 @@
-"""Where the outputs of a shard go: a file for each row, or one file for all of its rows."""
+"""Writes the outputs of a shard: a file for each row, or one file for all of its rows."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from myops.batch import _arrays, _parquet, _pixels, _store
+from myops.batch import _arrays, _join, _parquet, _pixels, _store
 from myops.batch._job import Block, Job
-from myops.batch._plan import Entry, Shard
+from myops.batch._plan import Entry, Shard, output_of
 
 PARTS = ("parquet", "npz-parts")  # formats in which a shard is one file
-_PART_BYTES = 8 * 2**20  # of outputs that wait to be written to Parquet
+_PART_BYTES = 8 * 2**20  # of outputs that wait to be written
 
 
 def sink(job: Job, shard: Shard) -> Any:
-    """What takes the outputs of a shard; a context, as it may hold a file."""
+    """The writer for the outputs of a shard; a context manager, because it may have an open
+    file."""
     if job.format == "parquet":
         return _ParquetPart(job, shard)
     return _NpzPart(job, shard) if job.format == "npz-parts" else _Files(job, shard)
@@ -40,7 +40,7 @@ class _Files:
         pass
 
     def add(self, block: Block) -> None:
-        """Encodes rows; they are written later, when nobody waits for the core."""
+        """Encodes rows; they are written later, when the thread does not use a core."""
         for place, row in enumerate(block.rows):
             values = [column[place : place + 1] if isinstance(column, np.ndarray) else column[place]
                       for column in block.values]  # fmt: skip
@@ -48,7 +48,7 @@ class _Files:
 
     def _files(self, entry: Entry, values: Sequence[np.ndarray]) -> list[tuple[str, bytes]]:
         outputs = self.job.recipe.outputs
-        stem = _output_stem(entry)
+        stem = output_of(entry)
         named = dict(zip([item.name for item in outputs], values, strict=True))
         # Rows of stacked inputs lose the axis that counted them.
         rows = {item.name: named[item.name][0] if item.rows else named[item.name]
@@ -72,7 +72,7 @@ class _Files:
         return made
 
     def flush(self) -> None:
-        """Writes what is ready."""
+        """Writes the encoded rows."""
         for name, data in self._ready:
             path = _store.join(self.job.output, name)
             self.sizes[name] = _store.write(path, data)
@@ -81,11 +81,6 @@ class _Files:
     def finish(self) -> None:
         """Writes the rest."""
         self.flush()
-
-
-def _output_stem(entry: Entry) -> str:
-    """The name of a row's output without its ending, as the plan has chosen it."""
-    return entry.output or str(PurePosixPath(entry.name).with_suffix(""))
 
 
 class _Part:
@@ -110,10 +105,10 @@ class _Part:
         self._blocks.append(block)
 
     def flush(self) -> None:
-        """Is called when no rows wait for others."""
+        """Called when no rows wait for others."""
 
     def end_piece(self, start: int, kept: Any) -> None:
-        """Is called after each piece of a table.
+        """Called after each piece of a table.
 
         Args:
             start: Number of its first row.
@@ -123,6 +118,10 @@ class _Part:
     def finish(self) -> None:
         """Writes the rest."""
         raise NotImplementedError
+
+    def waiting(self) -> int:
+        """Bytes of the rows that were added since `_taken` was called last."""
+        return _bytes([item for block in self._blocks for item in block.values])
 
     def _taken(self) -> tuple[list[int], dict[str, Any]]:
         """The rows that were added since this was called last, in order, and their columns."""
@@ -146,13 +145,48 @@ def _joined(columns: Sequence[Any]) -> Any:
 
 
 class _NpzPart(_Part):
+    """A .npz begins with its lengths, so what has been made waits in files beside it."""
+
     def __init__(self, job: Job, shard: Shard) -> None:
         super().__init__(job, shard, "npz")
+        self._stack = contextlib.ExitStack()
+        self._ready: list[str] = []  # paths of files with some of the rows
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def end_piece(self, start: int, kept: Any) -> None:
+        if self.waiting() >= _PART_BYTES:
+            self._write()
+
+    def flush(self) -> None:
+        if self.shard.first is None:
+            self.end_piece(self.shard.start, None)
+
+    def _write(self) -> None:
+        rows, columns = self._taken()
+        if not rows:
+            return
+        path = self._stack.enter_context(_store.temporary(self.job.output))
+        try:
+            with open(path, "wb") as stream:
+                _arrays.write_npz(stream, columns)
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{self.name}: {error.strerror}") from error
+        self._ready.append(path)
 
     def finish(self) -> None:
+        if self._ready:
+            self._write()
         rows, columns = self._taken()
-        if rows:
-            self.sizes[self.name] = _store.write(self.path, _arrays.npz(columns))
+        if rows or self._ready:
+            with _store.writing_large(self.path, self.job.output) as stream:
+                if self._ready:
+                    _join.npz(self._ready, stream)
+                else:
+                    _arrays.write_npz(stream, columns)
+                self.sizes[self.name] = stream.tell()
+        self._stack.close()
 
 
 class _ParquetPart(_Part):
@@ -185,8 +219,7 @@ class _ParquetPart(_Part):
             self._write()
 
     def flush(self) -> None:
-        waiting = [item for block in self._blocks for item in block.values]
-        if self.shard.first is None and _bytes(waiting) >= _PART_BYTES:
+        if self.shard.first is None and self.waiting() >= _PART_BYTES:
             self.end_piece(self.shard.start, None)
 
     def _write(self) -> None:
@@ -197,7 +230,9 @@ class _ParquetPart(_Part):
             table = pyarrow.concat_tables(self._ready).combine_chunks()
             self._ready = []
             if self._writer is None:
-                self._stream = self._stack.enter_context(_store.writing(self.path))
+                self._stream = self._stack.enter_context(
+                    _store.writing_large(self.path, self.job.output)
+                )
                 self._writer = pyarrow.parquet.ParquetWriter(self._stream, table.schema)
             self._writer.write_table(table)
         except OSError as error:

@@ -1,12 +1,13 @@
-"""What a run notes beside its outputs, so that one that was killed goes on where it was.
+"""The files beside the outputs with which an interrupted run continues where it stopped.
 
-    .myops-run/manifest.json   what is run: hashes of the model, its libraries, the source, options
+    .myops-run/manifest.json   the identity: hashes of the model, its libraries, the source, options
     .myops-run/journal*.jsonl  a line for each shard that has begun, and for each that is done
-    .myops-run/lock            held while a run works
-    failed.jsonl               rows without output, and why
+    .myops-run/lock            locked during a run
+    failed.jsonl               rows without output, and the reasons
 
-The journal of a folder grows by appending. A bucket has no appending: there, each run writes pieces
-of it, every few seconds; what was done since the last piece is done again, with the same result.
+In a folder, lines are appended to the journal. Files in a bucket cannot be appended to, so each run
+writes pieces of the journal every few seconds; shards that were done after the last piece are done
+again, with the same result.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class State:
     Attributes:
         done: Number of a shard -> its rows with output and its failed rows, of this run and those
             before it.
-        begun: Shards that were being worked on when a run ended without a word.
-        joined: Bytes of the one file into which all parts were put; None: that was not done.
+        begun: Shards in progress when a run ended without closing its journal.
+        joined: Bytes of the one file to which all parts were joined; None: not joined yet.
     """
 
     def __init__(self, target: Target) -> None:
@@ -101,9 +102,12 @@ class State:
             self._lock.close()
             self._lock = None
             raise LockedError(f"{self.output}: another run is working on it ({who})") from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        self._lock.flush()
+        try:
+            self._lock.truncate(0)
+            self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+            self._lock.flush()
+        except OSError as error:
+            raise _store.WriteError(error.errno, f"{path}: {error.strerror}") from error
 
     def _lock_remote(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, ValueError):
@@ -124,10 +128,11 @@ class State:
     # ---- The manifest and the journal.
 
     def open(self, identity: Mapping[str, Any]) -> bool:
-        """Compares with what an earlier run on this output was; whether there was one.
+        """Compares with the manifest of an earlier run on this output; returns whether there was
+        one.
 
         Raises:
-            ValueError: It was another run, or the folder holds something else.
+            ValueError: It was another run, or the folder contains something else.
         """
         path = _store.join(self.folder, "manifest.json")
         if not _store.exists(path):
@@ -207,12 +212,12 @@ class State:
                 sum(len(failed) for _, failed in self.done.values()))  # fmt: skip
 
     def begin(self, number: int) -> None:
-        """Notes that a shard is being worked on."""
+        """Records that a shard is in progress."""
         if not self.remote:
             self._append({"begin": number})
 
     def record(self, record: Record) -> None:
-        """Notes that a shard is done: its outputs are there."""
+        """Records that a shard is done: its outputs exist."""
         record.at = time.time()
         self.done[record.number] = record.done, record.failed
         self._append(asdict(record))
@@ -250,7 +255,7 @@ class State:
         self._renew()
 
     def tick(self) -> None:
-        """Is called now and then: a bucket's lock is renewed, and its journal written."""
+        """Called regularly: renews the lock of a bucket and writes its journal."""
         if self.remote and time.monotonic() - self._written > _SECONDS:
             self._write_piece()
 

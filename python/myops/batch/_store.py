@@ -1,7 +1,7 @@
 """Files of sources and outputs: in folders, and in buckets through fsspec.
 
-A file that is written appears whole or not at all. In a folder it gets a temporary name and is
-renamed; in an object store an object appears when all of it has arrived; elsewhere it is renamed.
+A file is either complete or does not exist. In a folder it gets a temporary name and is renamed; in
+an object store an object appears when its upload is complete; elsewhere it is renamed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 # Stores in which an object appears whole when it has been uploaded, and whose rename is a copy.
@@ -24,12 +24,12 @@ class WriteError(OSError):
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is one of fsspec, such as "s3://bucket/folder"."""
+    """Whether a path is a URL for fsspec, such as "s3://bucket/folder"."""
     return "://" in path
 
 
 def plain(path: str) -> str:
-    """A path without "file://", which is one of this machine like any other."""
+    """A path without "file://", which means a local path."""
     return path.removeprefix("file://").removeprefix("local://")
 
 
@@ -110,14 +110,32 @@ def writing_large(path: str, partial: str) -> Iterator[IO[bytes]]:
         with writing(path, partial) as stream:
             yield stream
         return
-    with tempfile.NamedTemporaryFile() as stream:
-        yield stream
-        stream.flush()
-        files, inner = filesystem(path)
-        try:
-            files.put_file(stream.name, inner)
-        except Exception as error:  # each store has its own kinds
-            raise WriteError(f"{path}: {error}") from error
+    try:
+        with tempfile.NamedTemporaryFile() as stream:
+            yield stream
+            stream.flush()
+            _appear(path, lambda files, inner: files.put_file(stream.name, inner))
+    except WriteError:
+        raise
+    except OSError as error:
+        raise WriteError(error.errno, f"{path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def temporary(folder: str) -> Iterator[str]:
+    """A path for a file beside the outputs, or on this machine where these are elsewhere; what is
+    there when the block ends is removed, or by `remove_partial` after a run that was killed."""
+    with contextlib.ExitStack() as stack:
+        if is_remote(folder):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+        path = _partial(folder)
+        stack.callback(_remove, path)
+        yield path
+
+
+def _partial(folder: str) -> str:
+    """Not the name of an output and an ending, which could be too long together."""
+    return join(folder, f".{uuid.uuid4().hex}.part")
 
 
 @contextlib.contextmanager
@@ -135,8 +153,7 @@ def writing(path: str, partial: str = "") -> Iterator[IO[bytes]]:
             yield stream
         return
     folder, name = os.path.split(path)
-    # Not the file's name and an ending, which could be too long together.
-    partial = os.path.join(partial or folder, f".{uuid.uuid4().hex}.part")
+    partial = _partial(partial or folder)
     try:
         os.makedirs(folder or ".", exist_ok=True)
         with open(partial, "wb") as stream:
@@ -154,17 +171,22 @@ def writing(path: str, partial: str = "") -> Iterator[IO[bytes]]:
 def _writing_remote(path: str) -> Iterator[IO[bytes]]:
     import io
 
-    files, inner = filesystem(path)
     buffer = io.BytesIO()
     yield buffer
+    _appear(path, lambda files, inner: files.pipe_file(inner, buffer.getvalue()))
+
+
+def _appear(path: str, put: Callable[[Any, str], object]) -> None:
+    """Lets a file appear that put(file system, path) writes: whole or not at all."""
+    files, inner = filesystem(path)
     try:
         if {*_protocols(files)} & _OBJECT_STORES:
-            files.pipe_file(inner, buffer.getvalue())
+            put(files, inner)
             return
         folder, _, _ = inner.rpartition("/")
         files.makedirs(folder, exist_ok=True)
-        partial = f"{folder}/.{uuid.uuid4().hex}.part"
-        files.pipe_file(partial, buffer.getvalue())
+        partial = _partial(folder)
+        put(files, partial)
         if files.exists(inner):
             files.rm_file(inner)
         files.mv(partial, inner)

@@ -8,10 +8,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from myops.batch import _arrays, _parquet, _store
+from myops.batch import _arrays, _parquet
 from myops.batch._arrays import SHAPE, Column, kind
+
+_SMALL_BYTES = 16 * 2**20  # of a row group of Parquet that is read whole
+_SMALL_GROUPS = 4  # in memory
+_PLACE_BYTES = 2**20  # of a larger one that are read at once
 
 
 def names(path: str) -> list[str]:
@@ -98,48 +100,63 @@ class _Recent:
         return value[0]
 
 
-_recent = _Recent(2)
-_recent_lengths = _Recent(64)
+class Reader:
+    """Reads rows of tables, for all threads of a run."""
 
+    def __init__(self) -> None:
+        self._arrays = _Recent(64)
+        self._groups = _Recent(64)
+        self._small = _Recent(_SMALL_GROUPS)
+        self._own = threading.local()
 
-def read(
-    path: str, wanted: Sequence[str], first: int, count: int, keep: Sequence[str] = ()
-) -> tuple[dict[str, Column], Any]:
-    """Consecutive rows of a file. Of Parquet, whole row groups are read, and two of them kept.
+    def read(
+        self, path: str, wanted: Sequence[str], first: int, count: int, keep: Sequence[str] = ()
+    ) -> tuple[dict[str, Column], Any]:
+        """Consecutive rows of a file.
 
-    Args:
-        wanted: Columns.
-        first: The first row.
-        count: How many.
-        keep: Columns that are not looked at.
+        Args:
+            wanted: Columns.
+            first: The first row.
+            count: How many.
+            keep: Columns that are not looked at.
 
-    Returns:
-        The wanted columns, and a pyarrow.Table with those to keep; None where there are none.
-    """
-    if kind(path) == "parquet":
-        table = _slice(path, (*wanted, *keep), first, count)
-        names = _parquet.with_shapes(keep, table.column_names)
-        kept = table.select(names) if keep else None
-        return {name: _parquet.column(table, name) for name in wanted}, kept
-    if kind(path) == "npy" and not _store.is_remote(path):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return {name: np.array(array[first : first + count]) for name in wanted}, None
-    arrays = _recent.get(path, lambda: _arrays.load(_store.read(path), path))
-    found = {name: arrays[name if name in arrays else ""][first : first + count]
-             for name in (*wanted, *keep)}  # fmt: skip
-    kept = _parquet.part_table({name: found[name] for name in keep}) if keep else None
-    return {name: found[name] for name in wanted}, kept
+        Returns:
+            The wanted columns, and a pyarrow.Table with those to keep; None where there are none.
 
+        Raises:
+            OSError, ValueError: The file has changed since the run began, or is damaged.
+        """
+        if kind(path) == "parquet":
+            table = self._rows(path, (*wanted, *keep), first, count)
+            names = _parquet.with_shapes(keep, table.column_names)
+            kept = table.select(names) if keep else None
+            return {name: _parquet.column(table, name) for name in wanted}, kept
+        arrays = self._arrays.get(path, lambda: _arrays.stored(path))
+        found = {name: arrays[name if name in arrays else ""].rows(first, count)
+                 for name in (*wanted, *keep)}  # fmt: skip
+        kept = _parquet.part_table({name: found[name] for name in keep}) if keep else None
+        return {name: found[name] for name in wanted}, kept
 
-def _slice(path: str, wanted: Sequence[str], first: int, count: int) -> Any:
-    """Rows of a Parquet file, of which only the row groups that hold them are read."""
-    lengths = _recent_lengths.get(path, lambda: _parquet.group_lengths(path))
-    parts, start = [], 0
-    for number, length in enumerate(lengths):
-        low, high = max(first, start), min(first + count, start + length)
-        if low < high:
-            key = path, number, *wanted
-            group = _recent.get(key, functools.partial(_parquet.group, path, number, wanted))
-            parts.append(group.slice(low - start, high - low))
-        start += length
-    return _parquet.arrow().concat_tables(parts)
+    def _rows(self, path: str, wanted: Sequence[str], first: int, count: int) -> Any:
+        """Rows of a Parquet file, of which only the row groups that hold them are read.
+
+        Small groups are read whole and shared by the threads. In a large one each thread has a
+        place of its own, which goes forward only, as the rows that it is asked for do.
+        """
+        groups = self._groups.get((path, *wanted), lambda: _parquet.groups(path, wanted))
+        parts, start = [], 0
+        for number, (length, size) in enumerate(groups):
+            low, high = max(first, start), min(first + count, start + length)
+            if low < high:
+                key = path, number, *wanted
+                if size <= _SMALL_BYTES:
+                    make = functools.partial(_parquet.group, path, number, wanted)
+                    parts.append(self._small.get(key, make).slice(low - start, high - low))
+                else:
+                    place = getattr(self._own, "place", None)
+                    if place is None or place.key != key or place.at > low - start:
+                        rows = max(1, _PLACE_BYTES * length // size)
+                        place = self._own.place = _parquet.Place(key, rows)
+                    parts.append(place.take(low - start, high - low))
+            start += length
+        return _parquet.arrow().concat_tables(parts)

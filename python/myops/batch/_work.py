@@ -1,4 +1,4 @@
-"""What a worker does: it takes a shard, and leaves its outputs and a record."""
+"""The worker: it gets a shard, writes its outputs and returns a record."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from myops.batch._job import Job, Stopped, Task
 from myops.batch._plan import Shard
 from myops.batch._state import Record
 
-_PIECE_BYTES = 4 * 2**20  # of a table that are in memory as arrays at once
+_PIECE_BYTES = 4 * 2**20  # of a table, or of its outputs, that are in memory as arrays at once
 _PIECE_ROWS = 1024
+_FIRST_ROWS = 16  # of the first piece, where the size of its outputs is not known before
 
 
 class Worker:
@@ -44,9 +45,10 @@ class Worker:
         self._on_rows = on_rows or (lambda rows: None)
         self.calls = Calls(job.recipe, self._on_rows)
         self.in_memory = Gauge()
+        self._reader = _tables.Reader()
 
     def close(self) -> None:
-        """Lets its threads go."""
+        """Ends its threads."""
         self._cores.close()
 
     def process(
@@ -96,17 +98,21 @@ class Worker:
         path = next(iter(entry.files.values()))
         wanted = [item.column for item in self.recipe.inputs]
         size = _tables.row_bytes(path, [*wanted, *self.job.keep])
-        step = max(1, min(_PIECE_ROWS, _PIECE_BYTES // max(1, size)), self.recipe.batch or 0)
+        known = [item.size for item in self.recipe.outputs]
+        made = None if None in known else sum(filter(None, known))
         assert task.shard.first is not None
-        for at in range(0, task.shard.rows, step):
+        after = 0
+        while after < task.shard.rows:
             if self._stopped.is_set():
                 raise Stopped
-            count = min(step, task.shard.rows - at)
-            start, first = task.shard.start + at, task.shard.first + at
+            step = _FIRST_ROWS if made is None else _PIECE_BYTES // max(1, size, made)
+            step = max(1, min(_PIECE_ROWS, step), self.recipe.batch or 0)
+            at, after = after, min(after + step, task.shard.rows)
+            count, start, first = after - at, task.shard.start + at, task.shard.first + at
             for row in range(count):
                 task.names[start + row] = f"{entry.name}:{first + row}"
             try:
-                columns, kept = _tables.read(path, wanted, first, count, self.job.keep)
+                columns, kept = self._reader.read(path, wanted, first, count, self.job.keep)
             except (OSError, ValueError) as error:  # it has changed since, or is damaged
                 for row in range(start, start + count):
                     task.fail(row, error)
@@ -116,6 +122,8 @@ class Worker:
                 rows = ((start + row, {name: column[row] for name, column in columns.items()})
                         for row in range(count) if start + row not in task.failed)  # fmt: skip
                 self._rows(task, rows, singly, 0)
+            if None in known:  # the graph does not say how large outputs are
+                made = task.sink.waiting() // count
             task.sink.end_piece(start, kept)
             self.in_memory.add(-count)
 

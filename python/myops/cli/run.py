@@ -18,7 +18,7 @@ OPTIONS = {
     for name in (
         "source", "output", "format", "outputs", "whole", "rows", "layout", "channels", "range",
         "output_range", "mean", "std", "resize", "engine", "workers", "threads", "readers", "batch",
-        "isolate", "address", "limit", "max_failures", "keep", "named_libraries",
+        "isolate", "address", "limit", "retry_failed", "max_failures", "keep", "named_libraries",
     )
 }  # fmt: skip
 OPTIONS |= {

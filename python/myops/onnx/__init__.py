@@ -5,22 +5,22 @@
     register_interpolate    lets both exporters write torch's interpolate as our node
     register_torchvision    lets both exporters write torchvision's deform_conv2d as our node
     translation_table       for torch.onnx.export(custom_translation_table=...)
-    opset_matrix            what each exporter makes of a function, opset by opset
+    opset_matrix            whether each exporter's files are right, opset by opset
     compare                 a torch model and its ONNX file, layer by layer
     compare_files           two ONNX files, or one in two runtimes, value by value
     diff                    the differences between two files
 
-    lower                   our nodes in standard operators
-    upgrade_ops             standard Resize and DeformConv nodes as ours (earlier: raise_ops)
-    add_function_bodies     our nodes, each with a body that any ONNX Runtime runs
+    lower                   replaces our nodes by standard operators
+    upgrade_ops             replaces standard Resize and DeformConv nodes by ours
+    add_function_bodies     gives our nodes bodies that any ONNX Runtime runs
     remove_function_bodies
     inspect                 what is in a model
     extract                 a part of a model
-    add_outputs             inner values as outputs
+    add_outputs             makes inner values outputs
     edit                    names, attributes, op types, dimensions
-    simplify                fewer nodes, the same numbers
+    simplify                fewer nodes, the same results
     quantize                int8, by ONNX Runtime's quantizer
-    to_half                 float16 or bfloat16 where that loses nothing that matters
+    to_half                 float16 or bfloat16 where the loss of accuracy does not matter
     view                    Netron, with our documentation
     register_schemas        lets onnx.checker and onnx.shape_inference know our nodes
     reference_ops           lets onnx.reference.ReferenceEvaluator run them
@@ -28,7 +28,7 @@
 Errors and warnings: ExportCheckError and ExportCheckWarning (a check of `export`), LoweringError,
 MissingBodyWarning, GraphError, RedundantInputWarning, StaleShapeWarning, SimplifyError.
 
-Only what is about torch (`export`, `compare`, `opset_matrix`, `register_symbolic`,
+Only the functions about torch (`export`, `compare`, `opset_matrix`, `register_symbolic`,
 `register_interpolate`, `register_torchvision`, `translation_table`) needs torch.
 
 Example:
@@ -153,7 +153,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # or any name would be right for a type checker
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

@@ -1,8 +1,8 @@
-"""Arithmetic on small tensors that happens now where the numbers are known, else in the graph.
+"""Arithmetic on small tensors: computed at once where numbers are known, otherwise in the graph.
 
-The hooks that write an op in standard nodes compute output lengths, factors, indices and weights
-with it. One formula serves a model with fixed shapes, which gets constants, and a model with
-dynamic ones, which gets nodes.
+Functions that write an op in standard nodes use it for output lengths, factors, indices and
+weights. The same formula gives constants in a model with fixed shapes, and nodes in a model with
+dynamic ones.
 
     length = arrays.shape(g, "X", [2, 3])          # numbers, or Gather(Shape(X), [2, 3])
     out = (length.cast(np.float64) * factor).floor().cast(np.int64)
@@ -30,18 +30,18 @@ def __dir__() -> list[str]:
 
 
 class Array:
-    """A tensor of known dtype: `value` when it is known, otherwise only a name in the graph."""
+    """A tensor of known dtype. `value`: its elements, or None if only the graph computes them."""
 
     def __init__(self, g: Any, dtype: Any, value: np.ndarray | None = None, name: str = "") -> None:
         self.g = g
         self.dtype = np.dtype(dtype)
         self.value = None if value is None else np.asarray(value, self.dtype)
         self._name = name
-        self._narrow: Array | None = None  # what this is the float64 form of
+        self._narrow: Array | None = None  # the array of which this is the float64 form
 
     @property
     def name(self) -> str:
-        """The name in the graph; a known value becomes a Constant when it is first asked for."""
+        """The name in the graph; a known value becomes a Constant at the first access."""
         if not self._name:
             self._name = self.g.constant(self.value)
         return self._name

@@ -1,11 +1,11 @@
-"""Model-local function bodies: a model with our nodes that any ONNX Runtime runs.
+"""Model-local function bodies, with which any ONNX Runtime runs a model with our nodes.
 
-Each op type gets one function. (Overloads, one function a node, are ignored by ONNX Runtime up to
-1.23, which then gives wrong results.) The function must be right for every node of its type in
-the model, so where the nodes differ in attributes, in which inputs they have, in dtype or in
-rank, it holds one case for each kind of node and finds out at run time which one it is; ONNX
-Runtime does so once, while it loads the model. Lengths and the numbers in scales or sizes are
-never built in: they may change without harm.
+Each op type gets one function. (Overloads, one function per node, are ignored by ONNX Runtime up to
+1.23, which then gives wrong results.) The function must be right for every node of its type in the
+model. If the nodes differ in attributes, in which inputs they have, in dtype or in rank, the
+function contains a case for each kind of node and selects the case at run time; ONNX Runtime does
+so once, while it loads the model. Lengths and the numbers in scales or sizes are never constants of
+the function, so they may change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MissingBodyWarning(UserWarning):
 
 
 def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
-    """Gives every op of ours or of another op library that the model uses a standard body.
+    """Gives every op of ours, or of another op library, in the model a body of standard operators.
 
     ONNX Runtime without our library then runs the bodies; with the library it runs our kernels.
     Call it again after nodes were added or their attributes edited. Model-local functions that
@@ -101,7 +101,7 @@ def add_function_bodies(model: files.Model, f: files.Target = None) -> onnx.Mode
 
 
 def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.ModelProto:
-    """A copy of the model without the bodies that `add_function_bodies` gave it.
+    """Returns a copy of the model without the bodies that `add_function_bodies` added.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
@@ -119,7 +119,7 @@ def remove_function_bodies(model: files.Model, f: files.Target = None) -> onnx.M
 
 
 def _cases(sites: list[Site]) -> list[BodyCase]:
-    """The kinds of nodes, each with what all nodes of that kind have in common."""
+    """The kinds of nodes, each with the properties that all its nodes share."""
     merged: dict[Any, Site] = {}
     for site in sites:
         case = BodyCase(site)
@@ -149,10 +149,10 @@ def _common(one: Site, other: Site) -> Site:
 
 
 def _name_outputs(entries: list[Any]) -> int:
-    """How many outputs the function has: as many as a node of its type, and each node gets as many.
+    """Gives all nodes of a type the same number of outputs and returns it, for the function.
 
-    What a node leaves out behind others gets a name where another node has it: ONNX Runtime takes
-    no function with more outputs than its node has.
+    A trailing output that a node leaves out gets a name if another node has this output, because
+    ONNX Runtime accepts no function with more outputs than its node has.
     """
     count = max(len(node.output) for node, *_ in entries)
     for node, *_ in entries:
@@ -200,15 +200,15 @@ def _function(info: OpInfo, cases: list[BodyCase], opset: int, count: int) -> on
 def _case_nodes(
     site: Site, full: Site, opset: int, fresh: Any, outputs: list[str]
 ) -> list[onnx.NodeProto]:
-    """The nodes of one case. `full` also holds lengths and numbers, as hints to what is faster."""
+    """The nodes of one case. `full` also has lengths and numbers, as hints for a faster form."""
     hints = Builder(full, opset, fresh, "")
     return write(Builder(site, opset, fresh, "", hints), outputs)
 
 
 def _state_lengths(info: OpInfo, entries: list[Any]) -> None:
-    """Writes the lengths of lists into the model where only the op's shape rule tells them.
+    """Writes the lengths of lists into the model where they follow from the op's shape rule only.
 
-    With them ONNX Runtime decides while it loads the model, and no If remains. (Up to 1.22 it
+    ONNX Runtime then selects the cases while it loads the model, and no If remains. (Up to 1.22 it
     crashes when it fuses a Conv whose only reader is inside an If.)
     """
     for _, scope, site in entries:
@@ -227,7 +227,7 @@ def _state_lengths(info: OpInfo, entries: list[Any]) -> None:
 def _make_uniform(info: OpInfo, entries: list[Any], cases: list[BodyCase]) -> None:
     """Gives each node every input that any of them has, because the function reads them all.
 
-    What a node leaves out becomes an empty list, which the kernel reads as left out.
+    An input that a node leaves out becomes an empty list, which the kernel treats as left out.
     """
     present = [any(case.site.inputs[i] for case in cases) for i in range(len(info.inputs))]
     for node, scope, _ in entries:

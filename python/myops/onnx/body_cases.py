@@ -1,4 +1,4 @@
-"""One function for nodes of several kinds: which kind is this one? Asked in standard operators."""
+"""One function for nodes of several kinds: standard operators find out which kind a node is of."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from myops.onnx.schema import ELEMENT_TYPES
 Fresh = Callable[[str], str]
 
 _NO_LIST = -(2**31)  # stands for an attribute list that a node does not have
-# What a function sees of an optional attribute that a node does not have, by type.
+# The values, by type, that mean in a function: the node does not have this optional attribute.
 _NOTHING: dict[str, Any] = {
     "bool": 2, "int": -(2**63), "float": -(2.0**127), "double": -(2.0**1023),
     "string": "\x01nothing", "ints": [_NO_LIST], "floats": [_NO_LIST], "doubles": [_NO_LIST],
     "strings": ["\x01nothing"],
 }  # fmt: skip
 
-# How many of these numbers survive a trip through a dtype tells which one it is.
+# The dtype of a tensor follows from how many of these numbers a cast to it and back preserves.
 _FLOAT_PROBES = [0.5, 1 + 2.0**-9, 1 + 2.0**-20, 1 + 2.0**-40]
 _INTEGER_PROBES = [300, 2**40]
 _SURVIVORS = {"float64": (4, 1), "float32": (3, 1), "float16": (2, 1), "bfloat16": (1, 0),
@@ -31,13 +31,13 @@ _SURVIVORS = {"float64": (4, 1), "float32": (3, 1), "float16": (2, 1), "bfloat16
 
 
 class BodyCase:
-    """One kind of node, in the terms in which kinds differ."""
+    """One kind of node: the properties in which kinds differ."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     def traits(self) -> dict[str, Any]:
-        """What makes a kind; first what ONNX Runtime can look up while it loads the model."""
+        """The properties of a kind; first those that ONNX Runtime knows when it loads the model."""
         site = self.site
         found: dict[str, Any] = {}
         ease = {"bool": 0, "int": 0, "float": 0, "double": 0, "string": 1}
@@ -74,14 +74,14 @@ def choose(
 ) -> list[onnx.NodeProto]:
     """The nodes of a function that is right for all cases.
 
-    `write(site, full, opset, fresh, outputs)` gives the nodes of one case, see `bodies`.
+    `write(site, full, opset, fresh, outputs)` returns the nodes of one case, see `bodies`.
     """
     outputs = [item.name for item in info.outputs]
     return _Chooser(info, cases, opset, fresh, write).nodes(cases, outputs)
 
 
 def default_in_function(attribute: AttributeInfo) -> Any:
-    """Its default in a function, where a list cannot be empty, nor anything None."""
+    """Its default in a function, where no list can be empty and no value can be None."""
     missing = attribute.optional or (attribute.is_list and not attribute.default)
     return _NOTHING[attribute.type] if missing else attribute.default
 
@@ -131,7 +131,7 @@ class _Chooser:
         return [*g.nodes, onnx.helper.make_node("If", [condition], outputs, **branches)]
 
     def _telling(self, case: BodyCase, others: list[BodyCase]) -> list[str]:
-        """Traits that together tell `case` from all others."""
+        """Traits that together distinguish `case` from all others."""
         mine, chosen = case.traits(), []
         theirs = [other.traits() for other in others]
         for trait in mine:
@@ -141,7 +141,8 @@ class _Chooser:
         return chosen
 
     def _case(self, case: BodyCase, outputs: list[str]) -> list[onnx.NodeProto]:
-        """The case behind adapters: the branches that are not taken must be valid graphs too."""
+        """The case with nodes around it that make it a valid graph for nodes of other kinds,
+        too."""
         site = case.without_numbers()
         g = Builder(site, self._opset, self._fresh, "")
         inputs, dtypes = list(site.inputs), list(site.dtypes)
@@ -173,7 +174,7 @@ class _Chooser:
         return [*g.nodes, *body, *back]
 
     def _padded(self, g: Builder, name: str, dims: Any, dtype: Any) -> str:
-        """The list in the length of this case; in the other cases whatever has that length."""
+        """The list, with the length of this case; in other cases, any numbers in that length."""
         if dims is None or not isinstance(dims[0], int):
             g.refuse(f"nodes of one type differ in the length of {name}, and one is unknown")
         full = g.op("Concat", name, g.constant(np.ones(dims[0], dtype)), axis=0)
@@ -184,7 +185,7 @@ class _Chooser:
         return g.op("Slice", name, start, end)
 
     def _ranked(self, g: Builder, name: str, dims: Any) -> str:
-        """The tensor with the rank of this case; in the other cases whatever has that rank."""
+        """The tensor, with the rank of this case; in other cases, any tensor of that rank."""
         if dims is None:
             g.refuse("nodes of one type differ in rank, and one rank is unknown")
         ones = g.constant(np.ones(len(dims), np.int64))

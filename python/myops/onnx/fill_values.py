@@ -1,6 +1,6 @@
-"""Numbers such as -1e9 that a model writes to masked places.
+"""Fill values: numbers such as -1e9 that a model writes to masked elements.
 
-Beside them no error of the other elements counts: not in a mean magnitude, and not in a norm.
+They dominate a mean magnitude or a norm, so errors of the other elements would not be noticed.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import math
 
 import numpy as np
 
-# Fill values are this large, this many times the next smaller element, and of few kinds, which
-# come again and again (-1e9 and -2e9 where two masks are added; with scores added, nearly so).
+# Fill values are this large, this many times larger than the next smaller element, and only a few
+# different ones, which repeat (-1e9 and -2e9 if two masks are added; almost equal ones if scores
+# are added to them).
 _LEAST, _GAP, _KINDS = 1e3, 1e3, 4
 
 
 def least(values: np.ndarray) -> float:
-    """The least magnitude of a fill value; infinity where there are none.
+    """The smallest magnitude of a fill value; infinity if there is none.
 
     Example:
         >>> least(np.float32([0.5, -1e9, 2.0, -1e9]))

@@ -47,7 +47,7 @@ class LoweringError(ValueError):
 
 @dataclass
 class Site:
-    """What is known of the call that is to be written in standard nodes."""
+    """What is known about a call that has to be written in standard nodes."""
 
     info: OpInfo
     label: str  # for errors
@@ -59,11 +59,11 @@ class Site:
 
 
 class Builder:
-    """The `g` of `standard(g)`: emits standard nodes and tells what is known of the call.
+    """The `g` of `standard(g)`: adds standard nodes, and says what is known about the call.
 
     opset: The version of ai.onnx that the nodes must belong to.
-    hints: A Builder that may know more: lengths and numbers of today, which a function body must
-        not rely on. To choose between forms that are both right, never to emit nodes.
+    hints: A Builder that may know more, namely the present lengths and numbers, on which a function
+        body must not rely. Use it to choose between forms that are both right, never to add nodes.
 
     Example, 2a + b:
         >>> def standard(g):
@@ -87,14 +87,14 @@ class Builder:
         self._prefix = prefix
 
     def op(self, op_type: str, *inputs: str | Array, outputs: int = 1, **attributes: Any) -> Any:
-        """Emits a node; returns the name of its output, or a tuple of names.
+        """Adds a node; returns the name of its output, or a tuple of names.
 
         Args:
             op_type: A standard operator of `opset`.
             inputs: Names or arrays (myops.onnx.arrays); "" leaves an optional input out.
             outputs: How many outputs the node has.
             attributes: Python values; None and empty lists are not written. The names in a graph
-                (the body of a Scan, say) become unique ones.
+                (for example the body of a Scan) are made unique.
         """
         given = [item if isinstance(item, str) else item.name for item in inputs]
         while given and not given[-1]:
@@ -113,7 +113,7 @@ class Builder:
         return names[0] if outputs == 1 else tuple(names)
 
     def next(self, *inputs: str, **attributes: Any) -> Any:
-        """Emits a node of the next version of the op; for `upgrade` of `Library.define`.
+        """Adds a node of the next version of the op; for `upgrade` of `Library.define`.
 
         Args:
             inputs: Names; "" leaves an optional input out.
@@ -143,7 +143,7 @@ class Builder:
         return names[0] if len(names) == 1 else tuple(names)
 
     def constant(self, array: np.ndarray) -> str:
-        """Emits a constant; returns its name."""
+        """Adds a constant; returns its name."""
         array = np.asarray(array)
         if self.opset >= 9 or array.dtype.kind == "f":
             return self.op("Constant", value=numpy_helper.from_array(array))
@@ -162,7 +162,7 @@ class Builder:
         return [used for item, used in pairs if re.fullmatch(rf"{name}_\d+", item)]
 
     def attribute(self, name: str) -> Any:
-        """The value of an attribute: the node's, or the default; None of an optional one that
+        """The value of an attribute: the node's, or the default; None for an optional one that
         the node does not have."""
         return self.site.attributes[name]
 
@@ -203,7 +203,7 @@ def standard_hook(info: OpInfo) -> Callable[[Builder], list[str]] | None:
 
 
 def site_of(node: onnx.NodeProto, scope: scopes.Scope) -> Site:
-    """What is known of the call that a node makes.
+    """What is known about the call that a node makes.
 
     A list like `scales` that is known to be empty counts as left out.
     """
@@ -243,7 +243,7 @@ def _length(
 def write(
     builder: Builder, outputs: list[str], form: Callable[[Builder], list[str]] | None = None
 ) -> list[onnx.NodeProto]:
-    """The nodes that compute what the call computes, under the given output names.
+    """The standard nodes for a call, which write to the given output names.
 
     form: The function that writes them. Default: the op's standard form.
 
@@ -274,7 +274,7 @@ def _empty(builder: Builder, output: OutputInfo) -> str:
 
 
 def _used(nodes: list[onnx.NodeProto], outputs: list[str]) -> list[onnx.NodeProto]:
-    """The nodes that the outputs need; a formula may emit parts that it then does not use."""
+    """The nodes that the outputs need, because a formula may add nodes that it does not use."""
     needed = set(outputs) - {""}
     kept = []
     for node in reversed(nodes):
@@ -301,9 +301,9 @@ def _rename(builder: Builder, made: str, wanted: str) -> None:
 def lower(model: files.Model, opset: int | None = None, f: files.Target = None) -> onnx.ModelProto:
     """Replaces every node of ours, and of any other op library, by standard operators.
 
-    The result runs in any ONNX runtime; what it costs in speed and rounding stands in the
-    documentation of each op's `standard`. Nodes in branches and loop bodies are replaced too;
-    model-local functions that call our nodes are inlined, and our function bodies are dropped.
+    The result runs in any ONNX runtime; the documentation of each op's `standard` says how speed
+    and rounding differ. Nodes in branches and loop bodies are replaced too; model-local functions
+    that call our nodes are inlined, and our function bodies are removed.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto, with nodes of the domain "myops" or of
@@ -359,7 +359,7 @@ def _replace(graph: Any, nodes: list[onnx.NodeProto]) -> None:
 
 
 def convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """The model in another ai.onnx opset; our own nodes pass through unchanged."""
+    """Converts the model to another ai.onnx opset; our own nodes do not change."""
     from onnx import version_converter
 
     try:

@@ -1,10 +1,10 @@
 """Which nodes of a graph came from which PyTorch module, by the names of `named_modules()`.
 
-Both exporters leave a trace. The one on top of torch.export writes the stack of modules into the
-metadata of each node. TorchScript puts it into node names, /layer1/layer1.0/conv/Conv, where a
-name goes back to the last part that is no number: "layer1.0.conv" is "conv" there, "blocks.a" of
-a ModuleDict is "a", and the second use of a scope is "conv_1". Where several modules fit, the
-names of weights decide, or the calls that PyTorch made, when they are given.
+Both exporters record the modules. The one based on torch.export writes the stack of modules into
+the metadata of each node. TorchScript writes it into node names, /layer1/layer1.0/conv/Conv, where
+each name begins with the last part of the path that is no number: "layer1.0.conv" is "conv" there,
+"blocks.a" of a ModuleDict is "a", and the second use of a scope is "conv_1". Where several modules
+fit, the names of weights decide, or the calls that PyTorch made, if they are given.
 
 Example:
     >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
@@ -40,12 +40,12 @@ NO_MODULES = (
     "the names or metadata of the nodes"
 )
 _MOST_LISTED = 20  # modules in a sentence
-_NODE_NAME = "myops.node_name"  # of the node that this one came from
+_NODE_NAME = "myops.node_name"  # the name of the node that this one was made from
 
 
 @dataclass(frozen=True)
 class Region:
-    """One call of a module, as it stands in the graph.
+    """The nodes of one call of a module.
 
     Attributes:
         path: As in named_modules(); "" is the whole model.
@@ -66,23 +66,23 @@ class Region:
 def regions(
     model: onnx.ModelProto, path: str | None = None, *, calls: Sequence[Stack] | None = None
 ) -> list[Region]:
-    """The calls of PyTorch modules that a graph holds, in the order of their first nodes.
+    """The calls of PyTorch modules in a graph, in the order of their first nodes.
 
-    A module is missing when nothing of it is left: Identity, Dropout in eval mode, a module that
+    A module is missing if no node of it is left: Identity, Dropout in eval mode, a module that
     was folded into constants or fused into the node of another.
 
     Args:
         model: Exported by either exporter of torch. Only the nodes of the graph itself are looked
             at, not those inside If, Loop or functions.
         path: Only the calls of this module. "" is the whole graph.
-        calls: The stacks of modules that PyTorch went through, in order of entry. They settle
-            what the names in the file leave open.
+        calls: The stacks of modules of PyTorch's calls, in order of entry. They decide where the
+            names in the file are ambiguous.
 
     Returns:
         The regions; at least one when `path` is given.
 
     Raises:
-        ValueError: The graph holds no module of this path; the text says what it does hold.
+        ValueError: The graph has no module of this path; the message lists those that it has.
 
     Example:
         >>> for region in regions(onnx.load("model.onnx"), "layer1.0"):
@@ -125,7 +125,7 @@ def annotate(model: onnx.ModelProto, modules: Iterable[str]) -> None:
 
 
 def inherit(old: onnx.NodeProto, new: Iterable[onnx.NodeProto]) -> None:
-    """Says of nodes that they stand where `old` stood, so that they belong to the same module."""
+    """Records that nodes replace `old`, so that they belong to the same module."""
     for node in new:
         del node.metadata_props[:]
         node.metadata_props.extend(old.metadata_props)
@@ -136,8 +136,7 @@ def inherit(old: onnx.NodeProto, new: Iterable[onnx.NodeProto]) -> None:
 def restore(old: onnx.ModelProto, new: onnx.ModelProto) -> None:
     """Gives a converted model the metadata that the conversion dropped.
 
-    A node is the same when it makes the same value; one that was put in belongs to the node that
-    reads it.
+    A node that makes the same value is the same node; a new node belongs to the node that reads it.
 
     Args:
         old: The model before.
@@ -160,7 +159,7 @@ def from_torchscript(model: onnx.ModelProto) -> bool:
 
 
 def stack_of(node: onnx.NodeProto) -> Stack | None:
-    """The modules around a node, from its metadata; None when it says nothing of them."""
+    """The modules around a node, from its metadata; None if it does not contain them."""
     text = _metadata(node, SCOPES)
     if text is None:
         return None
@@ -210,11 +209,11 @@ def _stacks(
 def _by_order(
     model: onnx.ModelProto, scopes: Sequence[str | None], stacks: Sequence[Stack | None]
 ) -> dict[Key, list[int]]:
-    """Follows the nodes in order, as a profiler follows calls: a module that was left and is
-    entered again was called again."""
+    """Goes through the nodes in order, as a profiler goes through calls: a module that was left and
+    is entered again was called again."""
     found: dict[Key, list[int]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
-    only: dict[Key, str | None] = {}  # calls that hold nothing but nodes of one scope
+    only: dict[Key, str | None] = {}  # calls that contain nodes of one scope only
     open_: list[Key] = []
     fixed = constants(model)
     for place, node in enumerate(model.graph.node):
@@ -247,7 +246,7 @@ def _counted(
     found: dict[Key, list[int]],
     calls: Sequence[Stack],
 ) -> dict[Key, list[int]]:
-    """The regions of each module, as many as PyTorch made calls where that can be told."""
+    """The regions of each module; if it is known how many calls PyTorch made, equally many."""
     wanted: dict[str, int] = defaultdict(int)
     for stack in calls:
         wanted[stack[-1]] += 1
@@ -292,7 +291,7 @@ def _with_boundaries(model: onnx.ModelProto, instances: dict[Key, list[int]]) ->
 
 
 def names(model: onnx.ModelProto) -> list[str]:
-    """The paths of the modules that a graph holds, in order; empty when its nodes tell nothing."""
+    """The paths of the modules in a graph, in order; empty if its nodes do not record them."""
     return sorted({region.path for region in regions(model) if region.path})
 
 

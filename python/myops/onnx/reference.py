@@ -15,9 +15,9 @@ from myops.onnx.schema import schema_for
 def reference_ops() -> list[type[OpRun]]:
     """Every node that this process knows, for `onnx.reference.ReferenceEvaluator`.
 
-    Ours, those of other packages' op libraries, and prototypes. They run through NumPy on the
-    kernels themselves: equal bits, and no ONNX Runtime. A model with function bodies runs without
-    them too, within rounding.
+    These are our nodes, those of other packages' op libraries, and prototypes. They call the same
+    kernels through NumPy: the bits are equal, and ONNX Runtime is not needed. A model with function
+    bodies runs without these classes too, with differences of rounding.
 
     Returns:
         Classes for the argument `new_ops`.
@@ -48,7 +48,7 @@ def _reference_op(info: OpInfo) -> type[OpRun]:
             if name in known and value is not None
         }
         results = _numpy_call.call(meant, meant.nested(padded), given)
-        # The evaluator has no word for an output that is left out.
+        # The evaluator cannot express that an output is left out.
         return tuple(
             np.zeros(0, _dtypes.numpy_dtype(meant.types[output.type][0])) if item is None else item
             for output, item in zip(meant.outputs, results, strict=True)

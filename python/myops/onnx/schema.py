@@ -53,15 +53,15 @@ _ATTRIBUTE_TYPES = {
     "double": onnx.AttributeProto.TENSOR,  # an ONNX float has 32 bits
     "doubles": onnx.AttributeProto.TENSOR,
 }
-# Others that are read too: a float that was written before its op asked for 64 bits, and strings
-# for a version of ONNX Runtime that hands over no list of them.
+# Other kinds that are also read: a float that was written before its op used 64 bits, and strings
+# in a tensor, for versions of ONNX Runtime that do not pass lists of strings to libraries.
 _ALSO_READ = {
     "double": onnx.AttributeProto.FLOAT,
     "doubles": onnx.AttributeProto.FLOATS,
     "strings": onnx.AttributeProto.TENSOR,
 }
 _TENSORS = {"double": ("float64", 0), "doubles": ("float64", 1), "strings": ("string", 1)}
-# As csrc/adapters/ort/node_attributes.cpp calls them.
+# With the same names as in csrc/adapters/ort/node_attributes.cpp.
 _KINDS = {
     "bool": "an int (0 or 1)", "int": "an int", "float": "a float", "string": "a string",
     "ints": "a list of ints", "floats": "a list of floats", "strings": "a list of strings",
@@ -87,15 +87,16 @@ def register_schemas(model: onnx.ModelProto | None = None) -> None:
     library that is known so far (`myops.op_library`).
 
     Args:
-        model: The op libraries of installed packages whose domains it imports become known.
+        model: A model; the op libraries of installed packages whose domains it imports are loaded.
+            Default: none.
 
     Example:
         >>> myops.onnx.register_schemas()
         >>> onnx.defs.has("Resize", "myops")
         True
     """
-    # It makes a table of schemas when it is imported, and refuses two of one name, as our Resize
-    # and that of ai.onnx are. Later it does not look.
+    # When it is imported, it makes a table of schemas and refuses two of the same name, such as our
+    # Resize and that of ai.onnx. Schemas that are registered later are not checked.
     import onnx.reference.op_run
 
     for item in () if model is None else model.opset_import:
@@ -144,11 +145,11 @@ def schema_for(info: OpInfo) -> OpSchema:
 
 
 def schema_of_node(info: OpInfo, inputs: int, outputs: int) -> OpSchema:
-    """For writing a node with so many inputs and outputs: it has one input for each tensor of a
-    variadic one, and none of the optional outputs behind the last that the node has.
+    """The schema for writing a node with this number of inputs and outputs: it has one input for
+    each tensor of a variadic input, and no optional outputs after the last one of the node.
 
-    torch's exporter writes a variadic input that follows others with these once more, and each
-    output of the schema.
+    With the full schema, torch's exporter would repeat the inputs before a variadic input, and
+    write every output of the schema.
     """
     if not info.is_variadic and outputs == len(info.outputs):
         return schema_for(info)
@@ -166,7 +167,7 @@ def attribute_proto(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
 
 
 def refuse_kind(info: OpInfo, item: AttributeInfo, proto: onnx.AttributeProto) -> None:
-    """Refuses an attribute of another kind, in the words of the library for ONNX Runtime.
+    """Refuses an attribute of another kind, with the same text as the library for ONNX Runtime.
 
     Raises:
         ValueError: Names the op, the attribute, its kind, and the one expected.
@@ -206,7 +207,7 @@ def node_attributes(info: OpInfo, node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _stated_version(info: OpInfo) -> list[OpSchema.Attribute]:
-    """The attribute by which ONNX Runtime knows what a node means; version 1 has none."""
+    """The attribute that tells ONNX Runtime the version of a node; version 1 has none."""
     if info.since_version == 1:
         return []
     doc = f"{info.since_version}, the version of the domain whose meaning the node has."
@@ -257,8 +258,8 @@ DECIDED = "_unk"  # between the name and the number of a length that the data de
 
 
 class _DecidedNames:
-    """Names for the lengths of one node that the data decides: equal ones only where the op says
-    so, and never those of another node."""
+    """Names for the lengths of one node that the data decides: equal only if the op says so, and
+    different from those of other nodes."""
 
     def __init__(self, info: OpInfo) -> None:
         self._op = info.name
@@ -319,7 +320,7 @@ def _input_type(context: Any, number: int) -> onnx.TypeProto | None:
 
 
 def _values(context: Any, number: int) -> list[float] | None:
-    """The numbers of a list that is a constant, or that shape inference has followed."""
+    """The numbers of a list that is a constant, or that shape inference has computed."""
     constant = context.get_input_data(number)
     if constant is not None:
         return onnx.numpy_helper.to_array(constant).reshape(-1).tolist()

@@ -84,13 +84,15 @@ def _value(kind: str, value: onnx.ValueInfoProto) -> list[str]:
             "writes it"
         )
     axes = [item.dim_value if item.HasField("dim_value") else -1 for item in tensor.shape.dim]
-    # A scalar has no dims in ONNX, and at least one in Triton: reshape takes it away again.
+    if 0 in axes:
+        raise ValueError(f"{what}: got an axis of length 0, expected 1 or more: Triton refuses it")
+    # A scalar has no dims in ONNX, and at least one in Triton, whose ONNX Runtime backend takes the
+    # one away again, from 23.10 on. An empty `reshape` is refused where max_batch_size is 0.
     shape = ", ".join(map(str, axes)) or "1"
-    reshape = "" if axes else " reshape { shape: [ ] }"
     return [
         f"{kind} [",
         f"  {{ name: {_quoted(value.name)} data_type: {_TYPES[tensor.elem_type]} "
-        f"dims: [ {shape} ]{reshape} }}",
+        f"dims: [ {shape} ] }}",
         "]",
     ]
 

@@ -1,10 +1,10 @@
-"""The conformance suite for any op: one list of cases gives every check, in every runtime.
+"""The conformance suite for any op: derives all checks, in every runtime, from one list of cases.
 
     Case(args, kwargs)           a call of the op
     check_op(op, cases, ...)     all checks; raises CheckError with every failure
-    checks(op, cases, ...)       the same in pieces, for pytest.mark.parametrize
+    checks(op, cases, ...)       the same checks one by one, for pytest.mark.parametrize
 
-    Report, Failure, Tally       what ran and what was found
+    Report, Failure, Tally       the results
     FAMILIES                     the names of the checks
 
 docs/testing.md says what each family of checks compares.

@@ -16,7 +16,7 @@ TOLERANCE = {
     "float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2,
     "float8_e4m3fn": 0.13, "float8_e5m2": 0.26, "complex64": 1e-5, "complex128": 1e-12,
 }  # fmt: skip
-# A function body is another runtime's arithmetic.
+# For a function body, whose arithmetic is that of ONNX Runtime's own kernels.
 BODY_TOLERANCE = {
     "float64": 1e-7, "float32": 1e-4, "float16": 4e-3, "bfloat16": 4e-2,
     "float8_e4m3fn": 0.13, "float8_e5m2": 0.26,
@@ -26,19 +26,19 @@ _WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def to_torch(array: np.ndarray) -> torch.Tensor:
-    """A tensor of its own memory."""
+    """A tensor with its own memory."""
     return arrays.to_torch(array.copy())
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's memory as an array where NumPy can read it, else a copy."""
+    """The tensor's memory as an array if NumPy can read it, else a copy."""
     return arrays.to_numpy(tensor)
 
 
 def arrays_of(result: Any) -> list[np.ndarray]:
-    """The outputs of a function, torch's or NumPy's, as arrays of their own memory.
+    """The outputs of a function, torch's or NumPy's, as arrays with their own memory.
 
-    None, an optional output that is left out, is none of them.
+    None, an optional output that is left out, is skipped.
     """
     return [
         np.array(to_numpy(item) if isinstance(item, torch.Tensor) else item)
@@ -58,7 +58,7 @@ def is_float(array: np.ndarray) -> bool:
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Floats as float64; complex ones as twice as many, side by side."""
+    """Floats as float64; complex numbers as twice as many floats, side by side."""
     if array.dtype.kind == "c":
         return parts(array).astype(np.float64)
     return array.astype(np.float64) if is_float(array) else array
@@ -103,10 +103,10 @@ def too_far(
     expected: Sequence[np.ndarray],
     tolerance: float | Callable[[str], float] | None = None,
 ) -> tuple[str, str]:
-    """(got, expected) of the first output that is too far away, or empty texts.
+    """(got, expected) of the first output that differs by more than the tolerance, or empty texts.
 
     Args:
-        actual: What is checked; its dtype decides the tolerance.
+        actual: The outputs to check; their dtypes decide the tolerance.
         expected: The result of the reference, of any dtype.
         tolerance: Largest error, relative to the largest finite element of `expected`; for
             integers the largest difference; or a function of the name of an output's dtype.
@@ -159,7 +159,7 @@ def _largest_error(
         return None
     scale = float(np.abs(other[finite]).max())
     error = np.where(finite, np.abs(np.where(finite, wide, 0) - np.where(finite, other, 0)), 0)
-    # Below the smallest normal number nothing is precise to more than that number.
+    # Subnormal results cannot be more precise than the smallest normal number.
     floor = float(ml_dtypes.finfo(one.dtype).tiny) if is_float(one) else 0.0
     if not error.max() > limit * scale + floor:
         return None

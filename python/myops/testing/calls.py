@@ -16,7 +16,7 @@ from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a runtime made of a call: outputs, or the text of a refusal."""
+    """The outcome of a call in a runtime: outputs, or the text of a refusal."""
 
     outputs: list[np.ndarray]
     refusal: str = ""
@@ -43,9 +43,9 @@ class TorchRun:
     """The public function in torch.
 
     Attributes:
-        result: What the function returned.
-        call: The call of the op inside it; None when it refused before that.
-        inner: What the op returned.
+        result: The outcome of the function.
+        call: The call of the op inside it; None if it refused before that.
+        inner: The outcome of the op.
     """
 
     result: Outcome
@@ -58,11 +58,11 @@ def refusal(error: BaseException) -> str:
 
 
 def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
-    """Calls the public function, and sees the op's call inside it."""
+    """Calls the public function, and records the op's call inside it."""
     with DispatcherCalls() as seen:
         try:
             result = Outcome(arrays_of(tested.function(*case.args, **case.kwargs)))
-        except Exception as error:  # whatever a function raises is a refusal to be compared
+        except Exception as error:  # any exception is a refusal, which is compared
             result = Outcome([], refusal(error))
     mine = [item for item in seen if tested.is_mine(item.overload)]
     if not mine:
@@ -77,10 +77,10 @@ def run_torch(tested: OpUnderTest, case: Case) -> TorchRun:
 
 
 def call_of(tested: OpUnderTest, seen: Seen) -> Call:
-    """The arguments of a dispatcher call as a node gets them: lists of numbers are arrays, lists of
-    tensors are unpacked."""
+    """The arguments of a dispatcher call in the form for a node: lists of numbers are arrays, lists
+    of tensors are unpacked."""
     inputs, attributes = seen.settled()
-    for declared in tested.info.attributes:  # None stands for what a schema cannot state
+    for declared in tested.info.attributes:  # None means a default that a schema cannot state
         if attributes[declared.name] is None:
             attributes[declared.name] = declared.default
     flat = tested.info.flat(inputs)
@@ -96,7 +96,7 @@ def call_of(tested: OpUnderTest, seen: Seen) -> Call:
 
 
 def call_arrays(seen: Seen) -> tuple[list[Any], dict[str, Any]]:
-    """(inputs, attributes) of any dispatcher call, as its kernel takes them in NumPy."""
+    """(inputs, attributes) of any dispatcher call, in the form for its kernel in NumPy."""
     inputs, attributes = seen.settled()
     arrays = [
         [np.array(to_numpy(one)) for one in item]
@@ -112,7 +112,7 @@ def call_arrays(seen: Seen) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _numbers(items: Sequence[float], integer: bool) -> np.ndarray:
-    """float32 where it holds them exactly, as the exporters write them."""
+    """The numbers in float32 if that is exact, else float64, as the exporters write them."""
     if integer:
         return np.array(items, np.int64)
     exact = np.array(items, np.float64)

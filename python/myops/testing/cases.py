@@ -1,4 +1,4 @@
-"""A call of an op for the conformance suite: its arguments, and what may be said about it."""
+"""A call of an op for the conformance suite: its arguments and its properties."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ class Case:
     """One call of the op: `op(*args, **kwargs)`.
 
     The conformance suite varies the tensors among the arguments (layouts, lengths, dtypes, NaN)
-    and keeps everything else. Where two settings could be confused, give them different values: a
-    kernel that swaps height and width is right for every square.
+    and keeps everything else. Give different values to settings that a kernel could confuse: a
+    kernel that exchanges height and width is right for every square.
 
     Args:
-        args: The positional arguments. Tensors must be on the CPU and hold numbers that the
-            gradient is defined at.
-        kwargs: The arguments by name.
-        name: Stands in test ids and messages. Default: the shapes of the tensors.
-        refused: For a call that the op must refuse: a part of its text. Only "errors" runs then.
-        refused_by_numbers: The refusal depends on numbers in a tensor, such as an index that is out
-            of range. The kernel refuses then, in every runtime; a fake kernel, which sees no
-            numbers, must give a result. False: the shapes, dtypes and settings alone are wrong.
-        tolerance: Largest error against the reference, relative to the largest element; {dtype
-            name: number}, for dtypes where the default of `check_op` does not fit.
+        args: The positional arguments. Tensors must be on the CPU; the gradient must be defined at
+            their numbers.
+        kwargs: The arguments by name. Default: none.
+        name: The name in test ids and messages. Default: the shapes of the tensors.
+        refused: For a call that the op must refuse: a part of the message. Only the family "errors"
+            runs then. Default: the op must accept the call.
+        refused_by_numbers: True if the refusal depends on numbers in a tensor, such as an index
+            that is out of range. The kernel must then refuse in every runtime; a fake kernel, which
+            does not see numbers, must return a result. False: shapes, dtypes or settings are wrong.
+        tolerance: Largest error against the reference, relative to the largest element: {dtype
+            name: number}, for dtypes in which the default of `check_op` does not fit.
 
     Example:
         >>> case = Case((torch.ones(3, 4), torch.ones(4)))
@@ -60,7 +61,7 @@ class Case:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """The tensors among the arguments, also those in lists, in their order."""
+        """The tensors among the arguments in order, including those in lists."""
         return [item for item in self._leaves() if isinstance(item, torch.Tensor)]
 
     @property
@@ -88,11 +89,11 @@ class Case:
         return self.having(tensors)
 
     def copied(self) -> Case:
-        """The same call on memory of its own, in the same layout."""
+        """The same call with copies of the tensors, in the same layout."""
         return self.having([copy_of(item) for item in self.tensors])
 
     def labels(self) -> list[str]:
-        """For each tensor what a message calls it: "argument 0" or the name it is passed by."""
+        """The name of each tensor in messages: "argument 0", or its parameter."""
         found: list[str] = []
         for path, leaf in pytree.tree_flatten_with_path((tuple(self.args), dict(self.kwargs)))[0]:
             if isinstance(leaf, torch.Tensor):

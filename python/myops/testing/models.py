@@ -1,4 +1,4 @@
-"""Models of one node, for runtimes that are given a graph."""
+"""Models of one node, for runtimes that run graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
 from myops.testing.calls import Call
 
-# What Python has for an attribute; for the others lists.
+# The Python types of attributes; the others are lists.
 _FITTING: dict[str, Any] = {
     "bool": int, "int": int, "float": (int, float), "double": (int, float), "string": str,
 }  # fmt: skip
@@ -32,12 +32,12 @@ def node_model(
 ) -> onnx.ModelProto:
     """A model of one node for calls like this one.
 
-    bfloat16 and floats of 8 bits enter and leave as float32, which holds them exactly: ONNX
+    Inputs and outputs in bfloat16 and floats of 8 bits are float32, which is exact, because ONNX
     Runtime's Python API has no such arrays.
 
     Args:
-        dims: Lengths or names of each input. Default: a name for each axis, different ones; but
-            lists such as scales have as many numbers as here.
+        dims: Lengths or names of each input. Default: a different name for each axis; lists such as
+            scales have their actual length.
         opset: Of ai.onnx.
     """
     wanted = info.present(info.nested(call.inputs), call.attributes)
@@ -87,10 +87,9 @@ def node_model(
 
 
 def between_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with a node before each input and one behind each output.
+    """The model with a node before each input and one after each output.
 
-    Memory that comes from outside, or goes there, is nobody's to overwrite; what two nodes hand on
-    to each other is.
+    ONNX Runtime may overwrite only values between two nodes, not inputs and outputs of the model.
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
@@ -110,7 +109,7 @@ def between_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _copying(source: onnx.ValueInfoProto, result: str) -> onnx.NodeProto:
-    """A node that copies; Identity hands on the memory of an input, and a scalar has no axis."""
+    """A node that copies. (Identity returns the memory of its input, and a scalar has no axis.)"""
     if not source.type.tensor_type.shape.dim:
         return helper.make_node("Identity", [source.name], [result])
     return helper.make_node("Concat", [source.name], [result], axis=0)
@@ -124,7 +123,7 @@ def _outside(dtype: str) -> int:
 
 
 def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, onnx.AttributeProto]:
-    """The attributes that differ from their defaults, as a node has them."""
+    """The attributes that differ from their defaults, in the form for a node."""
     settings = {}
     for item in info.attributes:
         value = attributes.get(item.name)
@@ -137,7 +136,8 @@ def _settings(info: OpInfo, attributes: Mapping[str, Any]) -> dict[str, onnx.Att
 
 
 def _attribute(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
-    """As the op declares it, or, for a value of another kind, which is to be refused, as it is."""
+    """The attribute in the declared type; a value of another kind, which should be refused, keeps
+    its type."""
     if isinstance(value, _FITTING.get(item.type, list)):
         try:
             return attribute_proto(item, value)
@@ -147,9 +147,10 @@ def _attribute(item: AttributeInfo, value: Any) -> onnx.AttributeProto:
 
 
 def output_dtypes(info: OpInfo, call: Call, wanted: Sequence[bool] | None = None) -> list[str]:
-    """What the description says: the dtype of the first input of the output's type.
+    """The dtypes of the outputs that the call computes, from the description: that of the first
+    input with the output's type parameter.
 
-    Of the outputs that the call computes; `wanted` says which, where `info` is that of a node.
+    `wanted`: which outputs the call computes, if `info` is that of a node.
     """
     if wanted is None:
         wanted = info.present(info.nested(call.inputs), call.attributes)
@@ -168,7 +169,7 @@ def output_dtypes(info: OpInfo, call: Call, wanted: Sequence[bool] | None = None
 
 
 def feeds(info: OpInfo, call: Call) -> dict[str, np.ndarray]:
-    """What a session of `node_model` is fed."""
+    """The inputs for a session of `node_model`."""
     return {
         item.name: narrow_floats.fed(array)
         for item, array in zip(info.expanded(len(call.inputs)).inputs, call.inputs, strict=True)

@@ -1,4 +1,4 @@
-"""The op under test: its functions, models and sessions, all created here."""
+"""The op under test; creates its functions, models and sessions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class OpUnderTest:
 
     Attributes:
         info: Its description.
-        function: What users call, and what the cases are arguments of.
-        libraries: Custom-op libraries for ONNX Runtime that the models need, beside those of the
-            ops' packages.
+        function: The public function; the cases are arguments of it.
+        libraries: Custom-op libraries for ONNX Runtime that the models need, in addition to those
+            of the ops' packages.
     """
 
     info: OpInfo
@@ -40,14 +40,14 @@ class OpUnderTest:
 
     @property
     def namespace(self) -> str:
-        """Of the torch op, as in torch.ops.<namespace>."""
+        """The namespace of the torch op, as in torch.ops.<namespace>."""
         return self.info.namespace
 
     @property
     def is_native(self) -> bool:
-        """Whether ONNX Runtime can load a kernel of it; else it is a prototype, a Python function.
+        """Whether ONNX Runtime can load its kernel; otherwise it is a prototype, a Python function.
 
-        What needs such a kernel is then left out, with a note in the report.
+        Checks that need such a kernel are then left out, with a note in the report.
         """
         return not self.info.is_prototype
 
@@ -68,7 +68,7 @@ class OpUnderTest:
         return bodies.add_function_bodies(model)
 
     def infer_model(self, model: onnx.ModelProto) -> onnx.ModelProto:
-        """What onnx.shape_inference makes of a model with the op."""
+        """The model after onnx.shape_inference."""
         from myops.onnx import schema
 
         schema.register_schemas()
@@ -87,7 +87,7 @@ class OpUnderTest:
         return myops.ort.pyop_session(model, session_options=options)
 
     def evaluator(self, model: onnx.ModelProto) -> Any:
-        """onnx's own evaluator, with the op as its description's kernel or function."""
+        """onnx's own evaluator, which calls the op's kernel or function."""
         from onnx.reference import ReferenceEvaluator
 
         from myops.onnx import reference_ops
@@ -104,7 +104,7 @@ class OpUnderTest:
 
 
 def describe(namespace: str, name: str) -> OpInfo | None:
-    """The description of a dispatcher op, or None for an op of others."""
+    """The description of a dispatcher op, or None for an op of another library."""
     for library in _libraries.known():
         if library.namespace == namespace:
             return library.ops.get(name)
@@ -114,17 +114,17 @@ def describe(namespace: str, name: str) -> OpInfo | None:
 def op_under_test(
     op: Any, cases: Sequence[Case], libraries: Sequence[str | os.PathLike[str]] = ()
 ) -> OpUnderTest:
-    """The op that `op` is, or that it calls.
+    """Finds the op that `op` is, or that it calls.
 
     Args:
-        op: A public function, such as `myops.resize` or what `myops.prototype` returned, or a torch
+        op: A public function, such as `myops.resize` or the result of `myops.prototype`, or a torch
             op, such as `torch.ops.myops.resize`.
-        cases: Calls of it; the first one that is not to be refused is made.
-        libraries: Custom-op libraries for ONNX Runtime that the models need, beside those of the
-            ops' packages.
+        cases: Calls of it; the first one that should not be refused is made.
+        libraries: Custom-op libraries for ONNX Runtime that the models need, in addition to those
+            of the ops' packages.
 
     Raises:
-        ValueError: It calls no op that has a description and a node, or several.
+        ValueError: It calls no op with a description and a node, or several.
     """
     if isinstance(op, torch._ops.OpOverloadPacket):
         return _of_name(op.default.namespace, op.__name__, op, libraries)
@@ -177,7 +177,7 @@ def _title(overload: Any) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """One call of a dispatcher op: its arguments in the order of the schema, and what came."""
+    """One call of a dispatcher op: its arguments in the order of the schema, and its result."""
 
     overload: Any
     args: tuple[Any, ...]

@@ -1,11 +1,11 @@
-"""What the conformance suite found: how much ran, what was refused, what failed and why."""
+"""The results of the conformance suite: how much ran, refusals, failures and their causes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_MOST_FAILURES = 4  # of one check on one case; what follows is usually the same fault again
+_MOST_FAILURES = 4  # of one check on one case; further ones usually have the same cause
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Failure:
         op: Name of the op.
         check: Name of the family, such as "layouts".
         case: Name of the case.
-        variation: What was changed in the case; empty for the case as given.
-        got: What happened, and where.
-        expected: What should have happened.
+        variation: The change of the case; empty for the case as given.
+        got: The result, and where it is wrong.
+        expected: The expected result.
         cause: The likely cause and what to do.
 
     Example:
@@ -54,13 +54,13 @@ def _indented(text: str) -> str:
 
 @dataclass
 class Tally:
-    """What one check did on one case.
+    """The results of one check on one case.
 
     Attributes:
-        ran: How many calls were compared.
-        refused: The refusals that every runtime agreed on.
+        ran: The number of calls that were compared.
+        refused: The number of calls that every runtime refused with the same text.
         notes: What could not be compared, and why.
-        failures: The first few; `more` counts the others.
+        failures: The first few failures; `more` counts the others.
 
     Example:
         >>> check = checks(myops.my_add, [Case((torch.ones(3), torch.ones(3)))])[0]
@@ -101,7 +101,7 @@ class CheckError(AssertionError):
     """The op failed the conformance suite.
 
     Attributes:
-        report: All that ran; `report.failures` has the failures one by one.
+        report: The report of everything that ran; `report.failures` is the list of failures.
 
     Example:
         >>> try:
@@ -119,7 +119,7 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a suite did. `str(report)` is a table with one line a family.
+    """The results of a suite. `str(report)` is a table with one line per family.
 
     Attributes:
         op: Name of the op.
@@ -144,7 +144,7 @@ class Report:
 
     @property
     def idle(self) -> dict[str, str]:
-        """The families that compared nothing, with the reason where there is one."""
+        """The families that compared nothing, with the reason if there is one."""
         found = dict(self.skipped)
         for name, tallies in self._families().items():
             if not any(tally.ran for tally in tallies):
@@ -157,7 +157,7 @@ class Report:
 
     @property
     def notes(self) -> dict[str, list[str]]:
-        """What could not be compared, and in which families that compared something else."""
+        """Notes on what could not be compared, of families that compared something else."""
         found: dict[str, list[str]] = {}
         for name, tallies in self._families().items():
             for note in dict.fromkeys(note for tally in tallies for note in tally.notes):
@@ -166,7 +166,7 @@ class Report:
         return found
 
     def text(self) -> str:
-        """The failures, then what ran."""
+        """The failures, then the table of what ran."""
         failed = [tally.text() for tally in self.tallies if tally.failures]
         return "\n\n".join([*failed, str(self)])
 

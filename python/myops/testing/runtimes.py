@@ -28,7 +28,7 @@ def session_options(threads: int = 2) -> Any:
 
 
 class Runtimes:
-    """Runs calls in each runtime; sessions are kept, one for each signature of a call."""
+    """Runs calls in each runtime; keeps a session for each signature of a call."""
 
     def __init__(self, tested: OpUnderTest) -> None:
         self.tested = tested
@@ -42,12 +42,13 @@ class Runtimes:
         return self._in_session(call, "native", threads)
 
     def overwriting(self, call: Call) -> Outcome:
-        """The op's kernel in ONNX Runtime, where it may lay the output into an input's memory."""
+        """The op's kernel in ONNX Runtime, in a model in which an output may use an input's
+        memory."""
         import onnxruntime
 
         def run() -> list[np.ndarray]:
             options = session_options()
-            # Else it would see that the other nodes do nothing.
+            # Otherwise ONNX Runtime would remove the other nodes, which only copy.
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             model = between_nodes(node_model(self.tested.info, call, call.shapes))
             return self.run(self.tested.native_session(model, options), call)
@@ -58,7 +59,7 @@ class Runtimes:
         """The runtimes that must give torch's bits.
 
         Args:
-            exact: Whether models state lengths as numbers, as texts of refusals have them.
+            exact: Whether models state lengths as numbers, which texts of refusals contain.
         """
         kinds = {"ONNX Runtime": "native"} if self.tested.is_native else {EVALUATOR: "evaluator"}
         if has_pyops():
@@ -74,7 +75,7 @@ class Runtimes:
         return found if has_pyops() else [*found, NO_PYOPS]
 
     def host_lacks(self, call: Call) -> str:
-        """Why ONNX Runtime cannot make the call, whose dtypes it has no tensors of; or ""."""
+        """The reason why ONNX Runtime has no tensors for the dtypes of a call; or ""."""
         inputs = [str(array.dtype) for array in call.inputs if array is not None]
         for dtype in (*inputs, *output_dtypes(self.tested.info, call)):
             if dtype in _dtypes.COMPLEX:
@@ -150,7 +151,7 @@ def has_pyops() -> bool:
 
 
 EVALUATOR = "onnx.reference"
-HOSTED = ("ONNX Runtime", "PyOp")  # what runs inside ONNX Runtime
+HOSTED = ("ONNX Runtime", "PyOp")  # the runtimes that run inside ONNX Runtime
 NO_KERNEL = (
     "a prototype has no library for ONNX Runtime: PyOps and onnx's evaluator take the place of "
     "native sessions"

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Suite:
-    """An op with its cases; nothing runs before it is asked. `check_op` says what each field is."""
+    """An op with its cases; nothing runs before `run`. `check_op` describes the fields."""
 
     op: Any
     cases: Sequence[Case]
@@ -100,7 +100,7 @@ class Suite:
         start = time.perf_counter()
         try:
             function(trial)
-        except Exception as error:  # neither op nor suite was ready for it: report, go on
+        except Exception as error:  # unexpected in op and suite: report it and continue
             where = traceback.extract_tb(error.__traceback__)[-1]
             tally.fail(
                 "",
@@ -132,7 +132,7 @@ class Suite:
 
 
 class Check:
-    """One check on one case, to be called; for `pytest.mark.parametrize`.
+    """One check on one case, as a callable for `pytest.mark.parametrize`.
 
     `str(check)` and `check.__name__` are its id, such as "layouts-3x4,4".
 
@@ -151,11 +151,12 @@ class Check:
         """Runs it.
 
         Returns:
-            What ran.
+            The results.
 
         Raises:
             CheckError: The op failed.
-            unittest.SkipTest: Nothing ran; its text says why. pytest reports a skipped test.
+            unittest.SkipTest: Nothing ran; the text gives the reason. pytest reports a skipped
+            test.
         """
         tally = self._suite.run(self.family, self.case)
         report = Report(tally.op, [tally], {})
@@ -175,7 +176,8 @@ class Check:
 def _called_as(
     suite: Callable[_Arguments, Suite],
 ) -> Callable[[Callable[[Suite], _Result]], Callable[_Arguments, _Result]]:
-    """A function of a suite becomes one of the suite's arguments, which stand there only."""
+    """Replaces a function's parameter, a Suite, by the Suite's arguments, which are declared there
+    only."""
 
     def decorate(function: Callable[[Suite], _Result]) -> Callable[_Arguments, _Result]:
         @functools.wraps(function)
@@ -194,9 +196,9 @@ def _called_as(
 
 @_called_as(Suite)
 def checks(suite: Suite) -> list[Check]:
-    """The suite in pieces: one check for each family and case. Arguments as for `check_op`.
+    """The checks of the suite, one for each family and case. Arguments as for `check_op`.
 
-    Nothing of the op runs until a check is called.
+    The op does not run until a check is called.
 
     Give them to `pytest.mark.parametrize("check", ...)`, and call `check()` in the test.
 
@@ -212,44 +214,44 @@ def checks(suite: Suite) -> list[Check]:
 def check_op(suite: Suite) -> Report:
     """Runs the whole conformance suite on an op, in every runtime, on every case.
 
-    From each case it derives others by itself: other lengths where the op lets them change (0, 1,
-    odd ones), other memory layouts, every dtype that the op declares, NaN, Inf and extreme
-    numbers, and calls that are wrong. A derived call that the op refuses counts as agreement when
-    every runtime refuses it with the same text. docs/testing.md says what each family compares.
+    From each case it derives other calls: other lengths if the op allows them (0, 1, odd ones),
+    other memory layouts, every dtype that the op declares, NaN, Inf and extreme numbers, and wrong
+    calls. If the op refuses a derived call, every runtime must refuse it with the same text.
+    docs/testing.md says what each family compares.
 
     Args:
-        op: A public function around one op, such as `myops.resize`, one of a package of yours or
-            what `myops.prototype` returned; or the torch op itself, such as
-            `torch.ops.myops.resize`. An op that writes into an input is given as `library.define`
-            returned it, and has a family of its own, "writes".
+        op: A public function around one op, such as `myops.resize`, a function of your own package
+            or the result of `myops.prototype`; or the torch op itself, such as
+            `torch.ops.myops.resize`. For an op that writes into an input, give the result of
+            `library.define`; its only family is "writes".
         cases: Calls of it. Also calls that must be refused: `Case(..., refused=text)`.
-        reference: The meaning of the op, slow and obvious: called as the op is, with torch
-            tensors, floats as float64; returns tensors or arrays. Without it, runtimes are
-            compared with each other only.
+        reference: The op in the simplest code, which may be slow: it is called like the op, with
+            torch tensors, floats as float64, and returns tensors or arrays. Without it, runtimes
+            are compared with each other only.
         only: Names of the families to run. Default: all.
         skip: {name: reason} of families to leave out; the report repeats the reason. Without
             "bodies", as for an op that has no standard form, exported files need no body either.
         gradients: How often the op is differentiable: 2, 1, or 0 for not at all (asking for a
             gradient must then be an error).
-        no_gradient: Names of float inputs that the op has no gradient for, such as indices of
-            images in a list of boxes. Of an op whose gradient C++ describes with `backward_of`,
-            the inputs that it does not name are known.
+        no_gradient: Names of float inputs without a gradient, such as boxes that contain the index
+            of their image. Inputs that `backward_of` in C++ does not name need not be listed.
         tolerance: {dtype name: largest error against the reference, relative to its largest
             element}. Default: 1e-12 for float64, 1e-5 for float32, 2e-3 for float16, 2e-2 for
             bfloat16. For integers the largest difference, default 0; an op that rounds may need 1.
         body_tolerance: The same for the function body against the kernel. Default: 1e-7, 1e-4,
             4e-3, 4e-2.
-        backend: Of torch.compile; "aot_eager" follows all of it but the code generation, which
-            "inductor" adds for seconds a case.
-        libraries: Custom-op libraries for ONNX Runtime that the op's models need, beside those of
-            op packages, which are found by themselves.
+        backend: The backend of torch.compile; "aot_eager" tests everything except the code
+            generation, which "inductor" adds at a cost of seconds per case.
+        libraries: Custom-op libraries for ONNX Runtime that the op's models need, in addition to
+            those of packages of ops, which are found automatically.
 
     Returns:
         A report; print it to see what ran, what was refused and what did not run.
 
     Raises:
-        CheckError: An AssertionError with all failures; `error.report` has them one by one.
-        ValueError: An argument makes no sense.
+        CheckError: There are failures; the message lists all of them, and `error.report` has them
+            as objects.
+        ValueError: An argument is invalid.
 
     Example:
         >>> cases = [Case((torch.randn(3, 4), torch.randn(4)))]

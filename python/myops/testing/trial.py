@@ -1,4 +1,4 @@
-"""One check on one case: what it works with, and the comparisons that several families share."""
+"""One check on one case: its data, and the comparisons that several families share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REFERENCE_CAUSE = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What `check_op` was given beside op and cases; see there."""
+    """The other arguments of `check_op`; see there."""
 
     reference: Callable[..., Any] | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
@@ -60,8 +60,8 @@ class Trial:
         return variations.free_axes(self.tested, self.case)
 
     def differentiable(self, case: Case | None = None) -> list[int]:
-        """The places of the tensors that have a gradient: floats that torch computes in, but not
-        lists like scales, and not the inputs that the author names."""
+        """The indices of the tensors that have a gradient: floats in which torch computes, without
+        lists like scales and the inputs that the author names."""
         case, info = self.case if case is None else case, self.tested.info
         without = {*self.settings.no_gradient, *_not_in_backward_of(self.tested)}
         numbers = variations.input_of_tensors(self.tested, case)
@@ -80,7 +80,7 @@ class Trial:
         return run_torch(self.tested, self.case if case is None else case)
 
     def call(self) -> Call:
-        """The op's call in the case as it was given."""
+        """The op's call in the given case."""
         run = self.run()
         if run.result.refused or run.call is None:
             raise ValueError(
@@ -104,7 +104,7 @@ class Trial:
     def _compare_refusals(
         self, variation: str, who: str, actual: Outcome, expected: Outcome
     ) -> bool:
-        # ONNX Runtime compares the types of inputs itself, before it asks the op.
+        # ONNX Runtime compares the types of inputs itself, before it calls the op.
         types = "dtype" in expected.refusal and who == "ONNX Runtime"
         both = actual.refused and expected.refused
         if both and (types or expected.refusal in actual.refusal):
@@ -146,7 +146,7 @@ class Trial:
         return run
 
     def check_reference(self, variation: str, case: Case, run: TorchRun) -> None:
-        """Compares torch's result with the reference, where there is one."""
+        """Compares torch's result with the reference, if there is one."""
         if self.settings.reference is None:
             self.tally.note("no reference= was given, so no value was compared with one")
             return
@@ -155,7 +155,7 @@ class Trial:
         self.tally.ran += 1
         try:
             expected = reference_outputs(self.settings.reference, case)
-        except Exception as error:  # whatever a reference raises, it refuses
+        except Exception as error:  # any exception of a reference is a refusal
             self.tally.fail(
                 variation,
                 "torch: a result",
@@ -175,7 +175,7 @@ class Trial:
 
 
 def reference_outputs(reference: Callable[..., Any], case: Case) -> list[Any]:
-    """The reference's outputs; floats come to it as float64 or complex128."""
+    """The reference's outputs; it gets floats as float64 or complex128."""
 
     def wide(item: Any) -> Any:
         if not isinstance(item, torch.Tensor) or not variations.is_float(item):

@@ -1,4 +1,4 @@
-"""Other calls that follow from a case: lengths, layouts, dtypes, numbers at the edge."""
+"""Calls that are derived from a case: lengths, layouts, dtypes, extreme numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from myops.testing.cases import Case, copy_of
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest
 
-# 0 and 1, then what no power of two divides: a loop that is unrolled has a rest.
+# 0 and 1, then odd numbers, with which unrolled loops have a remainder.
 LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
-_MOST_SETS = 400  # calls that may be spent to find out which axes go together
+_MOST_SETS = 400  # the most calls for finding out which axes change together
 _SEED = 20240229
 _PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
 
@@ -25,8 +25,8 @@ class Axes:
 
     Attributes:
         places: (tensor, axis) pairs.
-        length: What they have in the case.
-        label: For messages.
+        length: Their length in the case.
+        label: Their name in messages.
     """
 
     places: tuple[tuple[int, int], ...]
@@ -34,7 +34,7 @@ class Axes:
     label: str
 
     def at(self, case: Case, length: int) -> Case:
-        """The case with that length: cut off, or repeated with other numbers."""
+        """The case with that length: truncated, or extended with other numbers."""
         tensors = case.tensors
         for place, axis in self.places:
             tensors[place] = _with_length(tensors[place], axis, length)
@@ -42,12 +42,12 @@ class Axes:
 
 
 def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
-    if tensor.is_conj():  # and stays it, as a compiled program is made for that
+    if tensor.is_conj():  # it stays conjugated, because compiled programs depend on that
         return _with_length(tensor.conj(), axis, length).conj()
     index = torch.arange(length) % max(tensor.shape[axis], 1)
     result = tensor.index_select(axis, index)
     if length > tensor.shape[axis] and tensor.dtype.is_floating_point:
-        # A repetition that is no copy: elements that are read twice, or not at all, show.
+        # Not a copy, so that elements that are read twice, or not at all, change the result.
         generator = torch.Generator().manual_seed(_SEED)
         factor = torch.rand(result.shape, generator=generator, dtype=torch.float64) * 0.2 + 0.9
         old = result.narrow(axis, 0, tensor.shape[axis]).clone()
@@ -57,19 +57,19 @@ def _with_length(tensor: torch.Tensor, axis: int, length: int) -> torch.Tensor:
 
 
 def accepts(function: Callable[..., Any], case: Case) -> bool:
-    """Whether the op takes the call."""
+    """Whether the op accepts the call."""
     try:
         function(*case.args, **case.kwargs)
-    except Exception:  # whatever it raises, it refuses
+    except Exception:  # any exception is a refusal
         return False
     return True
 
 
 def free_axes(tested: OpUnderTest, case: Case) -> list[Axes]:
-    """The axes whose lengths the op lets change, those together that must be.
+    """The axes whose lengths may change, in sets that must change together.
 
-    They are found by asking the op: a set of axes of equal length is one when the op takes the
-    call with that length one larger, and twice as large.
+    They are found by calls: axes of equal length are such a set if the op accepts the call with a
+    length that is one larger, and with twice the length.
     """
     tensors, labels = case.tensors, case.labels()
     every = [
@@ -112,7 +112,7 @@ def _sets(first: Any, others: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
-    """Each set of axes at each length, then all at once at lengths that differ."""
+    """Each set of axes with each length, then all at once with different lengths."""
     for item in axes:
         for length in LENGTHS:
             if length != item.length:
@@ -127,7 +127,7 @@ def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
 
 
 def enlarged(case: Case, axes: Sequence[Axes]) -> Case:
-    """The case with one set of axes so long that work is cut into several pieces."""
+    """The case with one set of axes so long that work is divided into several pieces."""
     usable = [item for item in axes if item.length > 0]
     if not usable:
         return case
@@ -138,7 +138,7 @@ def enlarged(case: Case, axes: Sequence[Axes]) -> Case:
 
 
 def strided(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, every second one of a larger tensor whose axes run in another order."""
+    """The same numbers as every second element of a larger tensor with another order of axes."""
     order = list(reversed(range(tensor.dim())))
     larger = torch.zeros([2 * n for n in reversed(tensor.shape)], dtype=tensor.dtype)
     view = larger.permute(order)[tuple(slice(None, None, 2) for _ in order)]
@@ -146,7 +146,7 @@ def strided(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def shifted(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers behind one element of other memory: not aligned for vectors."""
+    """The same numbers after one other element, so that they are not aligned for vectors."""
     memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
     return memory[1:].view(tensor.shape).copy_(tensor)
 
@@ -161,7 +161,7 @@ def channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def repeated(tensor: torch.Tensor) -> torch.Tensor:
-    """The first slice of axis 0 in every place, without memory of its own (stride 0)."""
+    """The first slice of axis 0, repeated without additional memory (stride 0)."""
     if tensor.dim() == 0 or tensor.shape[0] == 0:
         return tensor
     return tensor[:1].expand_as(tensor)
@@ -176,7 +176,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def layouts(case: Case) -> Iterator[tuple[str, Case]]:
-    """The numbers in other memory: all tensors at once, then each alone."""
+    """The case in other memory layouts: all tensors at once, then each alone."""
     tensors, labels = case.tensors, case.labels()
     for title, change in LAYOUTS.items():
         if title == "channels_last" and not any(item.dim() in (4, 5) for item in tensors):
@@ -188,7 +188,7 @@ def layouts(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def input_of_tensors(tested: OpUnderTest, case: Case) -> list[int | None]:
-    """For each tensor of the case the number of the op's input that it becomes, if any."""
+    """For each tensor of the case, the index of the op's input that it becomes, if any."""
     with DispatcherCalls() as seen:
         tested.function(*case.args, **case.kwargs)
     inputs = next(item for item in seen if tested.is_mine(item.overload)).settled()[0]
@@ -232,15 +232,16 @@ def is_float(tensor: torch.Tensor) -> bool:
 
 
 def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """factor * tensor for floats, those too that torch does not compute in; others as they are."""
+    """factor * tensor for floats, including dtypes in which torch does not compute; other tensors
+    are not changed."""
     if not is_float(tensor):
         return tensor
     return (tensor * factor if tensor.is_complex() else tensor.double() * factor).to(tensor.dtype)
 
 
 def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The numbers in another dtype; floats become integers that need most of their bits, and
-    complex numbers with an imaginary part; whether one is above 0 becomes a bool."""
+    """The numbers in another dtype. Floats become integers that use most of their bits, complex
+    numbers with an imaginary part, or bools: whether a number is above 0."""
     if dtype == tensor.dtype:
         return copy_of(tensor)
     if tensor.is_complex() and not dtype.is_complex:
@@ -262,7 +263,7 @@ def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def edges(dtype: torch.dtype) -> dict[str, list[float]]:
-    """Numbers at the edge of a float dtype, by kind."""
+    """Extreme numbers of a float dtype, by kind."""
     info = torch.finfo(dtype)
     infinite = [] if dtype == torch.float8_e4m3fn else [float("inf"), -float("inf")]
     return {
@@ -272,8 +273,8 @@ def edges(dtype: torch.dtype) -> dict[str, list[float]]:
 
 
 def specials(case: Case) -> Iterator[tuple[str, str, Case]]:
-    """(kind, label, case): each float tensor with such numbers spread over it; over the real
-    and imaginary parts of a complex one."""
+    """(kind, label, case): each float tensor with such numbers at some elements; for complex
+    tensors, in the real and imaginary parts."""
     labels = case.labels()
     for place, tensor in enumerate(case.tensors):
         if not is_float(tensor) or not tensor.numel():

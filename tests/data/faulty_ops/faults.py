@@ -90,6 +90,7 @@ def no_fake_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
     return ctx.alpha * _NoFake.apply(grad, w), ctx.alpha * (grad @ x)
 
 
+LENGTHS = ("says_", "writes_first", "keeps_a_pointer", "makes_")  # that the kernel decides
 RULES: dict[str, dict[str, Any]] = {  # what differs from a sound op, by name
     "fake_swapped": {"shape": lambda inputs, attributes: [[inputs[0].shape[1]]]},
     "fake_constant": {"shape": lambda inputs, attributes: [[int(inputs[0].shape[0])]]},
@@ -99,6 +100,7 @@ RULES: dict[str, dict[str, Any]] = {  # what differs from a sound op, by name
     "detached": {"backward": detached_backward},
     "no_backward_fake": {"backward": no_fake_backward},
 }
+RULES |= {name: {"shape": None} for name in _description.OPS if name.startswith(LENGTHS)}
 BODIES = {"other_body": other_standard, "no_body": no_standard}
 
 

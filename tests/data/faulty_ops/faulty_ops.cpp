@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -222,6 +223,70 @@ void unchecked(ShapeContext& context) {
   context.set_output(0, {x[0]});
 }
 
+// How many rows count is left to the kernels below, each of which says it in a wrong way.
+void decided_shape(ShapeContext& context) {
+  shape(context);
+  context.set_output(0, {Dim::at_most(context.dims(0)[0], "rows")});
+}
+
+// The result as it would be without a length to say.
+void write_all(KernelContext& context) {
+  with_rows(context, [&](const auto& rows) {
+    for (int64_t n = 0; n < rows.count; ++n) rows.write(n, rows.sum(n, 0, rows.width));
+  });
+}
+
+void say(KernelContext& context, int64_t more = 0) {
+  context.set_length("rows", context.input(0).shape[0] + more);
+}
+
+void writes_first(KernelContext& context) {
+  write_all(context);
+  say(context);
+}
+
+void keeps_a_pointer(KernelContext& context) {
+  with_rows(context, [&](const auto& rows) {
+    say(context);
+    for (int64_t n = 0; n < rows.count; ++n) rows.write(n, rows.sum(n, 0, rows.width));
+  });
+}
+
+void says_too_much(KernelContext& context) { say(context, 1); }
+void says_too_little(KernelContext& context) { context.set_length("rows", -1); }
+
+void says_two(KernelContext& context) {
+  say(context);
+  write_all(context);
+  say(context, -1);
+}
+
+void says_another(KernelContext& context) { context.set_length("columns", 1); }
+
+void says_in_pieces(KernelContext& context) {
+  context.parallel_for(context.input(0).shape[0], 1, [&](int64_t, int64_t) { say(context); });
+}
+
+void says_in_a_thread(KernelContext& context) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      say(context);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void makes_two(KernelContext& context) {
+  context.allocate_output(0, {context.input(0).shape[0]});
+  write_all(context);
+  context.allocate_output(0, {context.input(0).shape[0]});
+}
+
+void makes_a_matrix(KernelContext& context) { context.allocate_output(0, {1, 1}); }
+
 Op describe(const char* name, const char* type, void (*rule)(ShapeContext&),
             void (*kernel)(KernelContext&)) {
   // One lets its results lie where the weights are, all of which each row reads.
@@ -259,6 +324,19 @@ FAULT(narrow, Narrow, shape, narrow)
 FAULT(shape_of_names, ShapeOfNames, shape_of_names, sound)
 FAULT(text_varies, TextVaries, text_varies, sound)
 FAULT(unchecked, Unchecked, unchecked, shorter)
+
+FAULT(says_none, SaysNone, decided_shape, write_all)
+FAULT(writes_first, WritesFirst, decided_shape, writes_first)
+FAULT(keeps_a_pointer, KeepsAPointer, decided_shape, keeps_a_pointer)
+FAULT(says_too_much, SaysTooMuch, decided_shape, says_too_much)
+FAULT(says_too_little, SaysTooLittle, decided_shape, says_too_little)
+FAULT(says_two, SaysTwo, decided_shape, says_two)
+FAULT(says_another, SaysAnother, decided_shape, says_another)
+FAULT(says_what_is_known, SaysWhatIsKnown, shape, says_too_little)
+FAULT(says_in_pieces, SaysInPieces, decided_shape, says_in_pieces)
+FAULT(says_in_a_thread, SaysInAThread, decided_shape, says_in_a_thread)
+FAULT(makes_two, MakesTwo, decided_shape, makes_two)
+FAULT(makes_a_matrix, MakesAMatrix, decided_shape, makes_a_matrix)
 
 // Right in C++; their faults are in Python (faults.py).
 FAULT(fake_swapped, FakeSwapped, shape, sound)

@@ -1,6 +1,8 @@
 """Runs the conformance suite on faulty ops, inside the tree that has them; prints what it found.
 
 python run_suite.py '{"tail_twice": ["values", "lengths"], ...}'
+
+In place of families there may be a text, with which every runtime has to refuse the call.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import myops
 from myops.testing import Case, CheckError, check_op
 
 
-def cases() -> list[Case]:
+def cases(refused: str = "") -> list[Case]:
     torch.manual_seed(0)
     x, w = torch.randn(3, 8), torch.randn(8)
+    if refused:
+        return [Case((x, w), refused=refused, refused_by_numbers=True, name="rows")]
     return [
         Case((x, w), {"alpha": 1.5, "beta": -0.25}, name="rows"),
         Case((w, w), name="vector", refused="x: got rank 1, expected rank 2"),
@@ -31,14 +35,20 @@ def main() -> None:
         try:
             report = check_op(
                 getattr(myops, name),
-                cases(),
+                cases(families if isinstance(families, str) else ""),
                 reference=lambda x, w, alpha=1.0, beta=0.0: alpha * (x @ w) + beta,
-                only=families,
+                only=["errors"] if isinstance(families, str) else families,
             )
         except CheckError as error:
             report = error.report
+        compared = sum(tally.ran for tally in report.tallies)
         failures = [{**asdict(item), "text": str(item)} for item in report.failures]
-        found[name] = {"failures": failures, "idle": report.idle, "text": str(report)}
+        found[name] = {
+            "failures": failures,
+            "idle": report.idle,
+            "compared": compared,
+            "text": str(report),
+        }
     print(json.dumps(found))
 
 

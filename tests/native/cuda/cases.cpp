@@ -57,6 +57,15 @@ void Case::add_numbers(Random& random, DType dtype, const Shape& shape, double s
   text += str(" ", dtype_name(dtype), " ", shape, " by ", strides);
 }
 
+void Case::add_integers(Random& random, DType dtype, const Shape& shape, int64_t most) {
+  void* data = memory.make(byte_count(shape, dtype));
+  for (int64_t i = 0; i < element_count(shape); ++i) {
+    store(data, dtype, i, static_cast<double>(random.from(-most, most)));
+  }
+  inputs.push_back(Tensor(data, dtype, shape));
+  text += str(" ", dtype_name(dtype), " ", shape);
+}
+
 void Case::add_list(const std::vector<double>& numbers) {
   void* data = memory.make(numbers.size() * sizeof(double));
   std::copy(numbers.begin(), numbers.end(), static_cast<double*>(data));
@@ -254,6 +263,22 @@ std::unique_ptr<Case> random_deform(Random& random, int order) {
     made->set("needs", needs);
     made->text += str(" needs ", needs);
   }
+  return made;
+}
+
+std::unique_ptr<Case> integer_deform(Random& random, int order) {
+  auto made = std::make_unique<Case>(order == 0 ? "deform_conv2d" : "deform_conv2d_backward");
+  const DType dtype = random.one_of(kFloats);
+  const int64_t groups = random.from(1, 2), channels = groups * random.from(1, 40);
+  const int64_t outputs = groups * random.from(16, 90), batch = random.from(1, 2);
+  const int64_t height = random.from(2, 10), width = random.from(2, 10), taps = 2;
+  made->set("group", groups);
+  if (order == 1) made->add_integers(random, dtype, {batch, outputs, height - 1, width}, 1);
+  made->add_integers(random, dtype, {batch, channels, height, width}, 2);
+  made->add_integers(random, dtype, {outputs, channels / groups, taps, 1}, 1);
+  made->add_integers(random, dtype, {batch, 2 * taps, height - 1, width}, 2);
+  if (order == 0) made->add_integers(random, dtype, {outputs}, 3);
+  made->add_integers(random, dtype, {batch, taps, height - 1, width}, 1);
   return made;
 }
 

@@ -43,6 +43,8 @@ struct Case {
   // A tensor of random numbers; `spread`: their largest magnitude. `layout` may add gaps.
   void add_numbers(Random& random, DType dtype, const Shape& shape, double spread = 1,
                    bool strided = false);
+  // The same of whole numbers from -most to most, contiguous.
+  void add_integers(Random& random, DType dtype, const Shape& shape, int64_t most);
   void add_list(const std::vector<double>& numbers);
   void add_list(const std::vector<int64_t>& numbers);
   void add_nothing() { inputs.emplace_back(); }
@@ -55,5 +57,7 @@ std::unique_ptr<Case> random_add(Random& random);
 std::unique_ptr<Case> random_resize(Random& random, bool backward);
 // Of deform_conv2d, its gradient, or the gradient of that: 0, 1 or 2.
 std::unique_ptr<Case> random_deform(Random& random, int order);
+// The same of order 0 or 1 with many outputs, of small integers alone, at whole positions.
+std::unique_ptr<Case> integer_deform(Random& random, int order);
 
 }  // namespace fake_cuda

@@ -46,7 +46,10 @@ class DeviceRuntime final : public PlainRuntime, public cuda::Device {
   void* stream() const override { return const_cast<int*>(&stream_); }
   void* scratch(size_t bytes) override { return blocks.make(bytes); }
 
+  bool allow_tf32() const override { return tf32; }
+
   int device = 0;
+  bool tf32 = false;
 
  private:
   int stream_ = 0;

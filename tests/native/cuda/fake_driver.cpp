@@ -124,6 +124,11 @@ struct SharedMemory {
 #include "deform_conv2d/cuda/transposed.h"
 #include "deform_conv2d/cuda/weights.h"
 #undef MYOPS_FAKE_TYPES
+#define MYOPS_FAKE_TYPES Half, BFloat16, float
+#include "deform_conv2d/cuda/forward_tensor.h"
+#include "deform_conv2d/cuda/transposed_tensor.h"
+#include "deform_conv2d/cuda/weights_tensor.h"
+#undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES float
 #include "probe/kernels.h"
 
@@ -158,7 +163,12 @@ thread_local void* current = nullptr;
 int launches = 0;
 void* last_stream = nullptr;
 int last_device = -1;
-int capturing = 0;
+int capturing = 0;                  // 1: the streams of calls; 2: a stream of another thread
+thread_local int capture_mode = 0;  // 0: global; 2: relaxed
+int contexts_retained = 0;
+
+// Whether a call that a capture does not allow fails, and ends the capture.
+bool breaks_a_capture() { return capturing != 0 && capture_mode != 2; }
 
 }  // namespace
 
@@ -172,6 +182,8 @@ FAKE void fake_order(int wanted) {
 }
 FAKE int fake_device_of_last_launch() { return last_device; }
 FAKE void fake_capture(int wanted) { capturing = wanted; }
+FAKE int fake_capture_mode() { return capture_mode; }
+FAKE int fake_contexts_retained() { return contexts_retained; }
 FAKE int fake_launches() { return launches; }
 FAKE void* fake_last_stream() { return last_stream; }
 
@@ -194,9 +206,9 @@ FAKE int cuDeviceGet(int* device, int index) {
   *device = index;
   return 0;
 }
-FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
-  const int architecture = setting("FAKE_CUDA_ARCHITECTURE", 90);
-  *value = attribute == 75 ? architecture / 10 : architecture % 10;
+FAKE int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  const int architecture = device == 3 ? 75 : setting("FAKE_CUDA_ARCHITECTURE", 90);
+  *value = attribute == 16 ? 132 : attribute == 75 ? architecture / 10 : architecture % 10;
   return 0;
 }
 FAKE int cuCtxGetCurrent(void** context) {
@@ -213,15 +225,21 @@ FAKE int cuCtxSetCurrent(void* context) {
   return 0;
 }
 FAKE int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ++contexts_retained;
   *context = &contexts[device];
   return 0;
 }
 FAKE int cuStreamIsCapturing(void*, int* status) {
-  *status = capturing;
+  *status = capturing == 1;
+  return 0;
+}
+FAKE int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
   return 0;
 }
 FAKE int cuModuleLoadData(void** module, const void* image) {
   if (current == nullptr) return 201;
+  if (breaks_a_capture()) return 900;
   const char* text = static_cast<const char*>(image);
   auto* made = new FakeModule;  // never freed: modules live as long as the process
   if (std::memcmp(text, "\177ELF", 4) == 0) {
@@ -238,6 +256,7 @@ FAKE int cuModuleLoadData(void** module, const void* image) {
   return 0;
 }
 FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
+  if (breaks_a_capture()) return 900;
   const auto& from = *static_cast<const FakeModule*>(module);
   Kernel made;
   if (from.real()) {
@@ -262,6 +281,7 @@ FAKE int cuLaunchKernel(void* function, unsigned grid, unsigned grid_y, unsigned
   if (!one_axis || shared != 0 || extra != nullptr || grid == 0 || block == 0) return 1;
   if (grid > 0x7fffffffu || block > 1024) return 1;
   if (current == nullptr) return 201;
+  if (const int fault = setting("FAKE_CUDA_LAUNCH", 0)) return fault;
   ++launches;
   last_stream = stream;
   last_device = static_cast<int>(static_cast<int*>(current) - contexts);

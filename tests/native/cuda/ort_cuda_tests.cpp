@@ -91,6 +91,25 @@ void test_calls() {
   }
 }
 
+// The option use_tf32 of the provider decides how float32 is multiplied.
+void test_tf32_as_the_provider_says() {
+  Node node{
+      "DeformConv", {}, {floats({1, 8, 6, 6}), floats({16, 8, 1, 1}, 2), floats({1, 2, 6, 6}, 3)}};
+  const auto expected = Session(node).run(node, Order::Forward, 0);
+  node.on_cuda = true;
+  const Session session(node);
+  double most[2];
+  for (const bool wanted : {false, true}) {
+    fake_ort::use_tf32(wanted);
+    const auto found = session.run(node, Order::Forward, 0xff);
+    expect(found.refusal.empty(), found.refusal);
+    if (found.outputs.empty()) return;
+    most[wanted] = largest_difference(expected.outputs[0], found.outputs[0]);
+  }
+  expect(most[0] <= 1e-6, myops::str("float32 differs by ", most[0]));
+  expect(most[1] > 1e-5 && most[1] < 1e-2, myops::str("TF32 differs by ", most[1]));
+}
+
 void test_an_older_release_has_the_cpu_alone() {
   for (Node node : nodes()) {
     expect(Session(node, Release::Older).refusal().empty(), node.type + " on the CPU");
@@ -123,8 +142,8 @@ int main() {
   setenv("MYOPS_CUDA_DRIVER", FAKE_DRIVER, 1);
   setenv("MYOPS_NVRTC", FAKE_NVRTC, 1);
   setenv("MYOPS_CUDA_CACHE", "", 1);
-  fake_ort::provide_cuda();
   test_calls();
+  test_tf32_as_the_provider_says();
   test_an_older_release_has_the_cpu_alone();
   test_an_op_without_a_kernel_has_the_cpu_alone();
   test_errors();

@@ -1,5 +1,5 @@
-// What kernels include while no instruction set is switched on: code of the standard library and of
-// shared headers must run on every CPU.
+// Headers that kernels include before an instruction set is switched on, because the code of the
+// standard library and of shared headers must run on every CPU.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The taps of each cell of the image, for the gradient of X: whoever makes an element of it has to
-// know which taps sampled it. The list of a cell is in the order of the taps, whatever the order of
-// the threads, so that sums over it are equal from run to run.
+// Lists of the taps in each cell of the image: the gradient of an element of X is a sum over the
+// taps that sampled it. Each list is sorted, whatever the order of the threads was, so that sums
+// over it are equal in every run.
 //
 // Cell (y, x) of an image and an offset group has the corners (y - 1, x - 1) to (y, x), so that
 // there are (height + 1) * (width + 1). Entry e is tap k of pixel p:
@@ -58,7 +58,7 @@ inline void swap(int64_t& a, int64_t& b) {
   b = kept;
 }
 
-// Heap sort: no worst case that is slower than others, no memory.
+// Heap sort, which needs no memory and is fast in the worst case too.
 inline void sort(int64_t* list, int64_t length) {
   const auto sink = [&](int64_t at, int64_t end) {
     for (int64_t child = 2 * at + 1; child < end; child = 2 * at + 1) {
@@ -129,7 +129,7 @@ void list_entry(const DeformCells& cells, int64_t e) {
   if (cell >= 0) cells.entry[cells.start[cell] + count_up(&cells.filled[cell])] = e;
 }
 
-// Entries have come in any order.
+// The entries are in no particular order yet.
 template <class T, class A>
 void sort_cell(const DeformCells& cells, int64_t cell) {
   deform_kernels::sort(cells.entry + cells.start[cell], cells.count[cell]);

@@ -95,15 +95,18 @@ void deform_direct(const DeformForward& arguments, int64_t i) {
 }
 
 // Many outputs in a group: rows of the product are outputs, columns are pixels of all images.
-template <class A>
-struct ForwardShared {
-  deform_kernels::TileFactors<A> factors;
+template <class A, class Factors>
+struct ForwardParts {
+  Factors factors;
   deform_kernels::Sampler<A> samplers[deform_kernels::Tile::kColumns];  // of the columns
 };
+template <class A>
+using ForwardShared = ForwardParts<A, deform_kernels::FmaFactors<A>>;
+template <class A>
+using ForwardTensorShared = ForwardParts<A, deform_kernels::TensorFactors>;
 
-template <class T, class A, class B>
-void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
-                 ForwardShared<A>& shared) {
+template <class T, class A, class Product, class B, class Shared>
+void deform_product(const DeformForward& arguments, const B& block, int64_t i, Shared& shared) {
   using deform_kernels::Tile;
   const DeformSizes& sizes = arguments.inputs.sizes;
   const int64_t each = deform_kernels::outputs_of(sizes), pixels = deform_kernels::pixels(sizes);
@@ -113,7 +116,7 @@ void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
   const int64_t first = i / row_tiles / sizes.groups * Tile::kColumns;
   const int64_t rows = each - row, columns = sizes.batch * pixels - first;
   const int64_t begin = group * deform_kernels::channels_of(sizes);
-  PerThread<deform_kernels::TileSums<A>, B::kThreads> sums;
+  PerThread<typename Product::Sums, B::kThreads> sums;
   for (int term = 0; term < arguments.term_count; ++term) {
     const DeformTerm& of = arguments.terms[term];
     deform_kernels::each_offset_group(sizes, group, [&](int64_t g, int64_t from, int64_t to) {
@@ -124,39 +127,48 @@ void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
           shared.samplers[thread] =
               deform_kernels::sampler<T, A>(arguments.inputs, of.column, n, g, k, pixel);
         });
-        for (int64_t channel = from; channel < to; channel += Tile::kDepth) {
-          const int depth = static_cast<int>(smaller<int64_t>(Tile::kDepth, to - channel));
+        for (int64_t channel = from; channel < to; channel += Product::kDepth) {
+          const int depth = static_cast<int>(smaller<int64_t>(Product::kDepth, to - channel));
           block.each([&](int thread) {
-            deform_kernels::fill(thread, depth, true, [&](int d, int r) {
-              shared.factors.left[d][r] =
-                  r < rows ? deform_kernels::read_weight<T, A>(sizes, of.W, first_output + r,
-                                                               channel + d - begin, k)
-                           : A(0);
-            });
-            deform_kernels::fill(thread, depth, false, [&](int d, int c) {
-              shared.factors.right[d][c] =
-                  c < columns ? deform_kernels::sample<T, A>(arguments.inputs, of.column,
-                                                             (first + c) / pixels, channel + d,
-                                                             shared.samplers[c])
+            Product::fill_left(shared.factors, thread, depth, true, [&](int d, int r) {
+              return r < rows ? deform_kernels::read_weight<T, A>(sizes, of.W, first_output + r,
+                                                                  channel + d - begin, k)
                               : A(0);
             });
+            Product::fill_right(shared.factors, thread, depth, false, [&](int d, int c) {
+              return c < columns ? deform_kernels::sample<T, A>(arguments.inputs, of.column,
+                                                                (first + c) / pixels, channel + d,
+                                                                shared.samplers[c])
+                                 : A(0);
+            });
           });
-          block.each([&](int thread) {
-            deform_kernels::multiply(shared.factors, depth, thread, sums[thread]);
-          });
+          Product::multiply(block, shared.factors, depth, sums);
         }
       }
     });
   }
   block.each([&](int thread) {
-    deform_kernels::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
+    Product::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
       deform_kernels::write_output<T, A>(arguments, (first + c) / pixels, first_output + r,
                                          (first + c) % pixels, sum);
     });
   });
 }
 
+template <class T, class A, class B>
+void deform_tile(const DeformForward& arguments, const B& block, int64_t i,
+                 ForwardShared<A>& shared) {
+  deform_product<T, A, deform_kernels::FmaProduct<A>>(arguments, block, i, shared);
+}
+template <class T, class A, class B>
+void deform_tensor(const DeformForward& arguments, const B& block, int64_t i,
+                   ForwardTensorShared<A>& shared) {
+  deform_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
+}
+
 }  // namespace myops
 
+#ifndef MYOPS_DEFORM_TENSOR  // forward_tensor.h has the other kernel
 MYOPS_KERNEL(deform_direct, DeformForward, deform_direct)
 MYOPS_BLOCK_KERNEL(deform_tile, DeformForward, ForwardShared, deform_tile)
+#endif

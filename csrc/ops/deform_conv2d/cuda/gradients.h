@@ -1,6 +1,6 @@
-// The gradients of X, offset and mask, from T' and T (transposed.h): of deform_conv2d, where T' is
-// all there is, and of its gradient. Every sum is made by one thread, in an order that depends on
-// the arguments alone.
+// The gradients of X, offset and mask, from T' and T (transposed.h): for deform_conv2d, where T is
+// 0, and for its gradient. Every sum is computed by one thread, in an order that depends on the
+// arguments only.
 #pragma once
 
 #include "deform_conv2d/cuda/cells.h"

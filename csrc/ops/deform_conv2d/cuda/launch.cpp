@@ -3,16 +3,22 @@
 #include "../conv_shape.h"
 #include "entry.h"
 #include "forward.h"
+#include "forward_tensor.h"
 #include "gradients.h"
 #include "myops/cuda.h"
 #include "transposed.h"
+#include "transposed_tensor.h"
 #include "weights.h"
+#include "weights_tensor.h"
 
 MYOPS_CUDA_FILE(myops_deform_positions, "deform_conv2d/cuda/positions.h")
 MYOPS_CUDA_FILE(myops_deform_product, "deform_conv2d/cuda/tile_product.h")
 MYOPS_CUDA_FILE(myops_deform_cells, "deform_conv2d/cuda/cells.h")
 MYOPS_CUDA_FILE(myops_deform_forward, "deform_conv2d/cuda/forward.h")
 MYOPS_CUDA_FILE(myops_deform_transposed, "deform_conv2d/cuda/transposed.h")
+MYOPS_CUDA_FILE(myops_deform_forward_tensor, "deform_conv2d/cuda/forward_tensor.h")
+MYOPS_CUDA_FILE(myops_deform_transposed_tensor, "deform_conv2d/cuda/transposed_tensor.h")
+MYOPS_CUDA_FILE(myops_deform_weights_tensor, "deform_conv2d/cuda/weights_tensor.h")
 MYOPS_CUDA_FILE(myops_deform_gradients, "deform_conv2d/cuda/gradients.h")
 MYOPS_CUDA_FILE(myops_deform_weights, "deform_conv2d/cuda/weights.h")
 
@@ -21,7 +27,9 @@ namespace {
 
 cuda::Gpu gpu_with(const KernelContext& context, const cuda::File& main) {
   return cuda::Gpu(context,
-                   {main, {myops_deform_positions, myops_deform_product, myops_deform_cells}},
+                   {main,
+                    {myops_deform_positions, myops_deform_product, myops_deform_cells,
+                     myops_deform_forward, myops_deform_transposed, myops_deform_weights}},
                    context.input(0).dtype);
 }
 
@@ -50,30 +58,46 @@ DeformSizes describe(const ConvShape& conv) {
 
 size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) : sizeof(float); }
 
-// Whether products are made in tiles: with fewer outputs, most of a tile would be empty.
-bool in_tiles(const DeformSizes& sizes) {
-  constexpr int64_t kFewOutputs = 16;
-  return sizes.outputs / sizes.groups >= kFewOutputs && kernel_enabled("deform_conv2d.cuda_tiles");
+// How the products of a call are computed.
+enum class Products { Direct, Tiles, TensorCores };
+
+Products products_of(const KernelContext& context, const DeformSizes& sizes) {
+  constexpr int64_t kFewOutputs = 16;  // with fewer, most of a tile would be empty
+  if (sizes.outputs / sizes.groups < kFewOutputs) return Products::Direct;
+  if (!kernel_enabled("deform_conv2d.cuda_tiles")) return Products::Direct;
+  if (!kernel_enabled("deform_conv2d.cuda_tensor")) return Products::Tiles;
+  return cuda::on_tensor_cores(context, context.input(0).dtype) ? Products::TensorCores
+                                                                : Products::Tiles;
+}
+
+// As in reports.
+const char* name_of(Products products) {
+  return products == Products::Direct  ? "cuda_direct"
+         : products == Products::Tiles ? "cuda_tiles"
+                                       : "cuda_tensor";
 }
 
 void run_forward(const KernelContext& context, const DeformForward& arguments) {
   const DeformSizes& sizes = arguments.inputs.sizes;
   if (arguments.Y.data == nullptr) return;
-  cuda::Gpu gpu = gpu_with(context, myops_deform_forward);
-  if (in_tiles(sizes)) {
-    context.report("cuda_tiles", "Y");
-    gpu.launch_blocks("deform_tile", deform_kernels::forward_blocks(sizes), arguments);
-  } else {
-    context.report("cuda_direct", "Y");
+  const Products products = products_of(context, sizes);
+  context.report(name_of(products), "Y");
+  const bool tensor = products == Products::TensorCores;
+  cuda::Gpu gpu = gpu_with(context, tensor ? myops_deform_forward_tensor : myops_deform_forward);
+  if (products == Products::Direct) {
     gpu.launch("deform_direct", deform_kernels::direct_threads(sizes), arguments);
+  } else {
+    gpu.launch_blocks(tensor ? "deform_tensor" : "deform_tile",
+                      deform_kernels::forward_blocks(sizes), arguments);
   }
 }
 
-// Of the products of some rows, and of the slices of the gradient of W: others use the device too.
+// The most bytes for the products of some rows, and for the slices of the gradient of W. It is
+// small because other work uses the memory of the device too.
 constexpr int64_t kProductBytes = 64 << 20;
 constexpr int64_t kMostSlices = 64, kSlicePixels = 512;
 
-// The gradients of X, offset, mask and W, as deform_conv2d_backward and its gradient have them.
+// The gradients of X, offset, mask and W, for deform_conv2d_backward and for its gradient.
 class Gradients {
  public:
   // `direct` and `changed`: the filters that make T' and T; not `present`: there is none.
@@ -82,6 +106,7 @@ class Gradients {
       : context_(context),
         size_(sum_size(grad.dtype)),
         sizes_(inputs.sizes),
+        products_(products_of(context, inputs.sizes)),
         grad_(describe(grad)),
         direct_(describe(direct)),
         changed_(describe(changed)) {
@@ -113,24 +138,26 @@ class Gradients {
     arguments.column = column;
     arguments.grad_W = result(grad_W);
     if (arguments.grad_W.data == nullptr) return;
-    cuda::Gpu gpu = gpu_with(context_, myops_deform_weights);
+    cuda::Gpu gpu =
+        gpu_with(context_, on_tensor_cores() ? myops_deform_weights_tensor : myops_deform_weights);
     const int64_t weights = deform_kernels::weights_of(sizes_);
     const int64_t bytes = weights * static_cast<int64_t>(size_);
     const int64_t wanted = deform_kernels::tiles(sizes_.batch * pixels(), kSlicePixels);
     arguments.slices = std::max<int64_t>(std::min({wanted, kMostSlices, kProductBytes / bytes}), 1);
     arguments.sums = gpu.scratch<char>(arguments.slices, bytes);
     const std::string reason = context_.reports() ? str(arguments.slices, " slices") : "";
-    if (in_tiles(sizes_)) {
-      context_.report("cuda_tiles", "W", reason);
-      gpu.launch_blocks("weights_tile", deform_kernels::weight_blocks(arguments), arguments);
-    } else {
-      context_.report("cuda_direct", "W", reason);
+    context_.report(name_of(products_), "W", reason);
+    if (products_ == Products::Direct) {
       gpu.launch("weights_direct", deform_kernels::weight_threads(arguments), arguments);
+    } else {
+      gpu.launch_blocks(on_tensor_cores() ? "weights_tensor" : "weights_tile",
+                        deform_kernels::weight_blocks(arguments), arguments);
     }
     gpu.launch("add_slices", weights, arguments);
   }
 
  private:
+  bool on_tensor_cores() const { return products_ == Products::TensorCores; }
   int64_t pixels() const { return deform_kernels::pixels(sizes_); }
   int64_t entries() const { return sizes_.batch * deform_kernels::entries_of_image(sizes_); }
 
@@ -167,7 +194,7 @@ class Gradients {
     if (direct_.data != nullptr) arguments_.direct = gpu.scratch<char>(most, bytes);
     if (changed_.data != nullptr) arguments_.changed = gpu.scratch<char>(most, bytes);
     if (context_.reports()) {
-      context_.report(in_tiles(sizes_) ? "cuda_tiles" : "cuda_direct", "X, offset, mask",
+      context_.report(name_of(products_), "X, offset, mask",
                       str(most, " of ", all, " rows at a time"));
     }
     for (int64_t first = 0; first < all; first += most) {
@@ -188,19 +215,22 @@ class Gradients {
   // T, or T', of the rows that arguments_ names.
   void multiply(const DeformTensor& W, const void* products) {
     if (W.data == nullptr) return;
-    cuda::Gpu gpu = gpu_with(context_, myops_deform_transposed);
+    cuda::Gpu gpu = gpu_with(
+        context_, on_tensor_cores() ? myops_deform_transposed_tensor : myops_deform_transposed);
     const DeformTransposed arguments{
         sizes_, grad_, W, arguments_.first_row, arguments_.rows, const_cast<void*>(products)};
-    if (in_tiles(sizes_)) {
-      gpu.launch_blocks("transposed_tile", deform_kernels::transposed_blocks(arguments), arguments);
-    } else {
+    if (products_ == Products::Direct) {
       gpu.launch("transposed_direct", arguments.rows * sizes_.taps * pixels(), arguments);
+    } else {
+      gpu.launch_blocks(on_tensor_cores() ? "transposed_tensor" : "transposed_tile",
+                        deform_kernels::transposed_blocks(arguments), arguments);
     }
   }
 
   const KernelContext& context_;
   const size_t size_;  // of a sum
   const DeformSizes sizes_;
+  const Products products_;
   const DeformTensor grad_, direct_, changed_;
   DeformGradients arguments_{};
 };

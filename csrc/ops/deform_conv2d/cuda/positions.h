@@ -1,5 +1,5 @@
-// Where an output pixel samples X, and with which weights: ../taps.h has the mathematics, and the
-// names.
+// Where an output pixel samples X, and with which weights. ../taps.h explains the mathematics and
+// the names.
 #pragma once
 
 #include "myops/device.h"
@@ -24,7 +24,7 @@ struct DeformSizes {
   int64_t stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
 };
 
-// What samples depend on. X', y' and x', m' are those of the double backward.
+// The tensors on which samples depend. X', y', x' and m' exist in the double backward pass only.
 struct DeformInputs {
   DeformSizes sizes;
   DeformTensor X, offset, mask;

@@ -49,14 +49,18 @@ void transposed_direct(const DeformTransposed& arguments, int64_t i) {
 }
 
 // Many outputs in a group.
-template <class A>
-struct TransposedShared {
-  deform_kernels::TileFactors<A> factors;
+template <class Factors>
+struct TransposedParts {
+  Factors factors;
 };
+template <class A>
+using TransposedShared = TransposedParts<deform_kernels::FmaFactors<A>>;
+template <class A>
+using TransposedTensorShared = TransposedParts<deform_kernels::TensorFactors>;
 
-template <class T, class A, class B>
-void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t i,
-                     TransposedShared<A>& shared) {
+template <class T, class A, class Product, class B, class Shared>
+void transposed_product(const DeformTransposed& arguments, const B& block, int64_t i,
+                        Shared& shared) {
   using deform_kernels::Tile;
   const DeformSizes& sizes = arguments.sizes;
   const int64_t pixels = deform_kernels::pixels(sizes), taps = sizes.taps;
@@ -69,30 +73,28 @@ void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t 
   const int64_t first_pixel = i % column_tiles * Tile::kColumns;
   const int64_t first = i % of_segment / column_tiles * Tile::kRows;  // channel * taps + tap
   const int64_t rows = channels * taps - first, columns = pixels - first_pixel;
-  PerThread<deform_kernels::TileSums<A>, B::kThreads> sums;
-  for (int64_t o = 0; o < each; o += Tile::kDepth) {
-    const int depth = static_cast<int>(smaller<int64_t>(Tile::kDepth, each - o));
+  PerThread<typename Product::Sums, B::kThreads> sums;
+  for (int64_t o = 0; o < each; o += Product::kDepth) {
+    const int depth = static_cast<int>(smaller<int64_t>(Product::kDepth, each - o));
     block.each([&](int thread) {
-      deform_kernels::fill(thread, depth, false, [&](int d, int r) {
-        shared.factors.left[d][r] =
-            r < rows ? deform_kernels::read_weight<T, A>(sizes, arguments.W, group * each + o + d,
-                                                         (first + r) / taps, (first + r) % taps)
-                     : A(0);
+      Product::fill_left(shared.factors, thread, depth, false, [&](int d, int r) {
+        return r < rows
+                   ? deform_kernels::read_weight<T, A>(sizes, arguments.W, group * each + o + d,
+                                                       (first + r) / taps, (first + r) % taps)
+                   : A(0);
       });
-      deform_kernels::fill(thread, depth, false, [&](int d, int c) {
+      Product::fill_right(shared.factors, thread, depth, false, [&](int d, int c) {
         const int64_t pixel = first_pixel + c;
-        shared.factors.right[d][c] =
-            c < columns
-                ? deform_kernels::read<T, A>(arguments.grad, n, group * each + o + d,
-                                             pixel / sizes.out_width, pixel % sizes.out_width)
-                : A(0);
+        return c < columns
+                   ? deform_kernels::read<T, A>(arguments.grad, n, group * each + o + d,
+                                                pixel / sizes.out_width, pixel % sizes.out_width)
+                   : A(0);
       });
     });
-    block.each(
-        [&](int thread) { deform_kernels::multiply(shared.factors, depth, thread, sums[thread]); });
+    Product::multiply(block, shared.factors, depth, sums);
   }
   block.each([&](int thread) {
-    deform_kernels::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
+    Product::each_sum(thread, sums[thread], rows, columns, [&](int r, int c, A sum) {
       const int64_t row = segment * channels + (first + r) / taps - arguments.first_row;
       if (row < 0 || row >= arguments.rows) return;  // of another pass
       static_cast<A*>(
@@ -101,7 +103,20 @@ void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t 
   });
 }
 
+template <class T, class A, class B>
+void transposed_tile(const DeformTransposed& arguments, const B& block, int64_t i,
+                     TransposedShared<A>& shared) {
+  transposed_product<T, A, deform_kernels::FmaProduct<A>>(arguments, block, i, shared);
+}
+template <class T, class A, class B>
+void transposed_tensor(const DeformTransposed& arguments, const B& block, int64_t i,
+                       TransposedTensorShared<A>& shared) {
+  transposed_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
+}
+
 }  // namespace myops
 
+#ifndef MYOPS_DEFORM_TENSOR  // transposed_tensor.h has the other kernel
 MYOPS_KERNEL(transposed_direct, DeformTransposed, transposed_direct)
 MYOPS_BLOCK_KERNEL(transposed_tile, DeformTransposed, TransposedShared, transposed_tile)
+#endif

@@ -1,5 +1,6 @@
-// The gradient of W: the sum over the pixels of G A, or of G A' in the double backward. Pixels of
-// all images are cut into slices, whose sums are made apart and then added in order.
+// The gradient of W: the sum over the pixels of G A, or of G A' in the double backward. The pixels
+// of all images are divided into slices, whose sums are computed separately and then added in
+// order.
 #pragma once
 
 #include "deform_conv2d/cuda/positions.h"
@@ -109,16 +110,19 @@ void weights_direct(const DeformWeights& arguments, int64_t i) {
 }
 
 // Many outputs in a group: rows of the product are outputs, columns are weights of one output.
-template <class A>
-struct WeightsShared {
-  deform_kernels::TileFactors<A> factors;
+template <class Factors>
+struct WeightsParts {
+  Factors factors;
 };
+template <class A>
+using WeightsShared = WeightsParts<deform_kernels::FmaFactors<A>>;
+template <class A>
+using WeightsTensorShared = WeightsParts<deform_kernels::TensorFactors>;
 
-template <class T, class A, class B>
-void weights_tile(const DeformWeights& arguments, const B& block, int64_t i,
-                  WeightsShared<A>& shared) {
+template <class T, class A, class Product, class B, class Shared>
+void weights_product(const DeformWeights& arguments, const B& block, int64_t i, Shared& shared) {
   using deform_kernels::Tile;
-  using Sums = deform_kernels::TileSums<A>;
+  using Sums = typename Product::Sums;
   const DeformSizes& sizes = arguments.inputs.sizes;
   const int64_t channels = deform_kernels::channels_of(sizes);
   const int64_t each = deform_kernels::outputs_of(sizes);
@@ -134,38 +138,40 @@ void weights_tile(const DeformWeights& arguments, const B& block, int64_t i,
   for (int64_t begin = pixels.begin; begin < pixels.end; begin += DeformWeights::kTogether) {
     const int64_t end = smaller(begin + DeformWeights::kTogether, pixels.end);
     PerThread<Sums, B::kThreads> sums;
-    for (int64_t p = begin; p < end; p += Tile::kDepth) {
-      const int depth = static_cast<int>(smaller<int64_t>(Tile::kDepth, end - p));
+    for (int64_t p = begin; p < end; p += Product::kDepth) {
+      const int depth = static_cast<int>(smaller<int64_t>(Product::kDepth, end - p));
       block.each([&](int thread) {
-        deform_kernels::fill(thread, depth, true, [&](int d, int r) {
+        Product::fill_left(shared.factors, thread, depth, true, [&](int d, int r) {
           const int64_t o = group * each + first_row + r;
-          shared.factors.left[d][r] =
-              r < rows ? deform_kernels::grad_at<T, A>(arguments, o, p + d) : A(0);
+          return r < rows ? deform_kernels::grad_at<T, A>(arguments, o, p + d) : A(0);
         });
-        deform_kernels::fill(thread, depth, true, [&](int d, int c) {
+        Product::fill_right(shared.factors, thread, depth, true, [&](int d, int c) {
           const int64_t channel = group * channels + (first + c) / sizes.taps;
-          shared.factors.right[d][c] =
-              c < columns ? deform_kernels::sample_at<T, A>(arguments, channel,
-                                                            (first + c) % sizes.taps, p + d)
-                          : A(0);
+          return c < columns ? deform_kernels::sample_at<T, A>(arguments, channel,
+                                                               (first + c) % sizes.taps, p + d)
+                             : A(0);
         });
       });
-      block.each([&](int thread) {
-        deform_kernels::multiply(shared.factors, depth, thread, sums[thread]);
-      });
+      Product::multiply(block, shared.factors, depth, sums);
     }
-    block.each([&](int thread) {
-      for (int e = 0; e < Tile::kEach * Tile::kEach; ++e) {
-        totals[thread].at[e / Tile::kEach][e % Tile::kEach] +=
-            sums[thread].at[e / Tile::kEach][e % Tile::kEach];
-      }
-    });
+    block.each([&](int thread) { totals[thread].add(sums[thread]); });
   }
   block.each([&](int thread) {
-    deform_kernels::each_sum(thread, totals[thread], rows, columns, [&](int r, int c, A sum) {
+    Product::each_sum(thread, totals[thread], rows, columns, [&](int r, int c, A sum) {
       deform_kernels::slice_sum<A>(arguments, slice, group * each + first_row + r, first + c) = sum;
     });
   });
+}
+
+template <class T, class A, class B>
+void weights_tile(const DeformWeights& arguments, const B& block, int64_t i,
+                  WeightsShared<A>& shared) {
+  weights_product<T, A, deform_kernels::FmaProduct<A>>(arguments, block, i, shared);
+}
+template <class T, class A, class B>
+void weights_tensor(const DeformWeights& arguments, const B& block, int64_t i,
+                    WeightsTensorShared<A>& shared) {
+  weights_product<T, A, deform_kernels::TensorProduct<T>>(arguments, block, i, shared);
 }
 
 // Adds the slices of an element of W.
@@ -184,6 +190,8 @@ void add_slices(const DeformWeights& arguments, int64_t i) {
 
 }  // namespace myops
 
+#ifndef MYOPS_DEFORM_TENSOR  // weights_tensor.h has the other kernel
 MYOPS_KERNEL(weights_direct, DeformWeights, weights_direct)
 MYOPS_BLOCK_KERNEL(weights_tile, DeformWeights, WeightsShared, weights_tile)
+#endif
 MYOPS_KERNEL(add_slices, DeformWeights, add_slices)

@@ -1,5 +1,5 @@
-// my_add on CUDA: a thread for each element of the result, in the order of its memory, or for 16
-// bytes of it where that is one run of memory in all tensors.
+// my_add on CUDA: a thread for each element of the result, in memory order, or for each 16 bytes
+// where these are contiguous in all tensors.
 #pragma once
 
 #include "myops/device.h"

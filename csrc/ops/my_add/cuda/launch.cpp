@@ -10,7 +10,7 @@ MYOPS_CUDA_FILE(myops_add_source, "my_add/cuda/kernels.h")
 namespace myops::my_add {
 namespace {
 
-// Whether the tensors are runs of memory that 16 bytes at a time can be read from.
+// Whether the tensors are contiguous memory that can be read in units of 16 bytes.
 bool are_packs(const AddArguments& arguments) {
   const auto fits = [](const void* data, int64_t step) {
     return step == 0 || (step == 1 && reinterpret_cast<uintptr_t>(data) % 16 == 0);

@@ -1,8 +1,8 @@
 // resize on CUDA: a table of taps for each resampled axis, made on the device, then one pass for
-// each axis with a thread for each element. The gradient uses the same tables: each element of the
-// input looks up the outputs that it contributed to, so nothing is added by several threads.
+// each axis with a thread for each element. The gradient uses the same tables: the thread of an
+// input element looks up the outputs to which it contributed, so no two threads add to one element.
 //
-// A sum has the order of the CPU's (kernels/slab_sum.h), and with it its bits.
+// Sums have the same order as on the CPU (kernels/slab_sum.h), and so the same bits.
 #pragma once
 
 #include "resize/cuda/coordinates.h"
@@ -36,8 +36,7 @@ void make_taps(const TapArguments& arguments, int64_t o) {
 
 namespace resize_kernels {
 
-// The number of leading elements of a list of which `holds(element)` is true; it is so of no
-// element behind one of which it is not.
+// The number of leading elements of a sorted list for which `holds(element)` is true.
 template <class Holds>
 int64_t count_leading(const int64_t* list, int64_t length, const Holds& holds) {
   int64_t begin = 0, end = length;
@@ -120,7 +119,8 @@ struct Sum {
       empty = false;
       return;
     }
-    // The four parts take turns: the oldest is the next one. An index would keep them in memory.
+    // The four parts are used in turn; rotating them instead of using an index keeps them in
+    // registers.
     const A next = std::fma(weight, value, first);
     first = second, second = third, third = fourth, fourth = next;
   }

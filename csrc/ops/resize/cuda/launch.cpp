@@ -97,7 +97,7 @@ class Resampling {
  private:
   size_t sum_size() const { return dtype_ == DType::Float64 ? sizeof(double) : sizeof(float); }
 
-  // The last axis first; but rows before columns, where that leaves fewer rows.
+  // The last axis first; but rows before columns if this leaves fewer rows.
   std::vector<size_t> order_of_passes() const {
     std::vector<size_t> passes;
     for (size_t axis = axes_.size(); axis-- > 0;) {

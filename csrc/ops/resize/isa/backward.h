@@ -1,5 +1,5 @@
-// The gradient: the same passes with transposed tap tables. Each input element sums over the
-// outputs that it contributed to, so no locks are needed and the order is always the same.
+// The gradient: the same passes with transposed tap tables. The gradient of each input element is a
+// sum over the outputs to which it contributed, so no locks are needed and the order is fixed.
 #pragma once
 
 #include "../kernels/resample.h"

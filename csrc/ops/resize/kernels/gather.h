@@ -8,8 +8,8 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Memory that will be used soon. Memory bandwidth is idle while a pass works within the caches, so
-// such passes prefetch a part of this range at each step.
+// Memory that will be used soon. A pass that works within the caches uses no memory bandwidth, so
+// it prefetches a part of this range at each step.
 struct PrefetchRange {
   const void* begin = nullptr;
   int64_t bytes = 0;  // for each element of a row

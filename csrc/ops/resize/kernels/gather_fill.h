@@ -37,8 +37,8 @@ void GatherTable<Wide>::fill_tables(Block& block, const Few& few_taps) {
 // downscaling, where memory bandwidth is the limit.
 template <class Wide>
 void GatherTable<Wide>::find_runs() {
-  // Runs of so few blocks are not faster with shared tables; several rows are copied with the same
-  // tables anyway.
+  // Runs of this few blocks are not faster with shared tables; several rows that are copied use the
+  // same tables in any case.
   const int64_t few = width() == 1 ? 4 : 16;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of the members of Block
   struct Repeat {

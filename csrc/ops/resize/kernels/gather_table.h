@@ -169,8 +169,8 @@ void GatherTable<Wide>::add_block(int64_t begin) {
   Block block{least, most + 1, 0, 0, 0, 1, 0, Strategy::Scalar, 0};
   const int64_t tap_span = (width - 1) * step_, source_size = high() - low();
   const bool near = neighbours && most - tap_span - least < L && tap_span + L <= source_size;
-  // Four permutations by tables of their own are slower than four loads by one table. And
-  // strategies that take turns are slower than either: then each run has a block or two.
+  // Four permutations with separate tables are slower than four loads with one table. And if
+  // strategies alternate, both are slower, because each run has only a block or two.
   const Strategy before = blocks_.empty() ? Strategy::Scalar : blocks_.back().strategy;
   const bool stays_near = near && (width == 4 || before == Strategy::LoadPerTap);
   const bool farther =
@@ -227,7 +227,7 @@ auto GatherTable<Wide>::gather_few(int64_t begin) const -> Few {
       few.from[k * L + i] = index[k] * step_ + channel;
       few.weight[k * L + i] = weight[k];
     }
-    if (begin + i >= last) continue;  // behind the end of the row the last one again
+    if (begin + i >= last) continue;  // past the end of the row: the last element again
     if (++channel == step_) channel = 0, ++output;
   }
   return few;

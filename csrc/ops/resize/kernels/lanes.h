@@ -1,8 +1,9 @@
 // Kernel "lanes": weighted sums along the fastest axis in memory. Several rows are transposed, so
-// that a vector holds the same element of each: what would be a gather within a row is a load, for
-// any number of taps, which may differ from output to output, for every type and instruction set.
+// that a vector contains the same element of each row. A plain load then replaces the gather that a
+// single row would need. This works for any number of taps, which may differ from output to output,
+// and for every type and instruction set.
 //
-// A slab holds element i of kRows rows. The sums are those of slab_sum.h, in the same order.
+// A slab contains element i of kRows rows. The sums are those of slab_sum.h, in the same order.
 #pragma once
 
 #include "lane_table.h"

@@ -1,5 +1,5 @@
 // Kernels "nearest_slabs", "nearest_gather", "nearest_byte_shuffle" and "nearest_copy": elements
-// are copied without arithmetic, rows that come again are copied from the first.
+// are copied without arithmetic; a repeated row is copied from its first occurrence.
 #pragma once
 
 #include "../plan/call_tables.h"
@@ -103,7 +103,7 @@ class Nearest {
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // Hardware prefetching covers consecutive rows, but not rows behind a gap. copy(first, last,
+    // Hardware prefetching covers consecutive rows, but not rows after a gap. copy(first, last,
     // next) makes a part of a row.
     const int64_t gap = level.taps.input / level.taps.output;
     [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {

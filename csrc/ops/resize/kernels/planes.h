@@ -1,5 +1,5 @@
 // Kernel "planes": many small tensors, such as the 7 x 7 maps of a network's last layers. Several
-// tensors are transposed, so that a vector holds the same element of each; all axes are then
+// tensors are transposed, so that a vector contains the same element of each; all axes are then
 // resampled in that layout, in which no row is too short for a vector.
 #pragma once
 
@@ -20,7 +20,7 @@ class Planes {
     const int64_t row = std::min(last.taps.input, last.taps.output) * last.in_volume;
     constexpr int64_t kShortRow = 4 * kTensors;
     const int64_t most = row <= kTensors ? 4096 : 1024;
-    // (A single axis is faster by "lanes", which has no pass of its own for the result.)
+    // (A single axis is faster with "lanes", which needs no additional pass for the result.)
     if (plan.levels.size() == 1 || 2 * plan.outer < L ||
         last.in_volume >= LaneTable<Wide>::kMostSteps)
       return false;

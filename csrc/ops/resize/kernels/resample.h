@@ -1,10 +1,10 @@
 // Weighted resampling of any number of axes, one axis at a time, in bounded memory.
 //
-// The last two levels, rows and columns, are made in strips: source rows are resampled to a buffer
-// and combined or, if the axis of the rows shrinks, combined to a buffer and resampled. A level
-// before them combines slabs, each of which the next level has made from one index of the source;
-// it has the last few in a ring buffer, as neighbouring outputs share them. No level ever stores
-// its full result. The order of the passes depends on lengths only.
+// The last two levels, rows and columns, are computed in strips: source rows are first resampled
+// into a buffer and then combined or, if the axis of the rows shrinks, first combined and then
+// resampled. A level before them combines slabs, which the next level computes from one index of
+// the source each. The last few slabs are kept in a ring buffer, because neighbouring outputs share
+// them. No level stores its full result. The order of the passes depends on lengths only.
 #pragma once
 
 #include <algorithm>
@@ -116,7 +116,7 @@ class Resampler {
     rings_.resize(plan_.levels.size());
     constexpr int64_t kMost = 16, kElements = 4096;
     int64_t together = 1;
-    // (Not where outputs leave out some: those would be made for nothing.)
+    // (Not where outputs skip some slabs, because those would be computed for nothing.)
     const bool reads_all = static_cast<int64_t>(level.taps.index.size()) >= level.taps.input &&
                            level.taps.output >= level.taps.input / 2;
     while (reads_all && together < kMost && 2 * together * level.out_volume <= kElements) {

@@ -1,10 +1,10 @@
 // Batches of short rows of the result, each row made from two neighbouring rows of the source with
 // two taps in both directions. The results are bit-equal to those of row_pairs.h.
 //
-// All rows of one block are made before the next block: its tables are loaded once, and the sum
-// along a source row is used for all rows of the result that need it (64 channels by 2: 112 -> 88
-// us). Neither reads nor writes are in memory order, so each step prefetches what the next batch
-// needs.
+// One block of all rows is computed before the next block: its tables are loaded once, and the sum
+// along a source row is used for all rows of the result that need it (64 channels by 2: 88 us
+// instead of 112). Neither reads nor writes are in memory order, so each step prefetches memory for
+// the next batch.
 #pragma once
 
 #include "../plan/plan.h"

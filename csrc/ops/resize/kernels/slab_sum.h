@@ -1,7 +1,7 @@
-// Kernel "slab_sum": weighted sums of whole slabs, that is rows of an image, channels of a pixel,
-// or images of a volume. Any number of taps, which may differ from one result to the next; elements
-// of any type are widened as they are loaded. The vectors run along the slab, so no tap needs a
-// permutation.
+// Kernel "slab_sum": weighted sums of whole slabs, that is of rows of an image, channels of a
+// pixel, or images of a volume. The number of taps may differ from one result to the next; elements
+// of any type are widened when they are loaded. Vectors contain consecutive elements of a slab, so
+// no tap needs a permutation.
 //
 // Every sum is computed in Accumulate<T> and rounded once when it is stored. Its order is the same
 // in all kernels, so the result does not depend on the memory layout: up to four terms from the

@@ -8,7 +8,8 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// The intervals in order. Quotient and remainder are carried along: o L may be too large.
+// The intervals in order. Quotient and remainder are updated step by step, because o L may
+// overflow.
 class AreaWindows {
  public:
   explicit AreaWindows(const Axis& axis)

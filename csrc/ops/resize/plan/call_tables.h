@@ -1,4 +1,4 @@
-// All tables of a call: newly made, or those of an earlier call.
+// All tables of a call: new ones, or those of an earlier call.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Tap tables without antialiasing: one, two or four taps for each output. The loops are written for
-// vectorisation, a block of outputs at a time: otherwise the tables of small results would take
-// longer than their elements.
+// Tap tables without antialiasing: one, two or four taps for each output. The loops process blocks
+// of outputs so that compilers vectorise them: otherwise the tables of a small result would take
+// longer than its elements.
 #pragma once
 
 #include "coordinates.h"
@@ -78,8 +78,8 @@ class InterpolationTaps {
     if (settings_.torch_arithmetic && (legacy || exact)) {
       return torch_nearest(exact, begin, count, x, index);
     }
-    // (4 + 0.5) / (6 / 20) - 0.5 is 14.5, a tie, but comes out a little less in float32. What is
-    // this close counts as a tie, as in current versions of ONNX Runtime; 1.23 split such ties.
+    // (4 + 0.5) / (6 / 20) - 0.5 is 14.5, a tie, but a little less in float32. A number this close
+    // to a tie counts as one, as in current versions of ONNX Runtime, but not in 1.23.
     const auto rounded = [&](const auto& goes_up) {  // goes_up(what is left, whether it is a tie)
       nearest_by(count, index, [&](int64_t i) {
         const Real floor = std::floor(x[i]), rest = x[i] - floor;

@@ -1,6 +1,5 @@
-// Caches the tables of earlier calls. For a small image the tables would take longer than the
-// image, and where one result follows another, making them again would evict the image from the
-// caches.
+// Caches the tables of earlier calls. For a small image, making the tables would take longer than
+// the image itself, and would evict the image from the CPU's caches.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@ namespace myops::resize {
 // All arguments that determine the tables of a call, as words.
 class Key {
  public:
-  // `maker`: an address that is shared exactly by code that makes equal tables.
+  // `maker`: an address that identifies the code that makes the tables.
   Key(const Request& request, bool channels_last, const void* maker);
 
   bool is_valid() const { return size_ > 0; }  // false: the arguments need too many words

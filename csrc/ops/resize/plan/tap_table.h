@@ -9,7 +9,7 @@
 namespace myops::resize {
 
 // Output o is the sum of weight[k] * input[index[k]] for k in [first[o], first[o + 1]).
-// Indices are inside the input: what lies outside has been moved to the edge or left out.
+// Indices are inside the input: taps outside have been moved to the edge or left out.
 // Weight is float, or double for double data; so are all coordinates.
 template <class Weight>
 struct TapTable {

@@ -5,8 +5,8 @@
 //   sizes, stretch         the size
 //   sizes, other policies  round_half_up(in * scale), one scale for all resized axes: the smallest
 //                          (not_larger) or largest (not_smaller) of size / in, all in float32
-// With torch_arithmetic the products are taken in float64. ONNX Runtime does the former, torch the
-// latter, and the results differ: 45 * 1.4 is 63 in float32 and a little less in float64.
+// That is what ONNX Runtime does. With torch_arithmetic the products are computed in float64, as in
+// torch. The results differ: 45 * 1.4 is 63 in float32 and a little less in float64.
 #include "geometry.h"
 
 #include <algorithm>

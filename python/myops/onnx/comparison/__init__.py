@@ -1,18 +1,18 @@
-"""`compare`: a PyTorch model and its ONNX file, layer by layer; and what a comparison consists of.
+"""`compare`: compares a PyTorch model and its ONNX file, layer by layer.
 
 with_pytorch  `compare` itself; it needs torch, as do torch_side, pairing,
               first_mismatch, fresh and steps
-torch_side    runs PyTorch and keeps what every submodule got and gave
+torch_side    runs PyTorch and records the inputs and outputs of every submodule
 ort_side      runs ONNX Runtime and fetches inner values
-pairing       which value is which tensor, by module path
-metrics       how far apart they are
-propagation   how differences pass on along the data flow
-ties          differences that are only a choice among equals
-first_mismatch, fresh  the first module that differs, and the node inside it
+pairing       finds the tensor for each value, by the path of the module
+metrics       computes their difference
+propagation   follows differences along the data flow
+ties          recognises differences that are only a choice among equal values
+first_mismatch, fresh  find the first module that differs, and the node inside it
 steps         the parts of `compare`
-result        what comes out; terminal, html and reproduction show and write it
+result        the report; terminal, html and reproduction show and write it
 
-`myops.onnx.two_files` compares two files with what needs no torch.
+`myops.onnx.two_files` compares two files, with those of these modules that need no torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Blame", "FirstMismatch", "Report", "Value", "compare"]
 
 
-if not TYPE_CHECKING:  # or any name would be right for a type checker
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

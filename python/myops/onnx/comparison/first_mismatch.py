@@ -1,4 +1,4 @@
-"""Finds the first module that computes something else, and the node inside it."""
+"""Finds the first module whose results differ, and the node inside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOW = ("DeformConv", "GridSample", "Resize", "RoiAlign", "NonMaxSuppression", 
 
 @dataclass
 class SearchContext:
-    """What the search works on."""
+    """The data of the search."""
 
     model: Any
     args: Sequence[Any]
@@ -37,6 +37,7 @@ class SearchContext:
     tolerance: Tolerance
     ties: Ties
     exporter: str
+    export_again: bool
 
 
 def find(context: SearchContext, values: Sequence[Value], name: str) -> FirstMismatch:
@@ -108,7 +109,7 @@ def _agrees_with(
     choices: Mapping[str, np.ndarray],
     trusted: Mapping[str, np.ndarray],
 ) -> bool:
-    """Whether the value is PyTorch's when its choices among equals are put in."""
+    """Whether the value agrees with PyTorch's if PyTorch's choices among equal values are used."""
     known = {**trusted, **choices}
     places, ends = context.graph.between(value.name, known)
     arrays = {end: known[end] if end in known else context.feeds.get(end) for end in ends}
@@ -122,7 +123,7 @@ def _agrees_with(
 
 
 def owner(context: SearchContext, places: Sequence[int]) -> tuple[str, int, str]:
-    """The innermost module that holds all of these nodes."""
+    """The innermost module that contains all of these nodes."""
     inside = [r for r in context.regions if set(places) <= set(r.nodes) and r.path]
     if inside:
         region = min(inside, key=lambda r: (len(r.nodes), -len(r.path)))
@@ -141,12 +142,12 @@ def _difference(
 
 
 def _operators(context: SearchContext, mismatch: FirstMismatch) -> list[np.ndarray]:
-    """What PyTorch's operators computed in the module that differs first."""
+    """The results of PyTorch's operators in the module that differs first."""
     try:
         made = torch_side.record_operators(
             context.model, context.args, context.kwargs, mismatch.path, mismatch.call
         )
-    except Exception as error:  # a model that runs may still refuse to be watched
+    except Exception as error:  # a model that runs may fail while it is observed
         mismatch.evidence.append(f"The operators of PyTorch could not be watched: {error}")
         return []
     return [array for _, array in made]
@@ -159,7 +160,7 @@ def _narrowed(
     results: Mapping[str, Any],
     made: Sequence[np.ndarray],
 ) -> list[int]:
-    """The nodes after the last values inside that some operator of PyTorch made as well."""
+    """The nodes after the last inner values that agree with a result of an operator of PyTorch."""
     by_shape: dict[tuple[int, ...], list[np.ndarray]] = {}
     for array in made:
         by_shape.setdefault(_plain_shape(array), []).append(array)
@@ -192,7 +193,7 @@ def _judge(
     graph = context.graph
     mismatch.nodes = [graph.label(place) for place in places]
     mismatch.cause = "node" if len(places) == 1 else "nodes"
-    changed = list(fresh.changes(context, mismatch, places))
+    changed = list(fresh.changes(context, mismatch, places)) if context.export_again else []
     for place, words in changed:
         mismatch.evidence.append(f"{graph.label(place)}: {words}.")
     if changed:
@@ -224,7 +225,8 @@ def _judge(
 def _against_reference(
     context: SearchContext, place: int, known: Mapping[str, Any]
 ) -> Difference | None:
-    """How far ONNX Runtime's result of a node is from that of onnx.reference; None: unknown."""
+    """The difference of ONNX Runtime's result of a node from that of onnx.reference; None:
+    unknown."""
     from onnx.reference import ReferenceEvaluator
 
     node = context.graph.nodes[place]
@@ -239,7 +241,7 @@ def _against_reference(
     single = context.graph.submodel([place], names, outputs, known)
     try:
         found = ReferenceEvaluator(single).run(outputs, arrays)
-    except Exception:  # what it cannot run it cannot compare
+    except Exception:  # onnx.reference cannot run every node
         return None
     worst = None
     for name, expected in zip(outputs, found, strict=True):

@@ -1,4 +1,4 @@
-"""Exports the module that differs first anew and says where the file differs from it."""
+"""Exports the module that differs first again, and lists where the file differs from the result."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def changes(
 ) -> Iterator[tuple[int, str]]:
     """The differences between these nodes and a new export of their module.
 
-    A node is found again by its place among the types of the nodes, as lines are in a diff; of a
-    node that is not found again nothing is said.
+    Nodes are matched by the sequence of their types, as a diff matches lines of a text; nodes
+    without a match are not mentioned.
     """
     mine = context.graph
     outer = mismatch.path
     while mismatch.fused and not f"{mismatch.fused}.".startswith(f"{outer}." if outer else ""):
-        outer = outer.rpartition(".")[0]  # a module that holds both
+        outer = outer.rpartition(".")[0]  # a module that contains both
     around = [r for r in context.regions if set(places) <= set(r.nodes)]
     around = [r for r in around if f"{mismatch.path}.".startswith(f"{r.path}." if r.path else "")]
     around = [r for r in around if len(r.path) <= len(outer) and len(r.nodes) <= _MOST_NODES]
@@ -59,7 +59,7 @@ def changes(
 
 
 def _twins(mine: Graph, places: Sequence[int], theirs: Graph) -> dict[int, int]:
-    """For each node the one that stands in its place in the new export, as in a diff of texts."""
+    """For each node, the matching node of the new export, as in a diff of texts."""
     ours, new = (
         [place for place in places if not _is_constant(graph, place)]
         for graph, places in ((mine, places), (theirs, range(len(theirs.nodes))))
@@ -70,7 +70,7 @@ def _twins(mine: Graph, places: Sequence[int], theirs: Graph) -> dict[int, int]:
     ]
     matcher = difflib.SequenceMatcher(None, kinds[0], kinds[1], autojunk=False)
     found: dict[int, int] = {}
-    if len(ours) == len(new):  # also where types were changed
+    if len(ours) == len(new):  # even if types were changed
         if len(ours) < 3 or sum(a == b for a, b in zip(*kinds, strict=True)) > len(ours) // 2:
             return dict(zip(ours, new, strict=True))
     elif matcher.ratio() < _LEAST_ALIKE:
@@ -101,7 +101,7 @@ def _export(context: SearchContext, path: str, call: int) -> onnx.ModelProto | N
                 opset_version=scopes.onnx_opset(context.graph.model),
                 skip_checks="all",
             )
-    except Exception:  # it is only a help: a module that cannot be exported alone has none
+    except Exception:  # this is optional advice; not every module can be exported alone
         return None
 
 
@@ -155,7 +155,7 @@ def _constant_difference(
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """What is written, and the defaults of what is not."""
+    """The attributes of a node, and the defaults of those that it does not have."""
     found: dict[str, Any] = {}
     try:
         schema = onnx.defs.get_schema(node.op_type, domain=node.domain)

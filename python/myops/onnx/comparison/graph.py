@@ -1,4 +1,4 @@
-"""What the parts of a comparison want to know about a graph, and submodels of it."""
+"""A graph for the parts of a comparison: its data flow, and submodels of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Graph:
     """The graph of a model with its data flow.
 
     Attributes:
-        model: With all types that can be inferred.
-        nodes: The nodes of the graph itself.
-        producers: Place of the node that makes a value.
-        constants: Values that are written in the file, if need be in another shape or type. What
-            is computed from constants is none of them: it may be computed wrongly.
+        model: The model with all types that can be inferred.
+        nodes: The nodes of the main graph.
+        producers: The index of the node that makes a value.
+        constants: Values that are stored in the file, possibly in another shape or type. Values
+            computed from constants are not among them, because they may be computed wrongly.
         outputs: Names of the outputs of the model.
     """
 
@@ -40,7 +40,7 @@ class Graph:
                 self._readers.setdefault(name, []).append(place)
 
     def depth(self, name: str) -> int:
-        """Where a value is made; -1 for an input of the model."""
+        """The index of the node that makes a value; -1 for an input of the model."""
         return self.producers.get(name, -1)
 
     def leaving(self, region: module_paths.Region) -> list[str]:
@@ -55,7 +55,7 @@ class Graph:
         return [name for name in (*region.outputs, *computed) if name not in self.constants]
 
     def constant(self, name: str) -> np.ndarray | None:
-        """The content of an initializer or Constant; None for anything else."""
+        """The array of an initializer or Constant; None for other values."""
         if name in self._weights:
             tensor = self._weights[name]
             external = tensor.data_location == onnx.TensorProto.EXTERNAL
@@ -71,15 +71,15 @@ class Graph:
         return f"{domain}{node.op_type} {node.name or node.output[0]!r}"
 
     def between(self, target: str, stops: Collection[str]) -> tuple[list[int], list[str]]:
-        """The nodes that make a value out of others, and which of those it needs.
+        """The nodes that compute a value from others, and which of these it needs.
 
         Args:
             target: A value of the graph.
             stops: Where to stop; the target itself does not count.
 
         Returns:
-            Places of nodes in order, constants left out, and the values at which it stopped:
-            members of `stops` and inputs of the model.
+            The indices of nodes in order, without Constants, and the values at which the search
+            stopped: members of `stops` and inputs of the model.
         """
         places: set[int] = set()
         ends: dict[str, None] = {}
@@ -104,7 +104,7 @@ class Graph:
         outputs: Sequence[str],
         values: Mapping[str, np.ndarray],
     ) -> onnx.ModelProto:
-        """A model of some nodes, with the constants that they need.
+        """Makes a model of some nodes, with the constants that they need.
 
         Args:
             values: Arrays of the inputs, for their types.
@@ -147,7 +147,7 @@ class Graph:
         return result
 
 
-# These rearrange what is written; they do not compute.
+# These operators only rearrange stored numbers.
 _REARRANGING = {
     "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather", "Identity",
     "Range", "Reshape", "Shape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
@@ -172,7 +172,7 @@ def _input(
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with every type that can be inferred; weights stay as they are."""
+    """A copy with every type that can be inferred; weights are not copied."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     register_schemas(model)

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Words:
-    """What a page calls things.
+    """The words of a page.
 
-    sides: What was compared, as the title says it. short: As columns say it. letters: As formulas
-        do.
-    heading: Over the titles of values.
-    outputs: Over the table of the outputs of the untouched model.
-    causes: What may be the cause of a difference.
+    sides, short, letters: The two sides in the title, in headings of columns, and in formulas.
+    heading: The heading of the column with the names of values.
+    outputs: The heading of the table with the outputs of the unchanged model.
+    causes: The texts for the causes of a difference.
     """
 
     sides: tuple[str, str] = ("PyTorch", "ONNX Runtime")
@@ -35,7 +34,7 @@ class Words:
 
 
 def render(report: Any, words: Words | None = None) -> str:
-    """The page; all that comes from the model is escaped.
+    """Makes the page; all text from the model is escaped.
 
     Args:
         report: A `Report`, or one with the same attributes.
@@ -51,7 +50,7 @@ def render(report: Any, words: Words | None = None) -> str:
 
 
 def fragment(report: Any, rows: Sequence[Value], words: Words | None = None) -> str:
-    """The same for a notebook: without pictures, and of the values only these rows."""
+    """The same for a notebook: without pictures, and with these rows only."""
     return _pages.fragment("compare.html", images=[], scale="",
                            **_values(report, rows, words or Words()))  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the statuses of values and the causes of a first difference mean, for readers."""
+"""Texts for readers that explain the statuses of values and the causes of a first difference."""
 
 from __future__ import annotations
 

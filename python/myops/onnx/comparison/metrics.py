@@ -1,4 +1,4 @@
-"""How far two arrays are apart, and whether that is too far."""
+"""The difference of two arrays, and whether it exceeds the tolerance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from myops.onnx import fill_values
 
 QUANTILES = (50, 90, 99, 100)
 
-# Relative tolerance by dtype of PyTorch's value: what remains after many layers of rounding.
+# Relative tolerance by dtype of PyTorch's value: the rounding errors of many layers are below it.
 RTOL = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 _SMALL = 1e-2  # below this scale, a value counts as rounding noise around zero
 
@@ -23,7 +23,7 @@ class Tolerance:
     rtol: None for one by dtype: float64 1e-9, float32 1e-4, float16 1e-2, bfloat16 5e-2,
         integers 0.
     atol: None for rtol times the root mean square of PyTorch's value (at least rtol / 100), so
-        that it means the same at every scale. Fill values (-1e9 at masked places) do not count.
+        that it does not depend on the scale. Fill values (-1e9 at masked places) do not count.
     """
 
     rtol: float | None = None
@@ -41,7 +41,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Difference:
-    """What lies between two arrays of one shape.
+    """The difference of two arrays of equal shape.
 
     Attributes:
         max_abs, max_rel: Largest absolute error, and relative to PyTorch's element (relative to
@@ -49,10 +49,10 @@ class Difference:
         cosine: Cosine similarity; None for arrays without numbers or of zeros.
         quantiles: Absolute errors at 50, 90, 99 and 100 percent of the elements.
         relative_rms: Root mean square of the error over that of PyTorch's value.
-        worst: Where the largest error is.
-        wrong: How many elements are outside of the tolerance.
-        size: How many elements there are.
-        rtol, atol: What was tolerated.
+        worst: The index of the largest error.
+        wrong: The number of elements outside the tolerance.
+        size: The number of elements.
+        rtol, atol: The tolerance.
     """
 
     max_abs: float
@@ -116,13 +116,13 @@ def difference(expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) 
 
 
 def coarser(one: str, other: str) -> str:
-    """Of two dtypes the one that decides how exact a comparison can be."""
+    """The less precise of two dtypes, which limits how exact a comparison can be."""
     order = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
     return next((dtype for dtype in order if dtype in (one, other)), one)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
-    """In a type that holds differences: integers above 2**53 are compared as Python's."""
+    """The array in a type that can represent differences; integers above 2**53 become Python's."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         big = array.size and max(abs(int(array.max())), abs(int(array.min()))) > 2**53
         return array.astype(object) if big else array.astype(np.float64)

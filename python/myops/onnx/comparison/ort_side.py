@@ -16,7 +16,7 @@ from myops.ort import _session
 
 LEVELS = ("disable", "basic", "extended", "all")
 EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
-_NARROW = {TensorProto.BFLOAT16: "bfloat16"}  # what NumPy does not know
+_NARROW = {TensorProto.BFLOAT16: "bfloat16"}  # dtypes that NumPy does not have
 
 
 class RunError(RuntimeError):
@@ -25,15 +25,15 @@ class RunError(RuntimeError):
 
 @dataclass
 class Runner:
-    """How models are run.
+    """Settings for running models.
 
-    libraries: Custom-op libraries besides those of myops and onnxruntime-extensions.
+    libraries: Custom-op libraries in addition to those of myops and onnxruntime-extensions.
     """
 
     libraries: Sequence[Any] = ()
 
     def libraries_of(self, model: onnx.ModelProto) -> list[Any]:
-        """The libraries of others that a model needs."""
+        """The other libraries that a model needs."""
         domains = {node.domain for node in scopes.all_nodes(model.graph.node)}
         domains.update(n.domain for f in model.functions for n in scopes.all_nodes(f.node))
         found = list(self.libraries)
@@ -50,7 +50,7 @@ class Runner:
         names: Iterable[str] | None = None,
         level: str = "disable",
     ) -> dict[str, np.ndarray | str]:
-        """Values of the model by name; a string says why there is none.
+        """Values of the model by name; a string gives the reason why there is none.
 
         Args:
             model: It is not changed.
@@ -86,7 +86,7 @@ class Runner:
                    for name, array in fed.items() if name in expected}  # fmt: skip
             texts = any(array.dtype.kind in "OSU" for array in fed.values())
             try:
-                if texts:  # of which ONNX Runtime makes no OrtValue
+                if texts:  # ONNX Runtime makes no OrtValue of strings
                     return dict(zip(wanted, map(_plain, session.run(wanted, fed)), strict=True))
                 values = session.run_with_ort_values(wanted, _ort_values(fed))
             except Exception as error:  # ONNX Runtime's own kinds have no common base
@@ -126,7 +126,8 @@ def fetch(
     names: Sequence[str],
     level: str,
 ) -> tuple[dict[str, Any], tuple[int, str] | None]:
-    """Values of the graph. When ONNX Runtime stops at a node: those before, the node, and why."""
+    """Values of the graph. If ONNX Runtime stops at a node: the values before it, the node, and the
+    reason."""
     try:
         return runner.run(graph.model, inputs, names, level), None
     except RunError as error:
@@ -168,7 +169,7 @@ def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProt
 def without_narrow(
     model: onnx.ModelProto, feeds: dict[str, np.ndarray]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """bfloat16 inputs and outputs as float32, which holds all of their values."""
+    """Makes bfloat16 inputs and outputs float32, which represents all of their values."""
     graph = model.graph
     narrow = [item for item in (*graph.input, *graph.output)
               if item.type.tensor_type.elem_type in _NARROW]  # fmt: skip
@@ -229,7 +230,7 @@ def _array(value: Any) -> np.ndarray | str:
 
 
 def _plain(value: Any) -> np.ndarray | str:
-    """The same for what a session gave as Python objects."""
+    """The same for results that a session returned as Python objects."""
     if value is None:
         return "an optional value that is absent"
     return value if isinstance(value, np.ndarray) else f"a {type(value).__name__}, not a tensor"

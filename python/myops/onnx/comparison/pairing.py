@@ -15,7 +15,7 @@ from myops.onnx.comparison.torch_side import Call, Recording, Tensor
 from myops.onnx.graph import scopes
 from myops.onnx.module_paths import Region
 
-Values = Mapping[str, Any]  # arrays by name; a string says why there is none
+Values = Mapping[str, Any]  # arrays by name; a string gives the reason why there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Pair:
     """A value of the graph and the tensor of PyTorch that it should equal.
 
     role: "output" or "input" of the module.
-    place: Which one, such as "[0]"; "" for the only one.
+    place: Which output or input, such as "[0]"; "" for the only one.
     fused: Path of a module that is part of the same node.
     """
 
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A call of a module of which no value can be compared, and why."""
+    """A call of a module without values that can be compared, and the reason."""
 
     path: str
     call: int
@@ -87,13 +87,14 @@ def pair_all(
     ]
     known_paths = {call.path for call in run.calls}
     for path, reason in _nested(graph).items():
-        if path not in known_paths:  # PyTorch does not show calls inside torch.cond either
+        if path not in known_paths:  # calls inside torch.cond cannot be recorded in PyTorch either
             missing.append(Unmatched(path, 0, "", reason))
     return pairs, missing
 
 
 def _different(run: Recording, path: str) -> int:
-    """How many calls of a module an exporter must keep: one, when all got and gave the same."""
+    """The number of calls of a module that an exporter must keep: one, if all had equal inputs and
+    results."""
     calls = [call for call in run.calls if call.path == path]
     first = [tensor.array for tensor in (*calls[0].inputs, *calls[0].outputs)] if calls else []
     for call in calls[1:]:
@@ -123,10 +124,10 @@ def _outputs_of_model(graph: Graph, root: Call, values: Values, tolerance: Toler
 def pair_up(
     names: Sequence[str], tensors: Sequence[Tensor], values: Values, tolerance: Tolerance
 ) -> list[tuple[str, Tensor]]:
-    """Values and tensors that belong together.
+    """Pairs values and tensors that belong together.
 
-    The only value and the only tensor do. Among several, what agrees does; what is left does when
-    it is one of each, or one of each with a shape.
+    A single value and a single tensor are a pair. Among several, those that agree are pairs; of the
+    rest, a single value and a single tensor, or the only ones with a shape, are a pair.
     """
     left = [name for name in dict.fromkeys(names) if isinstance(values.get(name), np.ndarray)]
     rest = list({tensor.twin: tensor for tensor in tensors}.values())
@@ -172,14 +173,14 @@ def _fused_after(
     values: Values,
     tolerance: Tolerance,
 ) -> Call | None:
-    """The module after this one when the exporter put it into the same node: batch normalisation
-    into a convolution, say. Then the value is the output of that module."""
+    """The module after this one, if the exporter fused it into the same node, such as batch
+    normalisation into a convolution. Then the value is the output of that module."""
     for other in run.calls:
         if other.path in counts or not any(item.twin == tensor.twin for item in other.inputs):
             continue
         if len(other.outputs) != 1 or other.outputs[0].twin == tensor.twin:
             continue
-        if "BatchNorm" in other.kind:  # near its start it hardly changes anything
+        if "BatchNorm" in other.kind:  # before training it hardly changes anything
             nearer = _distance(other.outputs[0], values[name]) <= _distance(tensor, values[name])
             return other if nearer or not agree(tensor, values[name], tolerance) else None
         if agree(tensor, values[name], tolerance):
@@ -196,8 +197,8 @@ def _distance(tensor: Tensor, array: np.ndarray) -> float:
 
 
 def _fused_before(call: Call, run: Recording, counts: Mapping[str, int]) -> Call | None:
-    """The convolution or linear layer before this batch normalisation, when it has no node of its
-    own: it is in the node of this one."""
+    """The convolution or linear layer before this batch normalisation, if both were fused into the
+    same node."""
     if "BatchNorm" not in call.kind:
         return None
     twins = {item.twin for item in call.inputs}

@@ -15,13 +15,13 @@ from myops._extras import require
 if TYPE_CHECKING:
     from myops.onnx.comparison.result import Value
 
-_LEAST, _MOST = 4, 512  # pixels a side that make a picture
+_LEAST, _MOST = 4, 512  # pixels per side of a picture
 COLOURS = "inferno"  # of the difference: matplotlib's name
 
 
 @dataclass
 class Picture:
-    """One image and what its darkest and brightest colour stand for."""
+    """One image, and the values of its darkest and brightest colour."""
 
     title: str
     uri: str
@@ -31,7 +31,7 @@ class Picture:
 
 
 def chosen(report: Any, most: int = 8) -> list[Value]:
-    """Values worth a picture: where it starts, what came before, the outputs of the model."""
+    """Values that are shown as pictures: the first that differs, those before it, the outputs."""
     usable = [v for v in report.values if planes(v) is not None]
     first: list[Value] = []
     if report.first_mismatch is not None:
@@ -48,7 +48,7 @@ def chosen(report: Any, most: int = 8) -> list[Value]:
 
 
 def planes(value: Value) -> tuple[np.ndarray, np.ndarray, str] | None:
-    """Both sides as an image, (H, W) or (H, W, 3); None when the value is none."""
+    """Both sides as images, (H, W) or (H, W, 3); None if the value is no image."""
     if value.expected.shape != value.got.shape or value.expected.dtype.kind not in "fiu":
         return None
     pair = [np.asarray(array, np.float32) for array in (value.expected, value.got)]
@@ -85,7 +85,7 @@ def pictures(value: Value, sides: tuple[str, str] = ("PyTorch", "ONNX Runtime"))
     expected, got, words = found
     step = max(1, max(expected.shape[:2]) // _MOST)
     expected, got = expected[::step, ::step], got[::step, ::step]
-    with np.errstate(invalid="ignore"):  # infinity less infinity
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
         gap = np.abs(got - expected)
     gap = gap.max(axis=-1) if gap.ndim == 3 else gap
     low, high = _range([expected])

@@ -1,7 +1,7 @@
 """The error of each value along the depth of the network, as SVG in a page.
 
 Two drawings of different proportions are made; the stylesheet shows the one whose text is legible
-in the space that there is. Colours are those of the stylesheet, so that they fit dark and light.
+at the width of the page. Colours are defined by the stylesheet, for its light and dark themes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MARGIN = {"left": 46, "right": 12, "top": 30, "bottom": 40}
 
 @dataclass
 class Drawing:
-    """Where everything stands in one SVG.
+    """The positions of everything in one SVG.
 
     Attributes:
         name: Class in the stylesheet: "broad" or "narrow".
-        letters: How many of them have room in half of the width.
+        letters: How many letters fit half of the width.
         width, height: Of the drawing; left, right, top, bottom: of the frame in it.
         marks: (x, y, status, text) of each value.
         path: The line through them, as SVG has it.
@@ -76,7 +76,7 @@ def _draw(drawing: Drawing, report: Any, values: list[Value], most_ticks: int) -
     powers = [math.log10(size) for size in errors if 0 < size < math.inf] or [-7.0, 0.0]
     lowest, highest = math.floor(min(powers)), math.ceil(max(powers))
     highest = max(highest, lowest + 1)
-    # A logarithmic axis has no 0 and no infinity; both stand beside it, with their own ticks.
+    # A logarithmic axis has no 0 and no infinity; both are drawn beside it, with their own ticks.
     low, high = lowest - (0.0 in errors), highest + (math.inf in errors)
     step = max(1, math.ceil((highest - lowest) / most_ticks))
     span, last = drawing.right - drawing.left - 16, max(len(values) - 1, 1)
@@ -133,6 +133,6 @@ def _said(value: Value) -> str:
 
 
 def _round_up(number: float) -> int:
-    """To 1, 2 or 5 times a power of ten."""
+    """Rounds up to 1, 2 or 5 times a power of ten."""
     power = 10 ** math.floor(math.log10(max(number, 1)))
     return next(int(power * part) for part in (1, 2, 5, 10) if power * part >= number)

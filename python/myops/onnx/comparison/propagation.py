@@ -1,4 +1,4 @@
-"""How differences pass on along the data flow of a graph."""
+"""Follows differences along the data flow of a graph."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def nearest(graph: Graph, names: set[str]) -> dict[str, set[str]]:
 
 
 def settle(graph: Graph, values: Sequence[Value], *, deep: bool = False) -> list[str]:
-    """Marks what is absorbed; returns the names of the values at which a difference starts.
+    """Marks absorbed differences; returns the names of the values at which a difference starts.
 
     Args:
-        deep: Whether a difference may pass through several values before it is absorbed, as when a
-            tool moved work over a whole part of the graph.
+        deep: Whether a difference may pass through several values before it is absorbed, for
+            example if a tool moved a computation past a whole part of the graph.
     """
     by_name: dict[str, list[Value]] = {}
     for value in values:

@@ -117,7 +117,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> str:
 
 
 def _needed(model: Any, others: list[str]) -> tuple[str, str]:
-    """What else the script needs, in words and as code."""
+    """What else the script needs, as text and as code."""
     nodes = [*scopes.all_nodes(model.graph.node)]
     nodes += [n for f in model.functions for n in scopes.all_nodes(f.node)]
     domains = {node.domain for node in nodes}
@@ -126,7 +126,7 @@ def _needed(model: Any, others: list[str]) -> tuple[str, str]:
     for domain in sorted(domains):
         library = _libraries.find(domain)
         if library is None or not library.package:
-            continue  # nobody's, or a prototype, which only its own process has
+            continue  # an unknown library, or a prototype, which exists in its own process only
         fallback = "its nodes run as their function bodies"
         fallback = fallback if domain in bodied else "the model will not load"
         words.append(library.package)
@@ -143,6 +143,6 @@ def _needed(model: Any, others: list[str]) -> tuple[str, str]:
 
 
 def _text(words: str) -> str:
-    """Words from a model file, harmless inside quotes."""
+    """Text from a model file, escaped for use inside quotes."""
     kept = "".join(letter if letter.isprintable() else "?" for letter in words)
     return kept.replace("\\", "/").replace('"', "'")

@@ -1,4 +1,4 @@
-"""What a comparison found."""
+"""The results of a comparison."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Value:
-    """A value of the graph beside the tensor of PyTorch.
+    """A value of the graph and the tensor of PyTorch with which it was compared.
 
     Attributes:
-        path, call, kind: The module, by its name in named_modules(), which call of it, its class.
+        path, call, kind: The module's name in named_modules(), the number of the call, its class.
         role, place: "output" or "input" of the module, and which one.
         fused: Path of a module that the exporter put into the same node; the value is its output.
         name, node, depth: The value in the graph, the node that makes it, and the node's place.
         shape, dtype: PyTorch's. onnx_shape, onnx_dtype: ONNX Runtime's.
-        difference: None when the shapes differ.
-        status: "ok"; "order": only a choice among equals; "absorbed": it differs, but everything
-            that is computed from it agrees (work that an exporter moved to another module, or
-            that does not matter for these inputs); "fail".
-        detail: Why, in words.
+        difference: None if the shapes differ.
+        status: "ok"; "order": only a choice among equal values; "absorbed": it differs, but
+            everything that is computed from it agrees (an exporter moved a computation to another
+            module, or the difference has no effect for these inputs); "fail".
+        detail: The reason, as text.
         expected, got: The arrays.
     """
 
@@ -75,11 +75,11 @@ class Value:
 
 @dataclass(eq=False)
 class FirstMismatch:
-    """Where the difference starts.
+    """The place where the difference starts.
 
     Attributes:
-        cause: "node": one node is wrong; "nodes": one of several; "kernel": ONNX Runtime computes
-            a node otherwise than onnx.reference; "rounding": no module is wrong, small
+        cause: "node": one node is wrong; "nodes": one of several; "kernel": ONNX Runtime's result
+            of a node differs from onnx.reference's; "rounding": no module is wrong, small
             differences add up; "tie": a node had to choose among equal values; "stops": ONNX
             Runtime stops at a node; "optimiser": only ONNX Runtime's optimised model differs.
         path, call, kind: The first module whose inputs agree and whose outputs do not; "" is
@@ -88,11 +88,11 @@ class FirstMismatch:
         value: Name of the first value that differs.
         nodes: The nodes that may be wrong; a single one for "node" and "kernel".
         suspects: The nodes between the last values that agree and the first that does not.
-        evidence: What speaks for it, in sentences.
+        evidence: The reasons for this conclusion, in sentences.
         inputs: Names of the values that the suspects read; they agree.
-        alone: The difference when these nodes alone get PyTorch's inputs.
-        libraries: Custom-op libraries of others that were loaded.
-        reproduction: The folder with submodel, inputs and script, when one was written.
+        alone: The difference if only these nodes run, on PyTorch's inputs.
+        libraries: Other custom-op libraries that were loaded.
+        reproduction: The folder with submodel, inputs and script, if one was written.
     """
 
     cause: str
@@ -134,15 +134,15 @@ class Report:
     """The result of `myops.onnx.compare`.
 
     Attributes:
-        passed: Whether all outputs agree, also those of the optimised model, and no inner value
-            differs for a reason of its own.
+        passed: Whether all outputs agree, also those of the optimised model, and no difference
+            starts at an inner value.
         values: All values that were compared, in the order of the graph.
         outputs: The outputs of the model as ONNX Runtime optimises it.
-        first_mismatch: Where the difference starts; None when there is none.
+        first_mismatch: The place where the difference starts; None if there is none.
         unmatched: Calls of modules without a value in the graph: path, call, kind, reason.
-        notes: What else is worth knowing.
-        versions: Of what was used.
-        command: The command that makes this report again; "" when it was made otherwise.
+        notes: Further remarks.
+        versions: The versions of the packages that were used.
+        command: The command that makes this report again; "" if no command made it.
     """
 
     passed: bool
@@ -160,7 +160,7 @@ class Report:
         return self.first_mismatch
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the arrays, for JSON."""
+        """Everything except the arrays, for JSON."""
         first = self.first_mismatch and self.first_mismatch.to_dict()
         return {
             "passed": self.passed,
@@ -181,18 +181,19 @@ class Report:
         return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
     def print(self, console: Console | None = None, *, all_values: bool = False) -> None:
-        """A table in the terminal.
+        """Prints a table in the terminal.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
-            all_values: Every value; otherwise of a long list what is around the difference.
+            console: A `rich.console.Console`. Default: stdout.
+            all_values: True: every value; False: of a long list, only the part around the
+                difference.
         """
         from myops.onnx.comparison import terminal
 
         terminal.show(self, console, all_values)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops.onnx.comparison import html, terminal
 
         return html.fragment(
@@ -200,15 +201,16 @@ class Report:
         )
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
-        """One self-contained file: table, plot along the depth, pictures of image-like values."""
+        """Writes one self-contained file: table, plot along the depth, pictures of image-like
+        values."""
         from myops.onnx.comparison import html
 
         with open(path, "w", encoding="utf-8") as file:
             file.write(html.render(self))
 
     def write_reproduction(self, folder: str | os.PathLike[str]) -> str:
-        """A folder that shows the difference without the model: submodel.onnx, the arrays,
-        script.py, which needs NumPy and ONNX Runtime only.
+        """Writes a folder that shows the difference without the model: submodel.onnx, the arrays,
+        and script.py, which needs NumPy and ONNX Runtime only.
 
         Returns:
             The script.
@@ -222,7 +224,7 @@ class Report:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of myops and the packages that took part."""
+    """The versions of myops and of the packages that were used."""
     found = {"myops": myops.__version__}
     for name in packages:
         found[name] = str(importlib.import_module(name).__version__)

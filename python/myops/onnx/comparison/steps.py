@@ -24,7 +24,7 @@ _MOST_SEARCHES = 8
 
 
 def feeds(graph: Graph, inputs: Mapping[str, Tensor]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """PyTorch's inputs by the names of the graph's: by name, otherwise in order.
+    """PyTorch's inputs for the inputs of the graph, matched by name, otherwise in order.
 
     Returns:
         The arrays, and notes about inputs that the graph does not have.
@@ -70,7 +70,7 @@ def feeds(graph: Graph, inputs: Mapping[str, Tensor]) -> tuple[dict[str, np.ndar
 def stopped(
     context: SearchContext, values: Sequence[Value], place: int, reason: str
 ) -> FirstMismatch:
-    """The first mismatch when ONNX Runtime stops at a node and everything before it agrees."""
+    """The first mismatch if ONNX Runtime stops at a node and everything before it agrees."""
     graph = context.graph
     trusted = {item.name for item in values if item.status in ("ok", "order")}
     before = {p for name in reads(graph.nodes[place]) for p in graph.between(name, trusted)[0]
@@ -129,7 +129,7 @@ def value(graph: Graph, pair: Pair, results: Mapping[str, Any], tolerance: Toler
 
 
 def mark_ties(ties: Ties, values: Sequence[Value]) -> None:
-    """Finds the failures that are only another order."""
+    """Finds the differences that are only another order."""
     agreeing = [v.name for v in values if v.status == "ok"]
     for item in values:
         if item.status == "fail" and item.difference is not None:
@@ -142,10 +142,10 @@ def mark_ties(ties: Ties, values: Sequence[Value]) -> None:
 def search(
     context: SearchContext, values: Sequence[Value], say: Callable[[str], None]
 ) -> tuple[FirstMismatch | None, list[str]]:
-    """The first mismatch, and where differences start.
+    """The first mismatch, and the values at which differences start.
 
-    A start that turns out to follow from a choice among equals is none; of rounding only when
-    there is nothing else.
+    A difference that follows from a choice among equal values does not count, and one that is only
+    due to rounding is returned only if there is no other.
     """
     mismatch: FirstMismatch | None = None
     starts = settle(context.graph, values)
@@ -171,7 +171,8 @@ def search(
 
 
 def follow(values: Sequence[Value], outputs: Sequence[Value]) -> None:
-    """The optimised outputs differ in order where the others do, when they are equal to them."""
+    """Optimised outputs that are equal to the others get the status "order" where the others have
+    it."""
     known = {item.name: item for item in values if not item.path and item.status == "order"}
     for item in outputs:
         twin = known.get(item.name)
@@ -190,7 +191,7 @@ def optimised(
     tolerance: Tolerance,
     level: str = "all",
 ) -> list[Value]:
-    """The outputs of the model as it is, with optimisations."""
+    """The outputs of the unchanged model, with optimisations."""
     results = runner.run(model, inputs, level=level)
     mine = [pair for pair in pairs if not pair.path and pair.name in results]
     return [value(graph, pair, results, tolerance) for pair in mine]
@@ -199,7 +200,8 @@ def optimised(
 def optimiser(
     context: SearchContext, model: onnx.ModelProto, outputs: Sequence[Value], pairs: Sequence[Pair]
 ) -> FirstMismatch:
-    """The first mismatch when only the optimised model differs: the first level that does it."""
+    """The first mismatch if only the optimised model differs, with the lowest level that
+    differs."""
     first = LEVELS[-1]
     for level in LEVELS[1:]:
         found = optimised(

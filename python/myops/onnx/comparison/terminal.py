@@ -27,7 +27,7 @@ _AROUND = 4
 
 
 def show(report: Report, console: Console | None, all_values: bool) -> None:
-    """Prints the table of values, what differs and why, and the verdict."""
+    """Prints the table of values, the differences with their reasons, and the verdict."""
     console = console or Terminal()
     rows = list(report.values) if all_values else distinct(report.values)
     shown = rows if all_values else chosen(rows, report.first_mismatch)
@@ -49,7 +49,7 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
     console.print(table)
     _show_optimised(report, console)
     odd = [v for v in rows if v.status in ("order", "absorbed")]
-    if report.first_mismatch is not None:  # what comes after a difference is of no interest
+    if report.first_mismatch is not None:  # values after the first difference do not matter
         at = next((v.depth for v in rows if v.name == report.first_mismatch.value), 0)
         odd = [v for v in odd if v.depth < at or v.status == "order"]
     for item in odd if all_values else odd[:_AROUND]:
@@ -67,7 +67,7 @@ def show(report: Report, console: Console | None, all_values: bool) -> None:
 
 
 def distinct(values: Sequence[Value]) -> list[Value]:
-    """One row for a value that is the output of several modules: that of the innermost."""
+    """Keeps one row, that of the innermost module, for a value that is the output of several."""
     best: dict[tuple[str, str], Value] = {}
     for value in values:
         key = (value.name, value.status)
@@ -77,7 +77,8 @@ def distinct(values: Sequence[Value]) -> list[Value]:
 
 
 def chosen(rows: Sequence[Row], mismatch: Any) -> list[Row]:
-    """Of a long list: the ends, what is around the difference, and every kind of trouble once."""
+    """The rows of a long list to show: the ends, those around the difference, and one row with each
+    other status."""
     if len(rows) <= _MOST_ROWS:
         return list(rows)
     marks = [0, len(rows) - 1]
@@ -90,7 +91,7 @@ def chosen(rows: Sequence[Row], mismatch: Any) -> list[Row]:
 
 
 def row(value: Value) -> list[Text]:
-    """The cells of a value, its status last."""
+    """The cells of a value; the status is the last."""
     shape = f"{value.dtype}{_dims(value.shape)}"
     if value.onnx_shape != value.shape:
         shape += f" / {_dims(value.onnx_shape)}"

@@ -1,13 +1,14 @@
-"""Differences that are only a choice among equals.
+"""Differences that are only a choice among equal values (ties).
 
-Two right implementations may give another index for the largest of [0, 0, 0], and another order
-of two boxes with one score. Such a difference is told from a fault by the values behind it:
+Two correct implementations may return different indices for the largest of [0, 0, 0], and two boxes
+with equal scores in different orders. Such a difference is no fault if the values are equal:
 
 * indices of ArgMax, ArgMin and TopK: the data that the node read is equal at both indices;
-* rows in another order: each row is there, and wherever rows changed places, the sort key (the
-  values of TopK, or a value of the model with one entry per row, scores say) is equal.
+* rows in another order: all rows exist, and wherever rows changed places, the sort key (the values
+of
+  TopK, or a value of the model with one entry per row, such as scores) is equal.
 
-Equal means within the tolerance, because a difference in the last bit decides as well.
+Equal means within the tolerance, because a difference in the last bit can decide the choice.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import onnx
 from myops.onnx.comparison.graph import Graph
 from myops.onnx.comparison.metrics import Tolerance
 
-_INDEX_OPS = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}  # which output holds indices
-_SETS = ("NonMaxSuppression", "NonZero", "Unique")  # the order of what they find is not a meaning
+_INDEX_OPS = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}  # the output with indices
+_SETS = ("NonMaxSuppression", "NonZero", "Unique")  # the order of their results has no meaning
 _PASSING = ("Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape")
 _MOST_ROWS = 4096
 
 
 class Ties:
-    """Classifies differences by the values that decided."""
+    """Classifies differences by the values that decided the choice."""
 
     def __init__(self, graph: Graph, values: Mapping[str, Any], tolerance: Tolerance) -> None:
         self._graph = graph
@@ -37,7 +38,7 @@ class Ties:
 
     @staticmethod
     def wanted(graph: Graph) -> list[str]:
-        """Values that have to be fetched for it."""
+        """Values that have to be fetched for this."""
         found = []
         for node in graph.nodes:
             if node.op_type in _INDEX_OPS and node.domain in ("", "ai.onnx"):
@@ -45,7 +46,7 @@ class Ties:
         return [name for name in found if name in graph.producers or name in _inputs(graph)]
 
     def of_indices(self, name: str, expected: np.ndarray, got: np.ndarray) -> str | None:
-        """Why indices that differ point at equal data; None when they do not."""
+        """The reason, if indices that differ point to equal data; None if they do not."""
         if expected.dtype.kind not in "iu" or got.dtype.kind not in "iu":
             return None
         found = self._index_node(name)
@@ -73,10 +74,10 @@ class Ties:
     def of_rows(
         self, name: str, expected: np.ndarray, got: np.ndarray, others: Iterable[str]
     ) -> str | None:
-        """Why rows in another order have equal sort keys; None when they have not.
+        """The reason, if rows in another order have equal sort keys; None if they do not.
 
         Args:
-            others: Names of values that agree with PyTorch, in which keys may be found.
+            others: Names of values that agree with PyTorch, among which keys may be found.
         """
         if expected.shape != got.shape or not expected.ndim:
             return None
@@ -125,11 +126,11 @@ class Ties:
         return found
 
     def choices(self, places: Iterable[int], made: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
-        """For nodes that chose indices, what PyTorch chose among equals instead.
+        """For nodes that return indices, the indices that PyTorch chose among equal values.
 
         Args:
             places: Nodes of the graph.
-            made: Results of PyTorch's operators, in which its choice is found.
+            made: Results of PyTorch's operators, among which its choice is found.
         """
         arrays = [array for array in made if array.dtype.kind in "iu" and array.size]
         found = {}
@@ -150,7 +151,7 @@ class Ties:
         return found
 
     def _index_node(self, name: str) -> tuple[onnx.NodeProto, str] | None:
-        """The node that chose these indices, through nodes that only pass them on."""
+        """The node that chose these indices; nodes that only copy them are skipped."""
         while name in self._graph.producers:
             node = self._graph.nodes[self._graph.producers[name]]
             if not _standard(node):
@@ -165,7 +166,8 @@ class Ties:
         return None
 
     def _orders(self, expected: np.ndarray, got: np.ndarray, axis: int) -> list[np.ndarray] | None:
-        """For each row of `got`, which row of `expected` it is; a list over the axes before."""
+        """For each row of `got`, the index of the equal row of `expected`; for each index of the
+        axes before."""
         length = expected.shape[axis]
         if not 1 < length <= _MOST_ROWS:
             return None
@@ -199,8 +201,8 @@ class Ties:
     def _keys_equal(
         self, orders: list[np.ndarray], shape: tuple[int, ...], axis: int, names: Iterable[str]
     ) -> str | None:
-        """Which key is equal wherever rows changed places; "" when a key forbids the exchange,
-        None when there is no key."""
+        """The key that is equal wherever rows changed places; "" if a key differs there, None if
+        there is no key."""
         forbidden = False
         for name in dict.fromkeys(names):
             key = self._values.get(name)
@@ -221,7 +223,7 @@ class Ties:
 
 
 def _as_key(key: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
-    """One number a row, for each index of the axes before; None when the shape is another."""
+    """One number per row, for each index of the axes before; None if the shape does not fit."""
     lead = int(np.prod(shape[:axis], dtype=np.int64))
     if key.size == lead * shape[axis] and shape[axis] in key.shape:
         return key.reshape(lead, shape[axis])

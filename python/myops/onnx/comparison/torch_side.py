@@ -1,4 +1,4 @@
-"""Runs a PyTorch model and keeps what went into and came out of every submodule."""
+"""Runs a PyTorch model and records the inputs and outputs of every submodule."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from myops.onnx.graph.torchscript_scopes import Stack
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor as it was at one moment.
+    """A copy of a tensor at one moment.
 
-    place: Where it stood among the inputs or outputs of a call, such as "[0]" or ".logits"; ""
-        when it was the only one.
+    place: Its place among the inputs or outputs of a call, such as "[0]" or ".logits"; "" if it was
+        the only one.
     """
 
     array: np.ndarray
     dtype: str  # bfloat16 arrays are kept as float32
     place: str = ""
-    twin: int = 0  # the same number for the very same tensor
-    number: bool = False  # a Python number, which exporters make a constant of
+    twin: int = 0  # the same number for the same tensor object
+    number: bool = False  # a Python number, which exporters make a constant
 
 
 @dataclasses.dataclass
@@ -60,7 +60,8 @@ class Recording:
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """The module that can be hooked: an ExportedProgram unflattened, a compiled model unwrapped."""
+    """The module to which hooks can be added: of an ExportedProgram, its unflattened module; of a
+    compiled model, the original one."""
     if isinstance(model, torch.export.ExportedProgram):
         return torch.export.unflatten(model)
     if isinstance(model, torch.nn.Module):
@@ -74,7 +75,7 @@ def as_module(model: Any) -> torch.nn.Module:
 def record(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recording:
     """Runs the model in eval mode, without gradients, on copies of the inputs.
 
-    The model is left as it was: hooks, mode of every submodule, buffers, random numbers.
+    Afterwards hooks, the mode of every submodule, buffers and random numbers are as before.
     """
     recorder = _Recorder()
     args, kwargs = copied((tuple(args), dict(kwargs)))
@@ -96,8 +97,8 @@ def record_operators(
     """The results of every ATen operator during one call of a module, in order.
 
     Args:
-        path, call: Which call.
-        limit: Bytes; what comes later is not kept.
+        path, call: The module and the number of the call.
+        limit: Most bytes to keep; later results are dropped.
     """
     recorder = _Recorder(keep=False)
     kept: list[tuple[str, np.ndarray]] = []
@@ -126,7 +127,7 @@ def record_operators(
 def arguments(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], path: str, call: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a call of a module was given, as Python values."""
+    """The arguments of a call of a module, as Python values."""
     if not path:
         return copied((tuple(args), dict(kwargs)))
     found: list[Any] = []
@@ -176,7 +177,7 @@ class _Recorder:
 
     def _before(self, path: str) -> Any:
         def hook(module: Any, args: Any, kwargs: Any) -> None:
-            if not torch.compiler.is_compiling():  # as torch.cond does, also in eager mode
+            if not torch.compiler.is_compiling():  # torch.cond compiles in eager mode, too
                 self.enter(path, module, args, kwargs)
 
         return hook
@@ -213,13 +214,14 @@ class _Recorder:
         if key not in self._known:
             name = str(tensor.dtype).removeprefix("torch.")
             kept = Tensor(to_array(tensor), name, place, len(self._known) + 1)
-            self._known[key] = (tensor, kept)  # the tensor too, so that its id stays taken
+            self._known[key] = (tensor, kept)  # the tensor too, so that its id is not reused
         return dataclasses.replace(self._known[key][1], place=place)
 
 
 @contextlib.contextmanager
 def untouched(model: torch.nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards modes, buffers and random numbers as they were."""
+    """In this context, the model is in eval mode; afterwards modes, buffers and random numbers are
+    as before."""
     training = [module for module in model.modules() if module.training]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
@@ -242,7 +244,7 @@ def _named_inputs(
     """Tensors and numbers among the inputs, in the order of forward's parameters."""
     try:
         signature = inspect.signature(model.forward)
-    except ValueError:  # what is written in C++ has none
+    except ValueError:  # functions written in C++ have no signature
         signature = inspect.Signature()
     if signature.parameters:
         try:

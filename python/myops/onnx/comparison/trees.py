@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 
 def leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Every leaf with its place, such as "[0]['box']"; dataclasses are taken apart too."""
+    """Every leaf with its place, such as "[0]['box']", also in dataclasses."""
     pairs, _ = pytree.tree_flatten_with_path(tree)
     found = []
     for path, leaf in pairs:
@@ -26,7 +26,7 @@ def leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray:
-    """A copy that shares no memory; types that NumPy does not know become float32."""
+    """A copy that shares no memory; dtypes that NumPy does not have become float32."""
     tensor = tensor.detach()
     if tensor.is_quantized:
         tensor = tensor.dequantize()
@@ -39,7 +39,7 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def copied(tree: Any) -> Any:
-    """With copies of the tensors; one that occurs twice still does."""
+    """The same structure with copies of the tensors; a tensor that occurs twice is copied once."""
     known: dict[int, torch.Tensor] = {}
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -33,31 +33,31 @@ def compare(
 ) -> Report:
     """Runs a model in PyTorch and its ONNX file in ONNX Runtime, and compares them inside.
 
-    Values are matched by the path of the PyTorch module, through the traces that both exporters
-    leave in the file; the model needs no change, and is left as it was. When they differ, the
-    first module is found whose inputs agree and whose outputs do not, and the node inside it.
+    Values are matched by the path of the PyTorch module, which both exporters record in the file;
+    the model needs no change, and is not changed. If they differ, the result names the first module
+    whose inputs agree and whose outputs do not, and the node inside it.
 
     Args:
         model: A torch.nn.Module (or ExportedProgram). It runs in eval mode.
         args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`.
         onnx_model: The path of the file, its bytes or a ModelProto.
         kwargs: Example inputs by name.
-        libraries: Custom-op libraries that the file needs besides those of myops and of
-            onnxruntime-extensions, which is loaded when the model has nodes of its domains.
+        libraries: Custom-op libraries that the file needs in addition to those of myops and of
+            onnxruntime-extensions, which is loaded if the model has nodes of its domains.
         rtol: Relative tolerance. Default by dtype: float64 1e-9, float32 1e-4, float16 1e-2,
             bfloat16 5e-2, integers 0.
         atol: Absolute tolerance. Default: rtol times the root mean square of PyTorch's value,
             at least rtol / 100; for integers 0.
-        optimization: What ONNX Runtime may do to the model whose inner values are looked at:
+        optimization: ONNX Runtime's optimisations for the model whose inner values are fetched:
             "disable", "basic", "extended" or "all". The outputs are compared once more with all
             optimisations, as the model runs in production.
-        progress: Called with what is done now.
+        progress: Called with the name of each step.
 
     Returns:
         The report.
 
     Raises:
-        ValueError: The inputs do not fit the file, or an argument makes no sense.
+        ValueError: The inputs do not fit the file, or an argument is invalid.
         FileNotFoundError: No such file or library.
         RuntimeError: ONNX Runtime does not load the file.
 
@@ -77,6 +77,31 @@ def compare(
             f"compare: optimization: got {optimization!r}, expected one of {', '.join(LEVELS)}."
             + near_misses(optimization, LEVELS)
         )
+    return compared(
+        model, args, onnx_model, kwargs=kwargs, libraries=libraries, rtol=rtol, atol=atol,
+        optimization=optimization, progress=progress,
+    )  # fmt: skip
+
+
+def compared(
+    model: Any,
+    args: Any,
+    onnx_model: files.Model,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    optimization: str = "disable",
+    progress: Callable[[str], None] | None = None,
+    export_again: bool = True,
+) -> Report:
+    """As `compare`.
+
+    Args:
+        export_again: Whether the module that differs is exported once more, to say in which
+            attribute or constant a node of the file differs from what the exporter writes.
+    """
     say = progress or (lambda text: None)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     tolerance = Tolerance(rtol, atol)
@@ -108,7 +133,7 @@ def compare(
     steps.mark_ties(ties, values)
     context = SearchContext(
         module, args, dict(kwargs or {}), run, graph, regions, feeds, runner, tolerance, ties,
-        "torchscript" if module_paths.from_torchscript(proto) else "dynamo",
+        "torchscript" if module_paths.from_torchscript(proto) else "dynamo", export_again,
     )  # fmt: skip
     mismatch, starts = steps.search(context, values, say)
     say("ONNX Runtime, optimised")

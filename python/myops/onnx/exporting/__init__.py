@@ -1,1 +1,2 @@
-"""`myops.onnx.export`: both exporters, what they decide about lengths, and the file."""
+"""`myops.onnx.export`: calls both exporters, records their decisions about lengths, writes the
+file."""

@@ -16,7 +16,7 @@ _MULTIPLE = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([A-Za-z_]\w*)\s*")  # "32*h"
 
 
 class _Titles:
-    """Names of lengths as torch.export wants them: those with a multiple share a Dim."""
+    """Names of lengths in the form of torch.export, where multiples of one name share a Dim."""
 
     def __init__(self, axes: Mapping[str, Any]) -> None:
         given = [t for item in axes.values() if isinstance(item, Mapping) for t in item.values()]
@@ -28,7 +28,7 @@ class _Titles:
         }
 
     def dim(self, title: Any) -> Any:
-        """What stands for a title in `dynamic_shapes`."""
+        """The entry of `dynamic_shapes` for a title."""
         if title is None:
             return torch.export.Dim.DYNAMIC
         multiple, name = multiple_of(title)
@@ -44,7 +44,7 @@ def multiple_of(title: Any) -> tuple[int, str]:
 
 
 def multiples(inputs: Inputs, axes: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
-    """By input and axis what the length is a multiple of, where `dynamic_axes` says so."""
+    """By input and axis, the number of which `dynamic_axes` says that the length is a multiple."""
     named = named_axes(inputs, {k: v for k, v in (axes or {}).items() if k in inputs.names}, None)
     found = {(name, axis): multiple_of(title)[0]
              for name, items in (named or {}).items() for axis, title in items.items()}  # fmt: skip
@@ -62,7 +62,7 @@ def multiples(inputs: Inputs, axes: Mapping[str, Any] | None) -> dict[tuple[str,
 def named_axes(
     inputs: Inputs, axes: Mapping[str, Any] | None, output_names: Any
 ) -> dict[str, dict[int, str]] | None:
-    """`dynamic_axes` with a name for every axis, as the TorchScript exporter wants them."""
+    """`dynamic_axes` with a name for every axis, which the TorchScript exporter needs."""
     if axes is None:
         return None
     _check_names(inputs, axes, output_names)
@@ -77,7 +77,7 @@ def named_axes(
 
 
 def _check_names(inputs: Inputs, axes: Mapping[str, Any], output_names: Any) -> None:
-    """Refuses dynamic axes of what is neither an input nor an output."""
+    """Refuses dynamic axes for names that are neither inputs nor outputs."""
     known = [*inputs.names, *(output_names or ())]
     for name in axes:
         if name not in known:
@@ -138,7 +138,7 @@ def _dims(name: str, tensor: torch.Tensor, axes: Any, titles: _Titles) -> dict[i
 
 
 def asked(inputs: Inputs, axes: Mapping[str, Any] | None, shapes: Any) -> list[tuple[str, int]]:
-    """The axes that are to be dynamic, by name of the input; not those that torch may fix."""
+    """The axes that should be dynamic, by name of the input; not those that torch may fix."""
     if axes is not None:
         given = {name: item for name, item in axes.items() if name in inputs.names}
         named = named_axes(inputs, given, None) or {}

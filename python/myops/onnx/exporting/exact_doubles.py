@@ -1,7 +1,7 @@
-"""Numbers of a float64 model as the model has them.
+"""Keeps all bits of the Python numbers in a float64 model.
 
-torch's newer exporter writes a Python number as a constant of float32 and a Cast to the dtype that
-is wanted, so that the 0.1 in `x * 0.1` is 0.10000000149 in a model of float64.
+torch's newer exporter writes a Python number as a float32 constant and a Cast to the requested
+dtype, so that the 0.1 in `x * 0.1` is 0.10000000149 in a model of float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _CASTS = ("Cast", "CastLike")
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Inside, torch's exporter restores the numbers before its optimizer folds the casts."""
+    """In this context, torch's exporter restores the numbers before its optimizer folds the
+    casts."""
     optimize = torch.onnx.ONNXProgram.optimize
 
     def restoring(program: Any) -> None:
@@ -63,7 +64,7 @@ def _has_doubles(exported: torch.export.ExportedProgram) -> bool:
 
 
 def _numbers(exported: torch.export.ExportedProgram) -> dict[Any, float]:
-    """The program's numbers that float32 does not have, by what they are in float32."""
+    """The program's numbers that float32 cannot represent, by their rounded value in float32."""
     found: dict[Any, float] = {}
     ambiguous: set[Any] = set()
     for module in exported.graph_module.modules():

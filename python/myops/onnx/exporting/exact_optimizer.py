@@ -1,7 +1,7 @@
-"""onnxscript's optimizer, with constants that are equal instead of near, and without one failure.
+"""Makes onnxscript's optimizer compare constants exactly, and avoids one failure of it.
 
-Its rules take a constant below 1e-8 for 0, so that x + 1e-9 becomes x, and one within 1e-5 of 1
-for 1. torch's newer exporter runs it on every model.
+Its rules treat a constant below 1e-8 as 0, so that x + 1e-9 becomes x, and one within 1e-5 of 1 as
+1. torch's newer exporter runs it on every model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROUNDING = 2.0**-22  # a constant such as sqrt(2) is in the graph in float32
 
 
 class _Exact:
-    """The module `math` for the rules: what is no zero is not close to it."""
+    """Replaces the module `math` in the rules: `isclose` is true for equal numbers only."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(math, name)
@@ -30,10 +30,10 @@ class _Exact:
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-    """Inside, the optimizer leaves a node in place unless its constant is the one that it seeks.
+    """In this context, the optimizer removes a node only if its constant is exactly 0 or 1.
 
-    Where onnxscript has other names for it, the optimizer stays as it is; the check "numbers"
-    finds what it does wrong.
+    If a version of onnxscript has other names, the optimizer is not changed; the check "numbers"
+    then finds its mistakes.
     """
     from onnxscript.rewriter import _matcher
 
@@ -46,7 +46,7 @@ def exact() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _splitting() -> Iterator[None]:
-    """Inside, a SplitToSequence of pieces of a computed size is left as it is."""
+    """In this context, a SplitToSequence into pieces of a computed size is not changed."""
     from onnxscript.optimizer import _constant_folding as folding
 
     registry = getattr(folding, "registry", None)

@@ -67,7 +67,7 @@ def export(
     artifacts_dir: str | os.PathLike[str] = ".",
     **unknown: Any,
 ) -> onnx.ModelProto:
-    """Exports a model to ONNX; what it holds of this library becomes nodes of the domain "myops".
+    """Exports a model to ONNX; ops of this library become nodes of the domain "myops".
 
     The model is exported in eval mode and left in the mode it was in. The result is checked with
     onnx.checker, its shapes are inferred, and then it is compared with the model in PyTorch:
@@ -78,17 +78,18 @@ def export(
     - "numbers": ONNX Runtime computes what PyTorch computes, at the example inputs, at changed
       ones, and at other lengths where axes are dynamic.
 
-    A file is written only when all of it is well; docs/export.md says what to do when it is not.
+    The file is written only if all checks pass; docs/export.md says what to do if one fails.
 
-    It takes the arguments of torch.onnx.export. Two have another default: external_data is False,
+    It accepts the arguments of torch.onnx.export. Two have another default: external_data is False,
     and verify True. Those without a meaning here (export_params, training, operator_export_type,
-    export_modules_as_functions, autograd_inlining, and fallback of older releases) are refused,
-    with what to do instead, unless they say what happens anyway, as export_params=True does.
+    export_modules_as_functions, autograd_inlining, and fallback of older releases) are accepted
+    with the value for what happens in any case, such as export_params=True; with other values they
+    are refused, and the message says what to do instead.
 
     Args:
         model: A torch.nn.Module (for "dynamo" also a torch.export.ExportedProgram, for
-            "torchscript" also a scripted module). Of torch.compile, DataParallel and
-            DistributedDataParallel the module inside is exported.
+            "torchscript" also a scripted module). Of a module wrapped by torch.compile,
+            DataParallel or DistributedDataParallel, the original module is exported.
         args: Example inputs: a tensor or a tuple, as for `model(*args, **kwargs)`. Python numbers
             become inputs of the graph, tensors of rank 0 (int64, float32, bool); so do the
             numbers in a torch.Size.
@@ -96,41 +97,42 @@ def export(
         kwargs: Example inputs by name.
         input_names: Names of the graph inputs. Default: those of the parameters of forward.
         output_names: Names of the graph outputs.
-        dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}; either
-            exporter takes it. "32*h" is a length that always is a multiple of 32. Axes
-            of outputs follow from those of inputs; names of outputs are accepted for torch's sake.
-        dynamic_shapes: The same in the form of torch.export, by parameter of forward; either
-            exporter takes it. Not together with dynamic_axes.
-        opset_version: ai.onnx opset of the result, default 20. "torchscript" knows 7 to 20 (above
+        dynamic_axes: {input name: {axis: name of the length}} or {input name: [axes]}, for both
+            exporters. "32*h" is a length that always is a multiple of 32. Dynamic axes of outputs
+            follow from those of inputs; names of outputs are accepted, as by torch.
+        dynamic_shapes: The same in the form of torch.export, by parameter of forward, for both
+            exporters. Not together with dynamic_axes.
+        opset_version: ai.onnx opset of the result, default 20. "torchscript" writes 7 to 20 (above
             20 the model is converted), "dynamo" 18 and up (below 18 the model is converted).
-        exporter: "dynamo" (the default, on top of torch.export), "torchscript", or "auto": the
+        exporter: "dynamo" (the default, based on torch.export), "torchscript", or "auto": the
             first of them whose file passes all checks.
         target: "myops": our nodes, each with a function body of standard operators, so that
             ONNX Runtime runs the model with our library and without it. "onnx": standard
             operators only.
-        constants: Parameters of forward whose numbers are built into the model instead of
-            becoming inputs. A bool that forward branches on is built in anyway, with a warning.
+        constants: Parameters of forward whose numbers become constants of the model instead of
+            inputs. A bool on which forward branches always becomes a constant, with a warning if
+            it is not listed here.
         keep_initializers_as_inputs: Whether weights are inputs of the graph too, with their
             values as defaults.
-        external_data: Whether the weights go into a file of their own, NAME.data beside the
-            model. Over 2 GB they always do.
+        external_data: Whether the weights are stored in a separate file, NAME.data beside the
+            model. Over 2 GB they always are.
         skip_checks: Names of checks to leave out, "all" for all of them. Without "opset", a model
             that torch cannot convert keeps the opset that torch gives it.
-        libraries: Custom-op libraries for ONNX Runtime that the model needs beside ours.
+        libraries: Custom-op libraries for ONNX Runtime that the model needs in addition to ours.
         register_torchvision: Whether torchvision's deform_conv2d, where the model calls it, becomes
             myops::DeformConv, as after `myops.onnx.register_torchvision()`.
         register_interpolate: True: every interpolation of torch becomes myops::Resize, as after
             `myops.onnx.register_interpolate()`. None: those with antialias=True, which torch's
-            exporters do not know or write wrongly, and all where `myops.patch_interpolate` is
-            active. False: none.
-        dynamo: torch's word for the exporter: True for "dynamo", False for "torchscript". Not
+            exporters do not support or write wrongly, and all of them while
+            `myops.patch_interpolate` is active. False: none.
+        dynamo: torch's argument for the exporter: True for "dynamo", False for "torchscript". Not
             together with exporter.
-        do_constant_folding: False: constants are not folded. In "dynamo" that is optimize=False.
+        do_constant_folding: False: constants are not folded. In "dynamo" this is optimize=False.
         optimize: False: "dynamo" does not rewrite the graph. For that exporter only.
-        verify: False leaves out the checks that run the file, "frozen_input" and "numbers". They
-            find what torch's own verification finds, which is not made beside them.
-        verbose: True: what torch's exporter prints comes through.
-        custom_opsets: {domain: version} for domains of others among the model's nodes.
+        verify: False leaves out the checks that run the file, "frozen_input" and "numbers". torch's
+            own verification, which finds less, is never run.
+        verbose: True: shows what torch's exporter prints.
+        custom_opsets: {domain: version} for other domains among the model's nodes.
         custom_translation_table: {operator of torch: function in ONNX Script}, for "dynamo" only;
             `register_symbolic` is for either.
         report, profile, dump_exported_program: True: "dynamo" writes a report in Markdown, measures
@@ -142,8 +144,8 @@ def export(
         The model that was written.
 
     Raises:
-        TypeError: An argument that this function does not know.
-        ValueError: An argument with a value that makes no sense, or without a meaning here.
+        TypeError: An argument is unknown.
+        ValueError: An argument has an invalid value, or no meaning here.
         RuntimeError: torch cannot export the model; the text says where and why, what to write
             instead, and whether the other exporter can.
         ExportCheckError: A check failed; `error.check` is its name. Nothing was written.
@@ -151,7 +153,7 @@ def export(
             converted to it.
 
     Warns:
-        ExportCheckWarning: A check could not be made, or only in part.
+        ExportCheckWarning: A check could not be made, or only a part of it.
         MissingBodyWarning: A node without a function body, see `add_function_bodies`.
 
     Example:
@@ -185,7 +187,7 @@ def export(
         keep_initializers_as_inputs, settings,
     )  # fmt: skip
     task.multiples = _axes.multiples(inputs, dynamic_axes)
-    # Gradients change what some functions of torch are made of.
+    # With gradients, some functions of torch consist of other operators.
     with exporters.evaluating(model), torch.no_grad():
         _build_in_flags(model, inputs)
         with (
@@ -201,9 +203,9 @@ def export(
 
 
 def _unwrapped(model: Any) -> Any:
-    """The module inside torch.compile's and inside those that distribute the work.
+    """The original module, if torch.compile or a module that distributes the work wraps it.
 
-    Their forward takes any arguments, and an exporter reads the inner one anyway.
+    Their forward has no named parameters, and an exporter exports the original module in any case.
     """
     while True:
         if isinstance(model, torch._dynamo.OptimizedModule):
@@ -216,7 +218,7 @@ def _unwrapped(model: Any) -> Any:
 
 @dataclasses.dataclass
 class _Task:
-    """The arguments of an export, but for the exporter."""
+    """The arguments of an export, except the exporter."""
 
     model: Any
     inputs: Inputs
@@ -233,7 +235,7 @@ class _Task:
 
 
 def _any(task: _Task) -> onnx.ModelProto:
-    """With the first exporter whose file passes all checks."""
+    """Exports with the first exporter whose file passes all checks."""
     errors: dict[str, Exception] = {}
     for exporter in torch_arguments.EXPORTERS:
         try:
@@ -247,23 +249,49 @@ def _any(task: _Task) -> onnx.ModelProto:
 
 def _one(task: _Task, exporter: str) -> onnx.ModelProto:
     """With one exporter; where torch fails, the error says whether the other would do."""
+    error: failures.ExporterError | ExportCheckError
     try:
         return _made(task, exporter)
-    except failures.ExporterError as error:
-        task.settings = dataclasses.replace(task.settings, verbose=False)
-        (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                _made(task, other)
-        except Exception as second:
-            error.add(f'exporter="{other}" was tried and fails too: {failures.reason(second)}.')
-        else:
-            error.add(
-                f'exporter="{other}" was tried: it exports the model and passes all checks; '
-                'exporter="auto" takes whichever does.'
-            )
+    except failures.ExporterError as raised:
+        error = raised
+    except ExportCheckError as raised:
+        if not raised.elsewhere:
+            raise
+        error = raised
+    if isinstance(error, failures.ExporterError) and not error.known:
+        _refuse_what_does_not_run(task)
+    # Not inside of except: the second error would seem to follow from the first.
+    said = _other(task, exporter)
+    if isinstance(error, failures.ExporterError):
+        error.add(said)
         raise error.complete() from error.__cause__
+    raise ExportCheckError(error.check, f"{error.text} {said}") from error.__cause__
+
+
+def _refuse_what_does_not_run(task: _Task) -> None:
+    """Where PyTorch does not run the model either, no exporter is to blame."""
+    args, kwargs = task.inputs.call()
+    try:
+        with guards.unchanged(task.model):
+            guards.runnable(task.model)(*args, **kwargs)
+    except Exception as error:  # the user's model, which may raise anything
+        raise RuntimeError(failures.of_the_model(error)) from error
+
+
+def _other(task: _Task, exporter: str) -> str:
+    """Whether the other exporter makes a right file, in a sentence."""
+    (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quiet = dataclasses.replace(task.settings, verbose=False)
+            _made(dataclasses.replace(task, settings=quiet), other)
+    except Exception as error:
+        return f'exporter="{other}" was tried and fails too: {failures.reason(error)}.'
+    return (
+        f'exporter="{other}" was tried: it exports the model and passes all checks; '
+        'exporter="auto" takes whichever does.'
+    )
 
 
 def _made(task: _Task, exporter: str) -> onnx.ModelProto:
@@ -294,7 +322,7 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
 
 
 def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
-    """What torch's exporter makes of the model, and what torch.export made of it before."""
+    """The model from torch's exporter, and the program from which torch.export made it."""
     model, inputs = task.model, task.inputs
     names = (name for name, _ in getattr(model, "named_modules", list)())
     recorded.parametrized = any("parametrizations" in name.split(".") for name in names)
@@ -343,9 +371,10 @@ def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.Mode
 
 
 def _enlarged(task: _Task) -> Inputs:
-    """The inputs with two in place of one on dynamic axes, where PyTorch takes that.
+    """The inputs with length 2 instead of 1 on dynamic axes, if PyTorch accepts that.
 
-    torch.export decides by the example what broadcasts, and whether an axis may be dynamic at all.
+    torch.export decides by the example what is broadcast, and whether an axis may be dynamic at
+    all.
     """
     inputs = task.inputs
     examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
@@ -372,7 +401,8 @@ def _enlarged(task: _Task) -> Inputs:
 
 
 def _build_in_flags(model: Any, inputs: Inputs) -> None:
-    """A bool that forward reads into Python chooses a branch and cannot be an input."""
+    """Makes bools constants that forward reads into Python: they select a branch of the code and
+    cannot be inputs."""
     if isinstance(model, torch.jit.ScriptModule):
         return  # its branches become If nodes
     flags = [slot for slot in inputs.slots if slot.number is bool]

@@ -1,4 +1,4 @@
-"""torch's two exporters, each called so that what it says about itself stays away."""
+"""Calls torch's two exporters, and hides the messages that they print about themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from myops.onnx.lowering import LoweringError, convert
 from myops.onnx.symbolics import lengths_as_numbers, register, registry, torchvision, translation
 
 TORCHSCRIPT_OPSETS = (7, 20)
-_OWN_MESSAGES = (  # of torch's exporters about their own code
+_OWN_MESSAGES = (  # messages of torch's exporters about their own code
     "You are using the legacy TorchScript-based",
     "The feature will be removed. Please remove usage of this function",
     r".*isinstance\(treespec, LeafSpec\)",
@@ -40,7 +40,7 @@ _OWN_MESSAGES = (  # of torch's exporters about their own code
     "The tensor attributes? .* assigned during export",  # as LSTM and GRU do in every call
     "Constant folding - Only steps=1 can be constant folded",
     "None of the inputs have requires_grad=True",  # torch.utils.checkpoint, as gradients are off
-    # The check "numbers" runs the file at other lengths of a dynamic batch.
+    # Not needed: the check "numbers" runs the file at other lengths of a dynamic batch.
     "Exporting a model to ONNX with a batch_size other than 1, with a variable length",
 )
 _TORCH = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "")
@@ -60,8 +60,8 @@ def dynamo(
     """Exports through torch.export.
 
     Args:
-        strict: Whether another opset than the one asked for is an error.
-        recorded: Takes what torch.export decides about lengths.
+        strict: Whether another opset than the requested one is an error.
+        recorded: Receives what torch.export decides about lengths.
     """
     translation.register_now()
     arguments = (model, inputs, output_names, shapes, opset, settings)
@@ -92,7 +92,7 @@ def dynamo(
 
 
 def refuse_scripted(model: Any) -> None:
-    """Refuses what torch.export cannot read."""
+    """Refuses scripted modules, which torch.export cannot read."""
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError(
             'export: model: got a scripted module for exporter="dynamo", which traces Python code '
@@ -104,9 +104,9 @@ def refuse_scripted(model: Any) -> None:
 def _with_or_without_integers(model: Any, inputs: Inputs, call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except Exception:  # torch's errors share no base class; without a second way it goes on
-        # A position or a length that comes as a tensor: torch.export follows the integer in it,
-        # where it cannot follow the tensor.
+    except Exception:  # torch's errors share no base class
+        # A position or a length may be a tensor: torch.export can trace the integer in it where it
+        # cannot trace the tensor.
         if not _integers(inputs) or isinstance(model, torch.export.ExportedProgram):
             raise
         try:
@@ -145,7 +145,7 @@ def _call_dynamo(
 
 
 def _separate_outputs(model: onnx.ModelProto) -> None:
-    """An input that forward returns as it is comes back under a name of its own."""
+    """Gives an input that forward returns unchanged another name among the outputs."""
     inputs = {item.name for item in model.graph.input}
     fresh = scopes.Names(model).fresh
     for node in model.graph.node:
@@ -157,7 +157,8 @@ def _separate_outputs(model: onnx.ModelProto) -> None:
 
 
 def _positional(args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
-    """The arguments by position; an empty dict says that a dict before it is one of them."""
+    """The arguments by position; after a dict as last argument follows an empty dict, because
+    torch takes a dict at the end for keyword arguments."""
     ambiguous = not kwargs and args and isinstance(args[-1], dict)
     return (*args, {}) if ambiguous else args
 
@@ -172,7 +173,7 @@ def _is_integer(item: Any) -> bool:
 
 @contextlib.contextmanager
 def _reading_integers(model: Any) -> Iterator[None]:
-    """forward gets the integer in each integer tensor of rank 0, not the tensor."""
+    """In this context, forward gets the integer in each integer tensor of rank 0."""
     forward = model.forward
 
     @functools.wraps(forward)
@@ -188,7 +189,8 @@ def _reading_integers(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _building_in(model: Any, inputs: Inputs) -> Iterator[Any]:
-    """Arguments for a trace, which would make every number in them an input of the graph.
+    """Arguments for a trace without the numbers that should be constants: a trace makes every
+    number among its arguments an input of the graph.
 
     Yields:
         (args, kwargs) with None for the numbers that are constants; forward puts them back.
@@ -239,9 +241,9 @@ def torchscript(
     recorded: Recorded,
     settings: Settings,
 ) -> onnx.ModelProto:
-    """Exports through a trace, or the program of a scripted module."""
+    """Exports through a trace, or from the program of a scripted module."""
     highest = TORCHSCRIPT_OPSETS[1]
-    myops._public()  # what is scripted may hold our ops before anybody asked for them
+    myops._public()  # registers our ops, which a scripted module may contain
     with (
         tempfile.TemporaryDirectory() as folder,
         _keeping_loops(model),
@@ -265,7 +267,7 @@ def torchscript(
         try:
             write(model, given, path)
         except RuntimeError as error:
-            # The exporter's own trace cannot call scripted modules inside the model.
+            # (The exporter's own trace cannot call scripted modules inside the model.)
             if "is not part of the active trace" not in str(error) or kwargs:
                 raise
             write(torch.jit.trace(model, given, check_trace=False), given, path)
@@ -274,7 +276,7 @@ def torchscript(
 
 
 def refuse_opset(opset: int) -> None:
-    """Refuses what the TorchScript exporter never wrote."""
+    """Refuses opsets that the TorchScript exporter does not write."""
     if opset < TORCHSCRIPT_OPSETS[0]:
         raise ValueError(
             f"export: opset_version: got {opset}, expected {TORCHSCRIPT_OPSETS[0]} or more"
@@ -283,10 +285,11 @@ def refuse_opset(opset: int) -> None:
 
 @contextlib.contextmanager
 def _keeping_loops(model: Any) -> Iterator[None]:
-    """A scripted loop over range(self.n) stays a loop; torch would unroll it for a small n.
+    """In this context, a scripted loop over range(self.n) stays a loop; torch would unroll it for a
+    small n.
 
-    torch writes the attributes of the module into the program first, which makes n a constant;
-    those that count a loop are left out of that.
+    torch first makes the attributes of the module constants of the program; here, the attributes
+    that count a loop are excluded.
     """
     counts = _loop_counts(model) if isinstance(model, torch.jit.ScriptModule) else []
     freeze: Callable[..., Any] = torch._C._freeze_module
@@ -323,7 +326,7 @@ def _loop_counts(model: torch.jit.ScriptModule) -> list[str]:
 
 @contextlib.contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Eval mode inside; afterwards every submodule as it was."""
+    """In this context, the model is in eval mode; afterwards every submodule has its mode again."""
     training = [module for module in getattr(model, "modules", list)() if module.training]
     for module in training:
         module.training = False
@@ -336,7 +339,8 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_own_messages() -> Iterator[None]:
-    """Without what torch says about itself; what it says about the model still comes through."""
+    """In this context, torch's messages about itself are hidden; those about the model are
+    shown."""
     known = [name for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
     names = ("torch", "torch.onnx", "onnxscript", "onnx_ir", *known)
     loggers = [logging.getLogger(name) for name in names]
@@ -364,7 +368,7 @@ def _replaced_stderr() -> Any:
 
 
 class _WithoutTorch:
-    """stderr without what torch itself prints to it, such as whole graphs before an error."""
+    """stderr without the lines that torch prints itself, such as whole graphs before an error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

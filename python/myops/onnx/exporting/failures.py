@@ -1,4 +1,4 @@
-"""What to say when torch's exporter fails: where, why, what to write instead, in one paragraph."""
+"""The message when torch's exporter fails: where, why, and what to write instead."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from myops.onnx.exporting.inputs import Inputs
-from myops.onnx.exporting.recorded import Condition, Recorded, SourceLine, is_users
+from myops.onnx.exporting.recorded import Condition, Recorded, SourceLine, is_users, last_place
 from myops.onnx.guards import ExportCheckError, _advice
 
-_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_REASON = re.compile(r"Why: |torch says(?: \(while it writes \S+\))?: ")
+_CAUSE = re.compile("Why: |export: the exporter (does not know|cannot write)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[\d+m")
 
-# What torch's exporters say of an operator without a translation.
+# torch's messages about an operator without a translation.
 _UNKNOWN_OPERATOR = re.compile(
     r"No ONNX function found for <OpOverload\(op='([\w.]+)'"
     r"|unrecognized namespace (\w+::\w+)"
     r"|Exporting the operator '(\w+::\w+)' to ONNX opset version \d+ is not supported"
+    r"|We don't have an op for (\w+::\w+)"
 )
 
 _COMPLEX = ("aten::polar", "aten::complex", "aten::view_as_complex", "aten::view_as_real")
@@ -32,7 +36,7 @@ _MULTIPLES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32, 48, 56, 64, 12
 
 _TITLES = {2: "h", 3: "w"}
 
-# What torch says, what it means, and what to write instead.
+# torch's message (a regular expression), its meaning, and what to write instead.
 _CAUSES = [
     (r"only 4D query, key, and value are supported",
      "the exporter writes scaled_dot_product_attention of tensors with 4 axes only",
@@ -56,11 +60,14 @@ _CAUSES = [
      "the exporter writes this operator only where the lengths of its input are constant",
      ""),
     (r"[Cc]ould not (guard on|extract specialized integer from) data-dependent|GuardOnDataDependent"
-     r"|data-dependent expression",
+     r"|data-dependent expression|DataDependentOutput|DynamicOutputShape",
      "forward decides something by a value that is computed from a tensor: an if, .item(), int() "
      "or a length",
      "torch.where instead of the if, the tensor instead of .item(); or script the module for "
      'exporter="torchscript"'),
+    (r"Pending unbacked symbols",
+     "the length of a result depends on values, and torch.export cannot follow that length here",
+     "the same with a length that does not: torch.where instead of a selection by a mask"),
     (r"inferred a static shape|but your code specialized it",
      "a function needs a plain number and gets the length of an input, which becomes a constant "
      "by that",
@@ -102,27 +109,53 @@ _CAUSES = [
 
 
 class ExporterError(RuntimeError):
-    """torch's exporter failed on the model."""
+    """torch's exporter failed on the model.
+
+    known: Whether the text says why, in other words than torch's.
+    """
 
     def __init__(
         self, error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
     ) -> None:
         self._error, self._recorded = error, recorded
-        self._sentences = list(_sentences(error, exporter, inputs, opset, recorded))
+        said = _sentences(error, exporter, inputs, opset, recorded)
+        self._sentences = [sentence for sentence in said if sentence]
+        self.known = any(map(_CAUSE.match, self._sentences))
         super().__init__(" ".join(self._sentences))
 
     def add(self, sentence: str) -> None:
         self._sentences.append(sentence)
 
     def complete(self) -> RuntimeError:
-        """The error for the user, with the file that has everything torch said."""
+        """The error for the user, which names the file with torch's whole message."""
         path = _written(self._error, self._recorded)
-        self._sentences.append(f"Everything that torch says is in {path}.")
+        self._sentences.append(f"The whole message of torch is in {path}.")
         return RuntimeError(" ".join(self._sentences))
 
 
+def of_the_model(error: Exception) -> str:
+    """For a model that PyTorch itself does not run."""
+    place = _last_frame(error)
+    where = f" Where: {place}." if place is not None else ""
+    return (
+        "export: PyTorch does not run the model with the example inputs either, so nothing can be "
+        f"exported.{where} PyTorch says: {first_line(error)}. Give other inputs, or correct the "
+        "model."
+    )
+
+
+def _last_frame(error: BaseException) -> SourceLine | None:
+    """The innermost line of the model in a traceback."""
+    frames = [
+        SourceLine(frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_users(frame.f_code.co_filename)
+    ]
+    return frames[-1] if frames else None
+
+
 def is_ours(error: BaseException) -> bool:
-    """Whether this library refused something itself, in words that need no more."""
+    """Whether this library raised the error, so that its message needs no explanation."""
     if not isinstance(error, (ValueError, TypeError)):
         return False
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -131,22 +164,23 @@ def is_ours(error: BaseException) -> bool:
 
 
 def refusal_of_ours(error: BaseException) -> BaseException | None:
-    """What `is_ours` of the error and its causes: torch wraps what a translation says."""
+    """The error among an error and its causes for which `is_ours` holds: torch wraps the errors of
+    translations."""
     return next((item for item in _chain(error, Recorded()) if is_ours(item)), None)
 
 
 def text(error: BaseException) -> str:
-    """A message without torch's colours and without how to leave the check out."""
+    """A message without torch's colours and without the advice to skip the check."""
     if isinstance(error, ExportCheckError):
         return f"{error.check}: {error.text}"
     return plain(str(error)).removeprefix("export: ")
 
 
 def reason(error: BaseException) -> str:
-    """The part of a message that says why, in one sentence."""
+    """The part of a message that gives the reason, in one sentence."""
     said = text(error)
-    _, why, rest = said.partition("Why: ")
-    return first_line(RuntimeError(f"{rest}" if why else said)).partition(". ")[0]
+    why = _REASON.search(said)
+    return first_line(RuntimeError(said[why.end() :] if why else said)).partition(". ")[0]
 
 
 def plain(said: str) -> str:
@@ -154,7 +188,7 @@ def plain(said: str) -> str:
 
 
 def _chain(error: BaseException, recorded: Recorded) -> list[BaseException]:
-    """The error and what led to it, the first that went wrong at the end."""
+    """The error and its causes; the original error is the last."""
     found: list[BaseException] = []
     item: BaseException | None = error
     while item is not None and item not in found:
@@ -170,12 +204,13 @@ def _sentences(
     error: Exception, exporter: str, inputs: Inputs, opset: int, recorded: Recorded
 ) -> Iterator[str]:
     chain = _chain(error, recorded)
-    said = plain(" ".join(str(item) for item in chain))
+    said = plain(" ".join(f"{type(item).__name__}: {item}" for item in chain))
     if recorded.failed is not None:
         said += f" while it writes {recorded.failed[0]}"
     unknown = _UNKNOWN_OPERATOR.search(said)
     if unknown:
-        name = next(filter(None, unknown.groups())).replace(".", "::", 1).partition(".")[0]
+        name = _called(chain) or next(filter(None, unknown.groups())).replace(".", "::", 1)
+        name = name.partition(".")[0]
         yield _unknown_operator(name, opset, unknown.group(), said, _place(chain, recorded))
         if recorded.parametrized:
             yield (
@@ -197,12 +232,22 @@ def _sentences(
         yield multiple
     elif instead:
         yield f"Write {instead}."
-    elif place is not None:
-        yield _advice.instead([place]).strip()
+    else:
+        advice = _advice.instead([place]).strip() if place is not None else ""
+        operator = _failing_operator(chain, recorded)
+        if not advice and operator:
+            advice = _advice.of_operator(operator)
+        yield advice
     if cause:
         yield f"torch says{written}: {first_line(root)}."
     if numbers:
         yield f"Numbers that are meant to be fixed: constants={numbers}."
+
+
+def _failing_operator(chain: list[BaseException], recorded: Recorded) -> str:
+    """What the exporter was writing when it failed; empty where it was not writing anything."""
+    name = _called(chain) or (recorded.failed[0] if recorded.failed is not None else "")
+    return name.partition(".")[0] if "::" in name and not name.startswith("prim") else ""
 
 
 def _unknown_operator(
@@ -227,7 +272,7 @@ def _unknown_operator(
         tell = "register_torchvision=True, or myops.onnx.register_torchvision()"
     return (
         f"export: the exporter does not know how to write the operator {name} in opset {opset}. "
-        f"{where.strip()}{' ' if where else ''}Tell it: {tell}; or try another exporter or "
+        f"{where.strip()}{' ' if where else ''}Register it: {tell}; or try another exporter or "
         f"opset_version. torch says: {unknown}."
     )
 
@@ -256,39 +301,47 @@ def _asserted_by_model(error: BaseException) -> bool:
 def _place(chain: list[BaseException], recorded: Recorded) -> SourceLine | None:
     """The innermost line of the model, from tracebacks or from what torch prints of them."""
     for error in reversed(chain):
-        frames = [
-            SourceLine(frame.f_code.co_filename, line)
-            for frame, line in traceback.walk_tb(error.__traceback__)
-            if is_users(frame.f_code.co_filename)
-        ]
-        within = _inside_torch(error)
-        if frames and within:
-            return frames[-1]
+        if _inside_torch(error):
+            return _last_frame(error)
     if recorded.failed is not None and recorded.failed[1] is not None:
         return recorded.failed[1]
-    for error in chain:
-        node = re.search(r"translating node %(\w+)", str(error))
-        trace = _stack_trace(recorded.program, node.group(1)) if node else ""
-        places = [SourceLine(file, int(line)) for file, line in re.findall(_LINE, trace)]
-        places = [place for place in places if is_users(place.file)]
-        if places:
-            return places[-1]
+    for node in _translated(chain):
+        place = last_place(_stack_trace(node))
+        if place is not None:
+            return place
     for error in reversed(chain):
-        for file, line in reversed(re.findall(_LINE, str(error))):
-            if is_users(file):
-                return SourceLine(file, int(line))
+        place = last_place(str(error))
+        if place is not None:
+            return place
     broken = [item.place for item in recorded.conditions if item.place is not None]
     return broken[-1] if broken else None
 
 
-def _stack_trace(program: Any, name: str) -> str:
+def _translated(chain: list[BaseException]) -> Iterator[torch.fx.Node]:
+    """The nodes of torch.export's program that the exporter was writing when it failed."""
+    for error in chain:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            node = frame.f_locals.get("node")
+            if isinstance(node, torch.fx.Node):
+                yield node
+
+
+def _called(chain: list[BaseException]) -> str:
+    """What forward calls, where torch.export made other operators of it: "aten::cumprod"."""
+    for node in _translated(chain):
+        overload = node.meta.get("original_aten")
+        if isinstance(overload, torch._ops.OpOverload):
+            return overload.name()
+    return ""
+
+
+def _stack_trace(node: torch.fx.Node) -> str:
     """Where forward called what a node of torch.export's program stands for."""
-    nodes = program.graph.nodes if program is not None else ()
-    found = [node for node in nodes if node.name == name]
-    for node in found:  # numbers have no line of their own, but what they are used for has
-        if node.meta.get("stack_trace"):
-            return str(node.meta["stack_trace"])
-        found += [user for user in node.users if user not in found]
+    found = [node]
+    for item in found:  # numbers have no line of their own, but what they are used for has
+        if item.meta.get("stack_trace"):
+            return str(item.meta["stack_trace"])
+        found += [user for user in item.users if user not in found]
     return ""
 
 
@@ -300,7 +353,8 @@ def _inside_torch(error: BaseException) -> bool:
 
 
 def _multiple(said: str, recorded: Recorded) -> str:
-    """For what holds only for some lengths: the multiples for which torch.export can prove it."""
+    """For a condition that holds for some lengths only: multiples for which torch.export can prove
+    it."""
     if re.search(_UNSOLVED, said) is None:
         return ""
     found: dict[str, dict[int, int]] = {}
@@ -333,7 +387,7 @@ def _multiple(said: str, recorded: Recorded) -> str:
 
 
 def _least_multiple(condition: Condition, symbol: Any) -> int:
-    """The least number whose multiples all fulfil a condition; 0 where there is none."""
+    """The smallest number all of whose multiples fulfil a condition; 0 if there is none."""
     for number in _MULTIPLES:
         if all(condition.holds({symbol: number * n}) for n in range(1, 20)):
             return number
@@ -341,7 +395,7 @@ def _least_multiple(condition: Condition, symbol: Any) -> int:
 
 
 def _source(environment: Any, symbol: Any) -> tuple[str, int]:
-    """The input and the axis whose length a symbol stands for."""
+    """The input and the axis whose length a symbol denotes."""
     for source in getattr(environment, "var_to_sources", {}).get(symbol, ()):
         name = source.name() if callable(source.name) else source.name
         match = re.search(r"\['(\w+)'\]\.size\(\)\[(\d+)\]", str(name))
@@ -358,7 +412,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _written(error: Exception, recorded: Recorded) -> str:
-    """Writes what torch said into a file of its own."""
+    """Writes torch's whole message to a file; returns its path."""
     parts = [*traceback.format_exception(error)]
     if recorded.first_error is not None:
         parts += ["\ntorch.export said first:\n", *traceback.format_exception(recorded.first_error)]

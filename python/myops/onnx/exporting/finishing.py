@@ -1,4 +1,4 @@
-"""What an exported model gets at the end: file format, shapes, weights as inputs."""
+"""The last steps of an export: file format, shapes, weights as inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refuse_invalid(model: onnx.ModelProto) -> None:
     """Refuses a model of torch's exporter that onnx.checker refuses.
 
     Raises:
-        RuntimeError: With what is wrong with it, and what to do where bfloat16 is the reason.
+        RuntimeError: The model is invalid; the message says what to do if bfloat16 is the reason.
     """
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -45,7 +45,7 @@ def _about_bfloat16(model: onnx.ModelProto) -> str:
 
 
 def set_lowest_ir_version(model: onnx.ModelProto) -> None:
-    """The file format that opset and functions need and no newer, for the sake of old runtimes."""
+    """Sets the oldest file format that opset and functions allow, so that old runtimes load it."""
     opset = scopes.onnx_opset(model)
     versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
     needed = versions.get(opset, model.ir_version)
@@ -55,7 +55,7 @@ def set_lowest_ir_version(model: onnx.ModelProto) -> None:
 
 
 def drop_left_out(model: onnx.ModelProto) -> None:
-    """Optional outputs that a node leaves out have no name in it, where nothing reads them."""
+    """Removes the names of optional outputs that a node leaves out, where nothing reads them."""
     read = {name for node in scopes.all_nodes(model.graph.node) for name in node.input}
     read |= {item.name for graph in graphs_of(model.graph) for item in graph.output}
     for node in scopes.all_nodes(model.graph.node):
@@ -79,7 +79,7 @@ def drop_left_out(model: onnx.ModelProto) -> None:
 
 
 def add_shapes(model: onnx.ModelProto) -> None:
-    """The shapes of all values, as far as they can be inferred."""
+    """Adds the shapes of all values, as far as they can be inferred."""
     inferred = next(scopes.all_scopes(model)).inferred
     del model.graph.value_info[:]
     model.graph.value_info.extend(inferred.value_info)
@@ -89,7 +89,7 @@ def add_shapes(model: onnx.ModelProto) -> None:
 
 
 def _number_names(model: onnx.ModelProto) -> None:
-    """Names of lengths that the data decides, numbered from 1 in each model."""
+    """Numbers the names of lengths that the data decides from 1 in each model."""
     found: dict[str, str] = {}
     for item in [*model.graph.value_info, *model.graph.output]:
         for dim in item.type.tensor_type.shape.dim if item.type.HasField("tensor_type") else ():
@@ -100,7 +100,7 @@ def _number_names(model: onnx.ModelProto) -> None:
 
 
 def add_initializers_to_inputs(model: onnx.ModelProto) -> None:
-    """Weights become inputs too, with their values as defaults."""
+    """Makes weights inputs too, with their values as defaults."""
     known = {item.name for item in model.graph.input}
     for tensor in model.graph.initializer:
         if tensor.name not in known:

@@ -1,4 +1,4 @@
-"""The example inputs of a model: as torch gets them, as the graph gets them, and their names."""
+"""The example inputs of a model: for torch, for the graph, and their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = (bool, int, float)
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor or number among the inputs: what becomes one input of the graph."""
+    """One tensor or number among the inputs, which becomes one input of the graph."""
 
     name: str
     parameter: str
@@ -29,11 +29,11 @@ class Slot:
 class Inputs:
     """The example inputs of a model.
 
-    args, kwargs: As the exporters get them: numbers are tensors of rank 0, but for those of the
-        parameters in `constants`.
+    args, kwargs: The arguments for the exporters: numbers are tensors of rank 0, except those of
+        the parameters in `constants`.
     values: The same by parameter of forward.
-    slots: What becomes an input of the graph, in the order of forward's parameters; several
-        tensors in one parameter have names like "pair_0", "pair_1".
+    slots: The inputs of the graph, in the order of forward's parameters; several tensors in one
+        parameter have names like "pair_0", "pair_1".
     names: The names of the slots.
     given_names: What the caller gave, or None.
     """
@@ -66,7 +66,7 @@ class Inputs:
         return _by_parameter(self._model, self.args, self.kwargs)
 
     def build_in(self, parameters: Sequence[str]) -> None:
-        """Lets the numbers of these parameters stay Python numbers."""
+        """Makes the numbers of these parameters Python numbers again, which become constants."""
         self.constants = [*self.constants, *parameters]
         self.slots = self._find_slots()
         self.args, self.kwargs = self._exported()
@@ -82,7 +82,7 @@ class Inputs:
         return other
 
     def tensor(self, slot: Slot) -> torch.Tensor:
-        """The example of a slot, as the graph gets it."""
+        """The example of a slot, as an input of the graph."""
         leaf = self._leaves[slot.place]
         if slot.number is None:
             return leaf
@@ -99,7 +99,7 @@ class Inputs:
 
         Args:
             changes: Other values, by name of the slot.
-            as_tensor: Values that stay tensors, also where the caller gave a number.
+            as_tensor: Values that stay tensors, even if the caller gave a number.
         """
         leaves = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in self._leaves]
         for slot in self.slots:
@@ -158,7 +158,7 @@ class Inputs:
 
 
 def _split(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """torch's older way to give arguments by name: a dict at the end of args."""
+    """Splits off a dict at the end of args, torch's older way to give arguments by name."""
     if kwargs or not args or not isinstance(args[-1], dict):
         return args, kwargs
     last = args[-1]
@@ -172,13 +172,14 @@ def _split(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
 
 
 def _in_order(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """kwargs in the order of forward's parameters: torch names the graph's inputs by position."""
+    """kwargs in the order of forward's parameters, because torch names the graph's inputs by
+    position."""
     order = [name for name in _by_parameter(model, args, kwargs) if name in kwargs]
     return {name: kwargs[name] for name in [*order, *(n for n in kwargs if n not in order)]}
 
 
 def _without_sizes(tree: Any) -> Any:
-    """Every torch.Size as a tuple, because a torch.Size cannot hold tensors."""
+    """Replaces every torch.Size by a tuple, because a torch.Size cannot contain tensors."""
     return pytree.tree_map(
         lambda item: tuple(item) if isinstance(item, torch.Size) else item,
         tree,

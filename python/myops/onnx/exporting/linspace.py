@@ -1,4 +1,5 @@
-"""`torch.linspace` of as many steps as an axis is long, which torch.export makes a constant."""
+"""`torch.linspace` whose number of steps is a dynamic length, which torch.export makes a
+constant."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Inside, torch.linspace of lengths is computed from torch.arange, which keeps them."""
+    """In this context, torch.linspace of dynamic lengths is computed from torch.arange, which keeps
+    them dynamic."""
     torchs = torch.linspace
 
     def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
@@ -29,7 +31,7 @@ def kept() -> Iterator[None]:
 
 
 def _composed(start: Any, end: Any, steps: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
-    """As torch's kernel computes it, from both ends."""
+    """Computes it from both ends, as torch's kernel does."""
     first, last, count = (
         item.to(device=device, dtype=dtype)
         if isinstance(item, torch.Tensor)

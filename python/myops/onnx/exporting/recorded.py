@@ -1,8 +1,8 @@
-"""What torch's exporters take for granted about lengths while they read a model, and where.
+"""Records what torch's exporters assume about lengths, and in which line of the model.
 
-torch.export decides every comparison on a length by the example's, and notes what it decided: the
-program is right where all that it noted holds. A trace notes nothing, but each time forward reads
-a length into Python it asks the tensor that stands for it.
+torch.export decides every comparison with a length by the example's length, and records its
+decisions: the program is right for all lengths for which they hold. A trace records nothing, but
+each time forward reads a length into Python, a tensor is asked for it, which can be recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _READS = {
     "__array__": "NumPy", "__complex__": "complex()",
 }  # fmt: skip
 _MAY_WARN = ("__getitem__", "__len__", "__iter__", "__contains__", "unbind", "tensor", "as_tensor")
-_COPIES = ("tensor", "as_tensor", "roll")  # make constants of lengths without asking them
+_COPIES = ("tensor", "as_tensor", "roll")  # turn lengths into constants without reading them
+
+_NAMES_VALUES = "_jit_pass_onnx_assign_scoped_names_for_node_and_value"
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 Axis = tuple[str, int]  # name of an input, axis
 
@@ -56,7 +59,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An argument of a custom operator that has to be a constant, given as a length."""
+    """An argument of a custom operator that must be constant but was given a dynamic length."""
 
     operator: str
     name: str
@@ -65,7 +68,7 @@ class Attribute:
 
 @dataclass
 class Condition:
-    """What torch.export decided: `relation` over symbols that stand for lengths of inputs."""
+    """A decision of torch.export: `relation` over symbols for lengths of inputs."""
 
     environment: Any
     relation: Any
@@ -74,11 +77,12 @@ class Condition:
 
     @functools.cached_property
     def known(self) -> Any:
-        """The relation in the symbols that are left when the export is over."""
+        """The relation, expressed in the symbols that remain after the export."""
         return self.relation.xreplace(getattr(self.environment, "replacements", {}))
 
     def holds(self, values: Mapping[Any, int]) -> bool | None:
-        """At lengths by symbol; None when it follows from something else too, or divides by 0."""
+        """Whether it holds for these lengths, by symbol; None if it depends on something else too,
+        or divides by 0."""
         import sympy
 
         try:
@@ -90,14 +94,15 @@ class Condition:
 
 @dataclass
 class Recorded:
-    """Everything that was noted during one export.
+    """Everything that was recorded during one export.
 
-    conditions: From torch.export, of all its attempts.
-    reads: From a trace: lengths and numbers that forward read into Python, with how.
+    conditions: From torch.export, in all its attempts.
+    reads: From a trace: lengths and numbers that forward read into Python, and by which function.
     attributes: From a trace: arguments of custom operators that became constants.
-    first_error: What torch.export said when it was called first.
-    program: What it made of the model, when it did.
+    first_error: The error of torch.export's first attempt.
+    program: The program that torch.export made, if it succeeded.
     failed: From a trace: the operator that torch could not write, and where forward calls it.
+    origins: From a trace: what torch says of the origin of each value of the graph, by its name.
     parametrized: Whether the model computes some of its weights (torch.nn.utils.parametrize).
     """
 
@@ -107,12 +112,14 @@ class Recorded:
     first_error: BaseException | None = None
     program: Any = None
     failed: tuple[str, SourceLine | None] | None = None
+    origins: dict[str, str] = field(default_factory=dict)
     parametrized: bool = False
 
 
 @contextlib.contextmanager
 def recording_torch_export(found: Recorded) -> Iterator[None]:
-    """Notes what torch.export decides. Where torch has other names for it, nothing is noted."""
+    """Records what torch.export decides. If a torch release has other names, nothing is
+    recorded."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     log, export = getattr(ShapeEnv, "_log_guard", None), torch.export.export
@@ -141,35 +148,47 @@ def recording_torch_export(found: Recorded) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording_trace(found: Recorded) -> Iterator[None]:
-    """Notes what forward reads into Python while it is traced, and the operator that fails then.
+    """Notes what forward reads into Python while it is traced, the operator that fails then, and
+    where the values of the graph come from.
 
-    Where torch has another name for what writes an operator, that one is not noted.
+    What torch has under another name is not noted.
     """
     from torch.onnx._internal import torchscript_exporter
 
     utils: Any = getattr(torchscript_exporter, "utils", None)
     write = getattr(utils, "_run_symbolic_function", None)
+    named = getattr(torch._C, _NAMES_VALUES, None)
+
+    def naming(graph: Any) -> None:
+        assert named is not None
+        named(graph)
+        for node in graph.nodes():
+            found.origins |= dict.fromkeys(
+                (v.debugName() for v in node.outputs()), node.sourceRange()
+            )
 
     def writing(graph: Any, block: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         assert write is not None
         try:
             return write(graph, block, node, *args, **kwargs)
         except Exception:
-            found.failed = found.failed or (node.kind(), _traced_place(node))
+            found.failed = found.failed or (node.kind(), traced_place(node.sourceRange()))
             raise
 
     with contextlib.ExitStack() as stack:
         if write is not None:
             stack.enter_context(mock.patch.object(utils, "_run_symbolic_function", writing))
+        if named is not None:
+            stack.enter_context(mock.patch.object(torch._C, _NAMES_VALUES, naming))
         stack.enter_context(_Reads(found))
         yield
 
 
-def _traced_place(node: Any) -> SourceLine | None:
+def traced_place(origin: str) -> SourceLine | None:
     """The innermost line of the model in what a node of a trace says of its origin."""
-    for file, line in re.findall(r"^(.+)\((\d+)\): ", node.sourceRange(), re.MULTILINE):
+    for file, line in re.findall(r"^(.+)\((\d+)\): ", origin, re.MULTILINE):
         if file.startswith(os.path.join(_TORCH, "jit") + os.sep):
-            return None  # what follows called the exporter
+            return None  # the lines after it called the exporter
         if is_users(file):
             return SourceLine(file, int(line))
     return None
@@ -209,7 +228,7 @@ class _Reads(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _warning_at(self, frame: Any, call: Callable[[], Any]) -> Any:
-        """Calls; what it warns about is told of the line in the frame, not of the one here."""
+        """Calls a function; its warnings point to the line in the frame, not to this one."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = call()
@@ -224,7 +243,7 @@ class _Reads(TorchFunctionMode):
 def constant_arguments(
     function: Any, args: Any, kwargs: Any
 ) -> Iterator[tuple[tuple[str, str], Any]]:
-    """(operator, argument) and value for what a call of a custom operator gives beside tensors."""
+    """(operator, argument) and value for each argument of a custom operator that is no tensor."""
     from myops.onnx.guards._calls import TORCHS
 
     overload = function
@@ -244,7 +263,7 @@ def constant_arguments(
 
 
 def _number_inputs(name: str) -> set[str]:
-    """Arguments of a described op that become inputs of its node, though they may be lists."""
+    """Arguments of a described op that become inputs of its node although they may be lists."""
     from myops import _libraries
 
     infos = [info for info in _libraries.nodes() if info.qualified == name]
@@ -266,13 +285,21 @@ def user_place(frame: Any = None) -> SourceLine | None:
 
 
 def is_users(file: str) -> bool:
-    """Whether code in a file belongs to the model, as far as its name tells."""
+    """Whether code in a file belongs to the model, judged by the file's name."""
     folder = os.sep.join(file.split(os.sep)[:-1]) + os.sep
     if file.startswith("<") or folder.startswith((_TORCH + os.sep, _MYOPS + os.sep)):
         return False
     if folder.startswith(_PYTHON + os.sep) and "-packages" not in folder[len(_PYTHON) :]:
         return False
     return not any(f"{os.sep}{name}{os.sep}" in folder for name in _EXPORTERS)
+
+
+def last_place(trace: str) -> SourceLine | None:
+    """The innermost line of the model in a traceback that torch keeps as text."""
+    for file, line in reversed(_LINE.findall(trace)):
+        if is_users(file):
+            return SourceLine(file, int(line))
+    return None
 
 
 def _where(relation: Any) -> tuple[SourceLine | None, Attribute | None]:
@@ -295,7 +322,7 @@ def _where(relation: Any) -> tuple[SourceLine | None, Attribute | None]:
 
 
 def _within_export(frame: Any) -> bool:
-    """Whether `export` of torch.onnx is further out: then the line is one of the model's."""
+    """Whether an outer frame is torch.onnx's `export`: then the line belongs to the model."""
     while frame is not None:
         if frame.f_code.co_filename.startswith(_TORCH) and "onnx" in frame.f_code.co_filename:
             return True
@@ -304,7 +331,7 @@ def _within_export(frame: Any) -> bool:
 
 
 def _dynamo_place() -> SourceLine | None:
-    """The same where TorchDynamo reads forward's bytecode instead of running it."""
+    """The same if TorchDynamo interprets forward's bytecode instead of running it."""
     try:
         stack = torch._guards.TracingContext.extract_stack()
     except Exception:
@@ -316,7 +343,8 @@ def _dynamo_place() -> SourceLine | None:
 
 
 def _frozen_argument(frame: Any, relation: Any) -> Attribute | None:
-    """The argument of a custom operator's call that is the length which the relation fixes."""
+    """The argument of a custom operator's call whose value is the length that the relation
+    fixes."""
     overload = frame.f_locals.get("self")
     args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
     if not isinstance(args, tuple) or not isinstance(kwargs, dict):

@@ -20,8 +20,8 @@ EXPORTERS = ("dynamo", "torchscript")  # "auto" tries them in this order
 _RUN_THE_FILE = ("frozen_input", "numbers")  # the checks that verify=False leaves out
 _STANDARD = ("", "ai.onnx")
 
-# Arguments of torch.onnx.export without a meaning here: the value that says what happens anyway,
-# and what to do instead of another one.
+# Arguments of torch.onnx.export without a meaning here: the value for what happens in any case, and
+# what to do instead of giving another value.
 _REFUSED: dict[str, tuple[Any, str]] = {
     "export_params": (
         True,
@@ -53,13 +53,13 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How torch's exporters work.
+    """Settings of torch's exporters.
 
     optimize: Whether they fold constants and, in "dynamo", rewrite the graph.
-    verbose: Whether what they print comes through.
+    verbose: Whether their output is shown.
     translations: custom_translation_table, for "dynamo".
-    artifacts: What else "dynamo" writes, and where, in torch's names.
-    custom_opsets: Versions of the domains of others, in the file.
+    artifacts: The other files of "dynamo" and their folder, by the names of torch's arguments.
+    custom_opsets: Versions of other domains in the file.
     """
 
     optimize: bool = True
@@ -70,9 +70,9 @@ class Settings:
 
 
 def refuse(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuses arguments that `export` does not have, by name.
+    """Refuses arguments that `export` does not have; the error names them.
 
-    Those of torch.onnx.export pass with the value that says what happens anyway.
+    Those of torch.onnx.export are accepted with the value for what happens in any case.
     """
     known = [name for name in inspect.signature(function).parameters if name != "unknown"]
     for name, value in unknown.items():
@@ -118,11 +118,11 @@ def settings(
     dump_exported_program: bool,
     artifacts_dir: str | os.PathLike[str],
 ) -> Settings:
-    """How the chosen exporter, or "auto", is to work.
+    """The settings for the chosen exporter, or for "auto".
 
     Raises:
-        ValueError: What only the newer exporter has, and it may be the other; a version or a flag
-            that is none.
+        ValueError: An argument that only the newer exporter has, although the other one may be
+            used; or an invalid version or flag.
         ImportError: profile needs pyinstrument.
     """
     flags = {"report": report, "profile": profile, "dump_exported_program": dump_exported_program}
@@ -163,7 +163,7 @@ def settings(
 
 
 def set_versions(model: onnx.ModelProto, versions: Mapping[str, int]) -> None:
-    """Writes the versions of the domains of others into a model.
+    """Writes the versions of other domains into a model.
 
     Raises:
         ValueError: No node of the model is of a domain.

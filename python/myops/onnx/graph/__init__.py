@@ -1,1 +1,1 @@
-"""What all ONNX tools ask of a model: files, node lists, values, types."""
+"""Functions that all ONNX tools need: files, lists of nodes, values, types."""

@@ -13,7 +13,7 @@ from myops._names import near_misses
 
 LIMIT = 2**31 - 1  # bytes in one protobuf file
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
-# Where a model is written: a path, or an object open for writing bytes. None: it is only returned.
+# The file to write: a path, or an object open for writing bytes. None: the model is only returned.
 Target = str | os.PathLike[str] | IO[bytes] | None
 
 _MOST_FIELDS = 10_000  # outermost fields that are looked at before a file is read
@@ -23,7 +23,7 @@ _FIELDS = {
     for field in onnx.ModelProto.DESCRIPTOR.fields
 }
 
-# How files begin that are met where a model is expected.
+# The first bytes of files that users give by mistake instead of a model.
 _OTHERS = {
     b"PK\x03\x04": "a zip archive (torch.save, TorchScript and torch.export write such). Export "
     "the model to ONNX first: myops.onnx.export",
@@ -34,15 +34,15 @@ _OTHERS = {
 
 
 def load(model: Model, *, weights: bool = True) -> onnx.ModelProto:
-    """The model that a path, the bytes of a file or a ModelProto stands for.
+    """Loads a model from a path, the bytes of a file or a ModelProto.
 
     Args:
-        model: A ModelProto is returned as it is.
+        model: A ModelProto is returned unchanged.
         weights: Whether weights in other files ("external data") are read too.
 
     Raises:
         FileNotFoundError: No such file, or a file with its weights is missing.
-        ValueError: It is no ONNX model; the text says what it seems to be.
+        ValueError: It is no ONNX model; the message says what it seems to be.
     """
     if isinstance(model, onnx.ModelProto):
         return model
@@ -66,7 +66,8 @@ def load(model: Model, *, weights: bool = True) -> onnx.ModelProto:
 
 
 def _contents(path: Path) -> bytes:
-    """The bytes of a file, once its outline is that of a model: junk of gigabytes is not read."""
+    """The bytes of a file. Its outermost fields are checked first, so that gigabytes of other data
+    are not read."""
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         _refuse_others(stream.read(64), str(path))
@@ -108,7 +109,7 @@ def _no_outline(stream: IO[bytes], size: int) -> str:
 
 
 def _varint(data: bytes) -> tuple[int, int]:
-    """A number as protobuf writes it, and how many bytes it takes; 0 bytes when it has no end."""
+    """A number in protobuf's encoding, and its size in bytes; size 0 if it is incomplete."""
     value = 0
     for place, byte in enumerate(data[:10]):
         value |= (byte & 127) << (7 * place)
@@ -140,19 +141,19 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def is_large(model: onnx.ModelProto) -> bool:
-    """Whether protobuf cannot hold the model in one message."""
+    """Whether the model is too large for one protobuf message."""
     try:
         return model.ByteSize() >= LIMIT
-    except EncodeError:  # some implementations of protobuf refuse to count so far
+    except EncodeError:  # some implementations of protobuf refuse to compute such a size
         return True
 
 
 def save(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
-    """Writes a model; over 2 GB the weights go into PATH.data beside it."""
+    """Writes a model; over 2 GB, the weights are stored in PATH.data beside it."""
     if not is_large(model):
         onnx.save(model, os.fspath(path))
         return
-    # A copy, because saving with external data takes the weights out of the model.
+    # A copy, because saving with external data removes the weights from the model.
     large = onnx.ModelProto()
     large.CopyFrom(model)
     weights = os.path.basename(os.fspath(path)) + ".data"

@@ -11,7 +11,7 @@ from myops.onnx.graph.structure import graphs_of
 from myops.onnx.graph.weights import without_weights
 from myops.onnx.schema import register_schemas
 
-_INVENTED = "unk__"  # names that onnx gives to lengths that it does not know
+_INVENTED = "unk__"  # the prefix of names that onnx gives to unknown lengths
 
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -32,12 +32,12 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
 def types(
     model: onnx.ModelProto, wanted: Sequence[str] = (), libraries: Sequence[Any] = ()
 ) -> dict[str, onnx.ValueInfoProto]:
-    """What is known of the type of each value of the main graph.
+    """The type of each value of the main graph, as far as it is known.
 
     Args:
         model: The model.
-        wanted: Values for which ONNX Runtime is asked where shape inference gives up, as it does
-            behind ops whose schema only ONNX Runtime or one of its libraries has.
+        wanted: Values for which ONNX Runtime is asked if shape inference fails, as it does after
+            ops whose schema only ONNX Runtime or one of its libraries has.
         libraries: Custom-op libraries that ONNX Runtime needs for it.
     """
     inferred = infer(model).graph
@@ -59,7 +59,7 @@ def types(
 def _types_in_runtime(
     model: onnx.ModelProto, names: Sequence[str], libraries: Sequence[Any]
 ) -> dict[str, onnx.ValueInfoProto]:
-    """The types of values as ONNX Runtime sees them; nothing where it cannot load the model."""
+    """The types of values according to ONNX Runtime; empty if it cannot load the model."""
     import onnxruntime
 
     small = without_weights(model)
@@ -77,7 +77,7 @@ def _types_in_runtime(
         name = {"float": "float32", "double": "float64"}.get(item.type[7:-1], item.type[7:-1])
         number = _ELEMENTS.get(name)
         if item.type.startswith("tensor(") and number:
-            shape = item.shape or None  # it says [] of a number and of an unknown rank
+            shape = item.shape or None  # [] means rank 0 or an unknown rank
             found[item.name] = onnx.helper.make_tensor_value_info(item.name, number, shape)
     return found
 
@@ -89,7 +89,7 @@ _ELEMENTS = {name.lower(): number for name, number in onnx.TensorProto.DataType.
 
 
 def session(model: onnx.ModelProto, options: Any, more_libraries: Sequence[Any] = ()) -> Any:
-    """A session that knows our ops and, when the model has them, onnxruntime-extensions'."""
+    """A session with our ops and, if the model needs them, those of onnxruntime-extensions."""
     from myops.ort import _session
 
     domains = {node.domain for graph in graphs_of(model.graph) for node in graph.node}
@@ -107,10 +107,10 @@ def session(model: onnx.ModelProto, options: Any, more_libraries: Sequence[Any] 
 
 
 def problem(model: onnx.ModelProto) -> str:
-    """Why the checker or strict shape inference refuse a model; "" when they accept it.
+    """The reason why the checker or strict shape inference refuse a model; "" if they accept it.
 
-    Inputs of unknown rank and outputs of unknown type, which ONNX Runtime takes and the checker
-    does not, are let pass.
+    Inputs of unknown rank and outputs of unknown type are accepted, because ONNX Runtime accepts
+    them, although the checker does not.
     """
     register_schemas(model)
     small = without_weights(model)
@@ -125,6 +125,6 @@ def problem(model: onnx.ModelProto) -> str:
     try:
         onnx.checker.check_model(stated)
         onnx.shape_inference.infer_shapes(small, check_type=True, strict_mode=True, data_prop=True)
-    except Exception as error:  # as there
+    except Exception as error:  # as above
         return " ".join(str(error).split())
     return ""

@@ -9,8 +9,8 @@ import onnx
 
 
 def with_own_names(graph: onnx.GraphProto, fresh: Callable[[str], str]) -> onnx.GraphProto:
-    """A copy whose own values have fresh names: inner graphs see all names around them, and may not
-    use one of them for something else. Names that come from around it stay."""
+    """A copy of an inner graph whose own values have new names, because the names of the graphs
+    around it may not be reused. Values that it reads from these graphs keep their names."""
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
     _rename(copy, {}, fresh)

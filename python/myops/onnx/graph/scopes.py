@@ -1,4 +1,4 @@
-"""Visits all of a model: its node lists, and what is known of the names in them."""
+"""Visits all lists of nodes in a model, with what is known about their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from myops._text import printable
 from myops.onnx.graph.weights import SMALL, without_weights
 from myops.onnx.schema import DTYPES, dims_of, register_schemas
 
-# What exporters put between a constant and the node that wants it.
+# Nodes that exporters write between a constant and the node that reads it.
 _FOLDABLE = ("Identity", "Cast", "Concat", "Reshape", "Squeeze", "Unsqueeze")
 
 
@@ -41,7 +41,7 @@ class Scope:
         self._local = inputs | set(self._producers)
 
     def owns(self, name: str) -> bool:
-        """Whether the value comes from a node or an input of this very graph."""
+        """Whether the value comes from a node or an input of this graph, not of one around it."""
         return name in self._local
 
     def dtype(self, name: str) -> str | None:
@@ -138,7 +138,7 @@ def op_of(node: onnx.NodeProto) -> OpInfo | None:
 
 
 def needs_pyops(model: onnx.ModelProto) -> bool:
-    """Whether a node is a prototype without a function body, which no library can run."""
+    """Whether a node is that of a prototype without a function body, which no library can run."""
     bodies = {(f.domain, f.name) for f in model.functions}
     lists = [model.graph.node, *(f.node for f in model.functions)]
     infos = [op_of(node) for nodes in lists for node in all_nodes(nodes)]
@@ -152,7 +152,7 @@ def all_scopes(model: onnx.ModelProto) -> Iterator[Scope]:
     """The graph of a model and every graph inside it, outer ones first.
 
     Raises:
-        ValueError: Types and shapes make no sense, such as a domain that is not imported.
+        ValueError: The model is invalid, for example a domain is not imported.
     """
     register_schemas(model)
     try:
@@ -176,7 +176,8 @@ def _nested(graph: Any, inferred: Any, opset: int, outer: Scope | None) -> Itera
 
 
 def small(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as shape inference needs it; our nodes have schemas and need no bodies."""
+    """The model for shape inference: without weights, and without bodies, because our nodes have
+    schemas."""
     return without_weights(model, [f for f in model.functions if not is_body(f)])
 
 
@@ -190,8 +191,8 @@ def all_nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
 
 
 def drop_unused(model: onnx.ModelProto, suspects: set[str]) -> None:
-    """Removes the constants and nodes among `suspects` that nothing reads any more, and what only
-    they read."""
+    """Removes the constants and nodes among `suspects` that nothing reads any longer, and those
+    that only these read."""
     graph = model.graph
     while suspects:
         inner = [a.g for n in all_nodes(graph.node) for a in n.attribute if a.HasField("g")]
@@ -209,9 +210,9 @@ def drop_unused(model: onnx.ModelProto, suspects: set[str]) -> None:
 
 
 def inline_callers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without our function bodies, and with every function inlined that calls our nodes.
+    """A copy without our function bodies, in which every function that calls our nodes is inlined.
 
-    Inside a function neither types nor shapes are known; in the graph they are.
+    Types and shapes are known in the graph, but not inside a function.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -238,7 +239,7 @@ def is_body(function: onnx.FunctionProto) -> bool:
 
 
 class Names:
-    """Hands out value names that the model does not use yet."""
+    """Makes names for values that the model does not use yet."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         graphs = [model.graph]

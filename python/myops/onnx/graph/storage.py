@@ -1,5 +1,5 @@
-"""Models from files and into files, of any size: weights in other files stay there until they are
-needed, and then go over one at a time."""
+"""Loads and saves models of any size: external weights are read only when they are needed, and then
+copied one at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder_of(model: files.Model) -> Path | None:
 
 
 def load(model: files.Model) -> onnx.ModelProto:
-    """A copy of the model; of weights in other files only small constants are read.
+    """A copy of the model; of its external weights, only small constants are read.
 
     Raises:
         FileNotFoundError: No such file, or the file of a small constant is missing.
@@ -37,12 +37,12 @@ def load(model: files.Model) -> onnx.ModelProto:
 
 
 def opened(model: files.Model) -> onnx.ModelProto:
-    """The same for a function that makes a copy of its own: a ModelProto stays what it is."""
+    """As `load`, for functions that copy the model themselves: a ModelProto is not copied."""
     return model if isinstance(model, onnx.ModelProto) else load(model)
 
 
 def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf")) -> None:
-    """Reads the weights of at most `most` elements that a model refers to.
+    """Reads the external weights of at most `most` elements.
 
     Raises:
         FileNotFoundError: Their file is missing, too short, or outside of the folder.
@@ -53,12 +53,12 @@ def attach(model: onnx.ModelProto, folder: Path | None, most: float = float("inf
 
 
 def size(model: onnx.ModelProto) -> int:
-    """Bytes of all weights, those in other files included."""
+    """Bytes of all weights, including external ones."""
     return sum(map(tensor_bytes, tensors(model)))
 
 
 def light_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of all but the weights."""
+    """Bytes of the model without its weights."""
     bare = onnx.ModelProto()
     bare.graph.node.extend(
         node for node in model.graph.node if node.op_type != "Constant" or node.domain
@@ -69,10 +69,9 @@ def light_bytes(model: onnx.ModelProto) -> int:
 
 
 def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None:
-    """Completes a model that came from `source`, and writes it where `f` is given.
+    """Adds the weights to a model that came from `source`, and writes it if `f` is given.
 
-    It gets its weights; from 2 GB on, and written, they go into F.data beside the file instead,
-    and the model refers to that.
+    If a model of 2 GB or more is written, its weights are stored in F.data beside the file.
     """
     folder = folder_of(source)
     written = isinstance(f, (str, os.PathLike))
@@ -82,7 +81,7 @@ def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None
         return
     assert isinstance(f, (str, os.PathLike))
     data = Path(f"{os.fspath(f)}.data")
-    partial = Path(f"{data}.part")  # the source may be the file that is written
+    partial = Path(f"{data}.part")  # because the source may be the file that is written
     try:
         with partial.open("wb") as stream:
             for graph in graphs_of(model.graph):
@@ -100,7 +99,7 @@ def finish(model: onnx.ModelProto, source: files.Model, f: files.Target) -> None
 def _move(tensor: onnx.TensorProto, folder: Path | None, stream, name: str) -> None:  # type: ignore[no-untyped-def]
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         if folder is None:
-            return  # a ModelProto whose weights are elsewhere: the user's own affair
+            return  # a ModelProto with external weights: the caller knows where they are
         _read(tensor, folder)
     if not tensor.HasField("raw_data"):
         if tensor.data_type == onnx.TensorProto.STRING:
@@ -124,7 +123,7 @@ def _read(tensor: onnx.TensorProto, folder: Path) -> None:
 
 
 def is_elsewhere(model: onnx.ModelProto) -> bool:
-    """Whether the model refers to weights in other files."""
+    """Whether the model has external weights."""
     return any(True for _ in _external(model))
 
 
@@ -133,7 +132,7 @@ def _external(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """All numbers that a model holds, or refers to: weights, and tensors in attributes."""
+    """All tensors of a model, including external ones: weights, and tensors in attributes."""
     yield from initializers(model)
     for node in nodes(model):
         for item in node.attribute:
@@ -141,14 +140,14 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def initializers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Those of all graphs; of a sparse one its values."""
+    """The initializers of all graphs; for a sparse one, its values."""
     for graph in graphs_of(model.graph):
         yield from graph.initializer
         yield from (item.values for item in graph.sparse_initializer)
 
 
 def constants(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """What Constant nodes hold, those in functions included, in whichever attribute."""
+    """The tensors of Constant nodes, also of those in functions, from any of their attributes."""
     lists = {"value_floats": np.float32, "value_ints": np.int64,
              "value_float": np.float32, "value_int": np.int64}  # fmt: skip
     for node in nodes(model):
@@ -181,7 +180,7 @@ def _of_attribute(item: onnx.AttributeProto) -> Iterator[onnx.TensorProto]:
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """How many bytes the numbers of a tensor take."""
+    """The size of a tensor's data in bytes."""
     if tensor.HasField("raw_data"):
         return len(tensor.raw_data)
     if tensor.data_type == onnx.TensorProto.STRING:

@@ -1,4 +1,4 @@
-"""What all graph tools ask of a model: who makes a value, who reads it."""
+"""The data flow of a graph, for all graph tools: which node makes a value, which ones read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Graph = Any  # onnx.GraphProto
 
 
 class GraphError(ValueError):
-    """What was asked for does not fit the graph.
+    """A name or an edit does not fit the graph.
 
     Example:
         >>> try:
@@ -42,7 +42,7 @@ def graphs_of(graph: Graph) -> Iterator[Graph]:
 
 
 def defined(graph: Graph) -> set[str]:
-    """Names that the graph itself gives to values."""
+    """The names of the values of a graph, without those of graphs around it."""
     found = {item.name for item in graph.input}
     found.update(tensor.name for tensor in graph.initializer)
     found.update(tensor.values.name for tensor in graph.sparse_initializer)
@@ -51,7 +51,7 @@ def defined(graph: Graph) -> set[str]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """All values that a node needs: its inputs, then what its bodies take from outside."""
+    """All values that a node needs: its inputs, then the outer values that its bodies read."""
     found = dict.fromkeys(name for name in node.input if name)
     for graph in subgraphs(node):
         own = defined(graph)
@@ -62,7 +62,8 @@ def reads(node: onnx.NodeProto) -> list[str]:
 
 
 def sort_nodes(graph: Graph) -> None:
-    """Puts each node behind those that make what it reads, and else keeps the order."""
+    """Sorts nodes so that each follows the nodes whose results it reads; otherwise the order
+    stays."""
     makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     needs = [{makers[name] for name in reads(node) if name in makers} for node in graph.node]
     if all(place > max(before, default=-1) for place, before in enumerate(needs)):
@@ -88,7 +89,7 @@ def sort_nodes(graph: Graph) -> None:
 
 
 def label(node: onnx.NodeProto) -> str:
-    """A node in words: its name, or its first output, and its type."""
+    """The text for a node in messages: its name, or its first output, and its type."""
     kind = f"{node.domain}::{node.op_type}" if is_custom(node.domain) else node.op_type
     if node.name:
         return f"{node.name!r} ({kind})"
@@ -117,14 +118,14 @@ class Index:
         self.outputs = [item.name for item in graph.output]
 
     def names(self) -> list[str]:
-        """All values, in the order in which they come into being."""
+        """All values, in the order in which they are computed."""
         return list(dict.fromkeys([*self.inputs, *self.constants, *self.producers]))
 
     def check(self, name: str, what: str) -> str:
-        """The name, when the main graph has such a value.
+        """Returns the name if the main graph has such a value.
 
         Raises:
-            GraphError: It has none; the text says where it is, or which names are near.
+            GraphError: It has none; the message says where it is, or which names are similar.
         """
         if name in self.producers or name in self.constants or name in self.inputs:
             return name
@@ -144,10 +145,10 @@ class Index:
 
 
 def find_node(graph: Graph, name: str, what: str) -> onnx.NodeProto:
-    """The node of that name, or, since names are optional, the one that makes such a value.
+    """The node of that name, or, because names are optional, the node that makes this value.
 
     Raises:
-        GraphError: None, or several.
+        GraphError: There is none, or several.
     """
     named = [node for node in graph.node if name and node.name == name]
     if len(named) == 1:

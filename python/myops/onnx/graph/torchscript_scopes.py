@@ -1,8 +1,8 @@
-"""TorchScript's names of nodes, /layer1/layer1.0/conv_1/Conv, as calls of PyTorch modules.
+"""Finds the calls of PyTorch modules in TorchScript's node names, /layer1/layer1.0/conv_1/Conv.
 
-A part of a scope is the name of a module back to its last part that is no number: "conv" for
-"layer1.0.conv", "a" for an entry of a ModuleDict. When a scope is used again, the name of the
-second use ends in "_1", which may also be the name of another module.
+Each part of a scope is the name of a module from its last part on that is no number: "conv" for
+"layer1.0.conv", "a" for an entry of a ModuleDict. If a scope is used again, the name of the second
+use ends in "_1", which may also be the name of another module.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ScopeNames:
 
 @functools.lru_cache(maxsize=100_000)
 def unqualified(path: str) -> str:
-    """What TorchScript calls a module: the last part that is no number, and what follows it."""
+    """TorchScript's name of a module: the last part that is no number, and the parts after it."""
     parts = path.split(".")
     for place in range(len(parts) - 1, -1, -1):
         if not parts[place].isnumeric():
@@ -99,7 +99,7 @@ def unqualified(path: str) -> str:
 
 
 def repeated(scope: str) -> str | None:
-    """The scope of which this may be another use: "/conv" of "/conv_1"; None when of none."""
+    """The scope of which this may be another use: "/conv" for "/conv_1"; None if there is none."""
     match = re.fullmatch(r"(.+)_[1-9]\d*", scope)
     return match[1] if match else None
 
@@ -110,9 +110,9 @@ def by_calls(
     stacks: Sequence[Stack | None],
     calls: Sequence[Stack],
 ) -> dict[Key, list[int]]:
-    """The nodes of each call: uses of a scope are numbered in order, as the calls of PyTorch are.
+    """The nodes of each call: uses of a scope are numbered in order, like the calls of PyTorch.
 
-    Where nodes fit several calls and nothing decides, all of these calls are left out.
+    If nodes fit several calls and nothing decides, all of these calls are left out.
     """
     made: dict[str, list[Call]] = defaultdict(list)
     numbered = _numbered(calls)
@@ -197,7 +197,7 @@ def _shared_scope(
 
 
 def repeats(work: Sequence[object], places: Sequence[int]) -> list[list[int]]:
-    """A list of nodes in the shortest parts that all do the same work."""
+    """Divides a list of nodes into the shortest parts that all have the same operators."""
     work = list(work)
     for length in range(1, len(work) + 1):
         if len(work) % length == 0 and work == work[:length] * (len(work) // length):

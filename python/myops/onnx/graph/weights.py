@@ -1,4 +1,4 @@
-"""Models without their weights, for what looks at types and shapes only."""
+"""Models without their weights, for functions that need types and shapes only."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 
-SMALL = 4096  # elements: shapes, factors, indices, which the tools look into
+SMALL = 4096  # elements: shapes, factors and indices, whose numbers the tools read
 
 
 def without_weights(
     model: onnx.ModelProto, functions: Iterable[onnx.FunctionProto] | None = None
 ) -> onnx.ModelProto:
-    """The model with its weights as inputs: equal types and shapes, and it fits into memory twice.
+    """A copy of the model with inputs of the same types and shapes instead of weights.
 
-    It is what the checker and shape inference get, so that models of any size can be checked.
+    The checker and shape inference get this copy, so that models of any size can be checked.
 
     Args:
-        model: It stays as it is. Constants of at most `SMALL` elements are not taken out.
+        model: It is not changed. Constants of at most `SMALL` elements are kept.
         functions: The model's functions that the result has. Default: all.
     """
     copy = onnx.ModelProto(ir_version=model.ir_version)

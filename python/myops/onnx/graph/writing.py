@@ -1,4 +1,4 @@
-"""Writes an exported model: all of it or nothing."""
+"""Writes an exported model, so that a file is either complete or not written at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myops.onnx.graph import files
 
 
 def refuse(f: Any, external_data: bool) -> None:
-    """Finds out before the work what could not be written after it."""
+    """Refuses, before the export, a destination that cannot be written after it."""
     if f is None or isinstance(f, (str, os.PathLike)):
         if f is not None and not Path(f).resolve().parent.is_dir():
             raise FileNotFoundError(f"export: f: no such folder: {Path(f).resolve().parent}")
@@ -26,7 +26,7 @@ def refuse(f: Any, external_data: bool) -> None:
 
 
 def write(model: onnx.ModelProto, f: Any, external_data: bool) -> None:
-    """Writes a model to a path or a stream; a file that was there is replaced at the end."""
+    """Writes a model to a path or a stream; an existing file is replaced at the end."""
     large = files.is_large(model)
     if isinstance(f, (str, os.PathLike)):
         _write_file(model, Path(f).resolve(), external_data, large)
@@ -50,7 +50,7 @@ def _write_file(model: onnx.ModelProto, path: Path, external_data: bool, large: 
 
 
 def _outside(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """A copy whose weights are written beside it; small ones, such as shapes, stay inside."""
+    """A copy whose weights are written beside it; small ones, such as shapes, stay in the model."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     external_data_helper.convert_model_to_external_data(

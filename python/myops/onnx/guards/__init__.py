@@ -1,8 +1,8 @@
 """The checks after an export, each in the file of its name.
 
-opset           the file's opset is the one asked for
+opset           the file's opset is the requested one
 lost_node       every custom operator that the model calls is in the graph
-frozen_input    every input that matters in PyTorch matters in the graph
+frozen_input    every input that changes the result in PyTorch changes it in the file
 numbers         ONNX Runtime computes what PyTorch computes
 """
 
@@ -42,7 +42,7 @@ def chosen(skip: str | Sequence[str]) -> list[str]:
 
 
 def run(exported: Exported, checks: Sequence[str]) -> None:
-    """Makes the checks, the cheap ones first.
+    """Makes the checks, the fast ones first.
 
     Raises:
         ExportCheckError: The first that found something wrong.
@@ -56,13 +56,13 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
 
 
 def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
-    """Runs the model in PyTorch; the checks that can be made then."""
+    """Runs the model in PyTorch; returns the checks that are possible then."""
     if "lost_node" in checks:
         try:
             exported.prepare(Calls())
             return checks
-        except Exception as error:  # torch.cond and its like do not run while they are watched
-            exported.warn(f"lost_node: PyTorch does not run the model while it is watched: {error}")
+        except Exception as error:  # torch.cond and similar ones cannot be observed
+            exported.warn(f"lost_node: PyTorch does not run a model that is observed: {error}")
             checks = [name for name in checks if name != "lost_node"]
     if not set(checks) - {"opset"}:
         return checks
@@ -75,12 +75,12 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
 
 
 def is_read(model: Any, inputs: Inputs, slot: Slot) -> bool:
-    """Whether forward reads the number of an input into Python, when it comes as a tensor."""
+    """Whether forward reads the number of an input into Python, if it gets a tensor."""
     reads = Reads(inputs.tensor(slot))
     args, kwargs = inputs.call(as_tensor={slot.name: reads.tensor})
     try:
         with torch.no_grad(), unchanged(runnable(model)), reads:
             runnable(model)(*args, **kwargs)
-    except Exception:  # it does not take a tensor at all
+    except Exception:  # it does not accept a tensor
         return True
     return reads.found

@@ -1,9 +1,9 @@
-"""What to say of a length that is built in: where, by what, and what to write instead."""
+"""Advice for a length that became a constant: in which line, by what, and what to write instead."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from myops.onnx.exporting.recorded import Condition, SourceLine
 from myops.onnx.graph import scopes
@@ -31,12 +31,16 @@ _INSTEAD = [
 
 
 def of_lengths(
-    exported: Exported, broken: Sequence[tuple[Condition, str]], difference: str = ""
+    exported: Exported,
+    broken: Sequence[tuple[Condition, str]],
+    origin: Callable[[], str],
+    difference: str = "",
 ) -> str:
-    """Names what is built in.
+    """Says which length became a constant, and where.
 
     Args:
         broken: torch.export's conditions that do not hold there.
+        origin: Says at which node it starts, where nothing else is known.
         difference: How the results differ, where both have some.
     """
     for condition, _ in broken:
@@ -56,16 +60,20 @@ def of_lengths(
     if resize:
         return resize
     if not lines:
-        return (
-            "Look for a length that forward computes with in Python (int(), float(), round(), "
-            "math, NumPy, a branch, a list), or a tensor made with a fixed size; else another "
-            'opset_version or the other exporter may be right: exporter="auto" tries both.'
+        return origin() + (
+            " Look for a length that forward computes with in Python (int(), float(), round(), "
+            "math, NumPy, a branch, a list), or a tensor made with a fixed size; else the other "
+            'exporter may be right: exporter="auto" tries both.'
         )
-    return f"A length of the example is built in at {'; at '.join(lines)}.{instead(found)}"
+    advice = instead(found) or (
+        " Write it in a way that is the same for all lengths, or say which multiples they are: "
+        'dynamic_axes={"x": {2: "2*h"}}.'
+    )
+    return f"A length of the example is built in at {'; at '.join(lines)}.{advice}"
 
 
 def of_resize(exported: Exported, difference: str) -> str:
-    """For numbers that differ where the file has nodes of ONNX's Resize."""
+    """For results that differ if the file has nodes of ONNX's Resize."""
     nodes = scopes.all_nodes(exported.final.graph.node)
     if difference.startswith(("shape ", "dtype ")) or not any(
         node.op_type == "Resize" and node.domain in ("", "ai.onnx") for node in nodes
@@ -77,21 +85,41 @@ def of_resize(exported: Exported, difference: str) -> str:
     )
 
 
-def of_values(exported: Exported, title: str) -> str:
+def of_values(exported: Exported, title: str, origin: Callable[[], str]) -> str:
     """For results that differ with other numbers in the inputs, but not with the example's.
 
     Args:
         title: What numbers, as special_values.py calls them.
+        origin: Says at which node it starts, where nothing else is known.
     """
+    reads = of_reads(exported)
+    if reads:
+        return reads
+    if title == "negative":
+        return (
+            f"{origin()} Look for a division, a shift or a power; the other exporter may write it "
+            "rightly."
+        )
+    return origin() + (
+        " Often a small constant was left out, or is 0 in the file's dtype: make it larger (1e-6), "
+        "or write clamp_min(1e-6), or try the other exporter."
+    )
+
+
+def of_reads(exported: Exported) -> str:
+    """The lines that read a number into Python while the model is traced; empty without any."""
     reads = exported.recorded.reads if exported.recorded is not None else {}
     lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
-    if lines:
-        return f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}"
-    if title == "negative":
-        return "Look for a division, a shift or a power; the other exporter may write it rightly."
     return (
-        "Often a small constant was left out, or is 0 in the file's dtype: make it larger (1e-6), "
-        "or write clamp_min(1e-6), or try the other exporter."
+        f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}" if lines else ""
+    )
+
+
+def of_operator(operator: str) -> str:
+    """For an operator that torch's exporter cannot write, or writes as something else."""
+    return (
+        "Write other operations of torch there, or tell both exporters how it is written: "
+        f"myops.onnx.register_symbolic({operator!r}, function)."
     )
 
 
@@ -100,7 +128,7 @@ def of_attribute(operator: str, name: str, place: SourceLine | None) -> str:
 
 
 def instead(places: Iterable[SourceLine]) -> str:
-    """What to write in place of what stands in these lines."""
+    """What to write instead of the code in these lines."""
     code = " ".join(place.code for place in list(places)[:_MOST])
     texts = [text for pattern, text in _INSTEAD if re.search(pattern, code)][:2]
     return f" Write {'; and '.join(texts)}." if texts else ""

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Namespaces that torch itself owns.
+# torch's own namespaces.
 TORCHS = {
     "aten", "prim", "prims", "prim_data", "quantized", "quantized_decomposed", "_quantized",
     "onnx", "onnx_symbolic", "inductor", "rngprims", "debugprims", "profiler", "mkldnn", "mkl",
@@ -28,10 +28,10 @@ _APPLY_CODE: Any = getattr(
 
 
 class Calls:
-    """While it is entered: the custom operators that are called, and by which Functions.
+    """A context that records the custom operators that are called, and by which Functions.
 
     operators: Qualified names, without the overload.
-    functions: For each torch.autograd.Function with a `symbolic` the arguments of its first call
+    functions: For each torch.autograd.Function with a `symbolic`, the arguments of its first call
         and the operators that were called inside.
     """
 
@@ -58,12 +58,12 @@ class Calls:
         for mode in reversed(self._modes):
             mode.__exit__(*error)
         if error[0] is not None:
-            # torch.cond and its like compile themselves, fail under a dispatch mode, and would
-            # remember that they cannot be compiled.
+            # torch.cond and similar ones compile their code, fail under a dispatch mode, and would
+            # then never be compiled again.
             torch._dynamo.reset()
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
-        # A name like `my_add = MyAdd.apply` holds the method itself, so it cannot be replaced.
+        # The method cannot be replaced, because a name like `my_add = MyAdd.apply` refers to it.
         if _APPLY_CODE is None and event == "call":
             for function in self._inside:
                 if frame.f_code is getattr(_forward(function), "__code__", None):
@@ -84,7 +84,7 @@ class Calls:
             self.functions[function] = (arguments, set())
 
     def called(self, name: str, call: Callable[[], Any]) -> Any:
-        """Calls an operator and notes what it calls in turn."""
+        """Calls an operator and records the operators that it calls."""
         name = name.partition(".")[0]
         self.seen(name)
         self._callers.append(name)
@@ -107,7 +107,7 @@ class Calls:
                     self.functions[function][1].add(name)
 
     def ran(self, name: str, arguments: Any, result: Any) -> None:
-        """Notes what nobody has read so far; a result that nobody reads may be dropped."""
+        """Records results that nothing has read yet, because an exporter may drop these."""
         for leaf in pytree.tree_leaves(arguments):
             self._unread.pop(id(leaf), None)
         for leaf in pytree.tree_leaves(result):
@@ -119,18 +119,18 @@ class Calls:
                     self._unread[id(leaf)] = (leaf, name.partition(".")[0])
 
     def returned(self, outputs: Any) -> None:
-        """What the model returns is read by its caller."""
+        """Marks the results of the model as read, by its caller."""
         for leaf in pytree.tree_leaves(outputs):
             self._unread.pop(id(leaf), None)
 
     @property
     def unread(self) -> set[str]:
-        """The operators with a result that neither another operator nor the caller reads."""
+        """The operators whose results neither another operator nor the caller reads."""
         return {name for _, name in self._unread.values()}
 
 
 def _applied(frame: Any, event: str, argument: Any) -> Any:
-    """The Function whose `apply` begins or ends; None where it is another call that does."""
+    """The Function whose `apply` begins or ends; None if another call begins or ends."""
     if _APPLY_CODE is not None:
         ours = frame.f_code is _APPLY_CODE and event in ("call", "return")
         return frame.f_locals.get("cls") if ours else None
@@ -142,7 +142,7 @@ def _applied(frame: Any, event: str, argument: Any) -> Any:
 
 
 def _forward(function: Any) -> Any:
-    """`forward` without what it is wrapped into."""
+    """`forward` without its wrappers."""
     forward = inspect.unwrap(function.forward)
     while isinstance(forward, functools.partial):
         forward = inspect.unwrap(forward.func)
@@ -150,7 +150,7 @@ def _forward(function: Any) -> Any:
 
 
 def _arguments(function: Any, frame: Any) -> tuple[Any, ...]:
-    """What `apply` was called with, from the frame of `forward`."""
+    """The arguments of `apply`, from the frame of `forward`."""
     code, defaults = frame.f_code, _forward(function).__defaults__ or ()
     values = [frame.f_locals[name] for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
@@ -163,7 +163,7 @@ def _arguments(function: Any, frame: Any) -> tuple[Any, ...]:
 
 
 class _Functions(TorchFunctionMode):
-    """Sees operators that are composed of others, which the dispatcher takes apart."""
+    """Observes operators that are composed of others, which the dispatcher decomposes."""
 
     def __init__(self, calls: Calls) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class _Functions(TorchFunctionMode):
 
 
 class _Dispatched(TorchDispatchMode):
-    """Sees operators that are called from C++ and from scripted programs."""
+    """Observes operators that are called from C++ and from scripted programs."""
 
     def __init__(self, calls: Calls) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class _Dispatched(TorchDispatchMode):
 
 
 class Reads(TorchDispatchMode):
-    """While it is entered: whether anybody reads a tensor into Python."""
+    """A context that records whether a tensor is read into Python."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__()

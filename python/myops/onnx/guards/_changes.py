@@ -1,4 +1,4 @@
-"""Other values and other lengths for the inputs of a model, legal ones as far as one can tell."""
+"""Other values and other lengths for the inputs of a model, which are probably legal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 
 
 def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Tensors of the same shape and dtype with other values, the likeliest legal first."""
+    """Tensors of the same shape and dtype with other values, those that are most likely legal
+    first."""
     if value.numel() == 0:
         return
     wide = _computed_in(value.dtype)
@@ -17,7 +18,7 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
     elif value.dtype == torch.bool:
         if value.any() and not value.all():
             yield value.flatten().roll(1).reshape(value.shape)
-        else:  # a mask that hides nothing: not all at once
+        else:  # a mask that hides nothing: hide some elements first, not all
             places = torch.arange(value.numel()).reshape(value.shape)
             yield value ^ (places % 2 == value.numel() % 2).to(value.device)
         yield ~value
@@ -30,19 +31,19 @@ def other_values(value: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _computed_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype itself, or one that torch computes in where it only stores this one."""
+    """The dtype itself, or the dtype in which torch computes if it can only store this one."""
     if dtype in (torch.uint16, torch.uint32, torch.uint64):
         return torch.int64
     return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
 
 def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
-    """factor * value, in the dtype of value, which torch may only store."""
+    """factor * value, in the dtype of value, even if torch can only store this dtype."""
     return (value.to(_computed_in(value.dtype)) * factor).to(value.dtype)
 
 
 def noisy(value: torch.Tensor, part: float) -> torch.Tensor:
-    """With noise of a part of the mean size added, at least of a fifth of the part."""
+    """The value plus normal noise of the size part * mean magnitude, at least 0.2 * part."""
     wide = _computed_in(value.dtype)
     if wide != value.dtype:
         return noisy(value.to(wide), part).to(value.dtype)
@@ -54,7 +55,7 @@ def noisy(value: torch.Tensor, part: float) -> torch.Tensor:
 
 
 def _other_integers(value: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Integers often are indices: the ones that are there, in another order, come first."""
+    """Other integers; first the same ones in another order, because they often are indices."""
     low, high = int(value.min()), int(value.max())
     if low < high:
         yield value.flatten().roll(1).reshape(value.shape)
@@ -67,7 +68,7 @@ def _other_integers(value: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def resized(value: torch.Tensor, lengths: dict[int, int]) -> torch.Tensor:
-    """The tensor with other lengths on some axes, filled with its own values again and again."""
+    """The tensor with other lengths on some axes, filled with its own values repeatedly."""
     for axis, length in lengths.items():
         places = torch.arange(length) % value.shape[axis]
         value = value.index_select(axis, places.to(value.device))

@@ -1,4 +1,4 @@
-"""Where what torch.export decided about lengths holds, and what it means in words."""
+"""torch.export's decisions about lengths: at which lengths they hold, and as text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Conditions:
                 self._names.setdefault(symbol, f"{axis[0]}.shape[{axis[1]}]{times}")
 
     def broken(self, point: Point) -> list[Condition]:
-        """Those that do not hold at some lengths."""
+        """The conditions that do not hold at these lengths."""
         values = self._values(point)
         return [item for item in self.all if item.holds(values) is False]
 
@@ -59,7 +59,7 @@ class Conditions:
     def breaking(
         self, example: Point, possible: Callable[[dict[Axis, int]], bool]
     ) -> Iterator[tuple[Condition, dict[Axis, int]]]:
-        """For each condition a few lengths at which it does not hold."""
+        """For each condition, a few lengths at which it does not hold."""
         for condition in self.all:
             symbols = sorted(condition.relation.free_symbols & set(self._symbols), key=str)
             axes = [self._symbols[symbol][0] for symbol in symbols]
@@ -92,7 +92,7 @@ def _words(relation: Any) -> str:
 
 
 def _changes(example: Point, axes: list[Axis], relation: Any) -> Iterator[dict[Axis, int]]:
-    """Other lengths of one axis, then of two, the nearest first."""
+    """Other lengths of one axis, then of two, the smallest changes first."""
     numbers = [int(n) for n in relation.atoms() if getattr(n, "is_Integer", False)]
     for axis in axes:
         old = example[axis]
@@ -109,7 +109,7 @@ def _changes(example: Point, axes: list[Axis], relation: Any) -> Iterator[dict[A
 
 
 def _tensors(program: Any, inputs: Inputs) -> list[tuple[str, Any]]:
-    """The inputs of the graph with what stands for them in torch.export's program."""
+    """The inputs of the graph, and the values for them in torch.export's program."""
     if program is None:
         return []
     kinds = torch.export.graph_signature

@@ -12,9 +12,10 @@ _MOST = 4096
 
 
 class Constants:
-    """While it is entered: the numbers in the functions that run, outside torch and this library.
+    """A context that collects the numbers in the functions that run, outside torch and this
+    library.
 
-    They are where what a model computes from a length changes: h // 14, h % 32, h > 512.
+    At these numbers, results that a model computes from a length change: h // 14, h % 32, h > 512.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Constants:
             self.add(list(getattr(local.get("self"), "__dict__", {}).values()))
 
     def add(self, value: Any, depth: int = 2) -> None:
-        """Adds the integers in a value; a factor of 0.25 divides by 4."""
+        """Adds the integers in a value; for a factor of 0.25, which divides by 4, adds 4."""
         if isinstance(value, (tuple, list)) and depth and len(value) <= 256:
             for item in value:
                 self.add(item, depth - 1)

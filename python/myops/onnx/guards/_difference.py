@@ -12,8 +12,9 @@ import numpy as np
 
 from myops.onnx import fill_values
 
-# An element may differ by this much times (its own size + the mean size of all but fill values).
-# Integers may differ at one place in a thousand: argmax of values that are equal but for rounding.
+# An element may differ by this factor times (its magnitude + the mean magnitude without fill
+# values). One integer in a thousand may differ: argmax of values that are equal except for
+# rounding.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2,
               "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}  # fmt: skip
 _FEW = 1e-3
@@ -21,7 +22,7 @@ _FEW = 1e-3
 
 @contextlib.contextmanager
 def tolerance(value: float | None) -> Iterator[None]:
-    """Inside, this much is allowed for every dtype; None: what stands in TOLERANCES."""
+    """In this context, this is the tolerance of every dtype; None: those in TOLERANCES."""
     given = {} if value is None else dict.fromkeys([*TOLERANCES, "complex64", "complex128"], value)
     with mock.patch.dict(TOLERANCES, given):
         yield
@@ -29,7 +30,8 @@ def tolerance(value: float | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_narrowest(computed: Iterable[str]) -> Iterator[None]:
-    """Inside, results of wider dtypes may be as far apart as the narrowest that is computed in."""
+    """In this context, results of wider dtypes have the tolerance of the narrowest dtype in which
+    the model computes."""
     least = max((TOLERANCES[item] for item in computed if item in TOLERANCES), default=0.0)
     wider = {name: max(value, least) for name, value in TOLERANCES.items()}
     with mock.patch.dict(TOLERANCES, wider):
@@ -38,14 +40,14 @@ def of_narrowest(computed: Iterable[str]) -> Iterator[None]:
 
 @dataclass
 class Difference:
-    """Where two outputs are furthest apart, in units of what is allowed there."""
+    """The largest difference of two outputs, in units of the allowed difference."""
 
     output: int
     text: str
 
 
 def compare(expected: Sequence[Any], got: Sequence[Any]) -> Difference | None:
-    """The first output that is too far from what is expected; None when all are near."""
+    """The first output that differs by more than is allowed; None if there is none."""
     if len(expected) != len(got):
         return Difference(-1, f"PyTorch returns {len(expected)} tensors, the model {len(got)}")
     for number, (wanted, result) in enumerate(zip(expected, got, strict=True)):

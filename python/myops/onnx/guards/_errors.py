@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The error and the warning of the checks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from __future__ import annotations
 class ExportCheckError(ValueError):
     """A check of `myops.onnx.export` found the exported model wrong; no file was written.
 
-    check: The name of the check, as `skip_checks` takes it.
+    check: The name of the check, as in `skip_checks`.
     text: What it found.
+    elsewhere: Whether the other exporter may do: nothing in the model's way of computing is wrong.
 
     Example:
         >>> class Frozen(torch.nn.Module):
@@ -20,8 +21,8 @@ class ExportCheckError(ValueError):
         frozen_input
     """
 
-    def __init__(self, check: str, text: str) -> None:
-        self.check, self.text = check, text
+    def __init__(self, check: str, text: str, elsewhere: bool = False) -> None:
+        self.check, self.text, self.elsewhere = check, text, elsewhere
         super().__init__(
             f"export: {check}: {text} (No file was written. To export without this check: "
             f'skip_checks=["{check}"])'
@@ -29,7 +30,7 @@ class ExportCheckError(ValueError):
 
 
 class ExportCheckWarning(UserWarning):
-    """A check of `myops.onnx.export` could not be made, or only in part.
+    """A check of `myops.onnx.export` could not be made, or only a part of it.
 
     Example:
         >>> class Noise(torch.nn.Module):

@@ -1,8 +1,8 @@
-"""When a difference between PyTorch and ONNX Runtime is no fault of the file.
+"""Reasons for a difference between PyTorch and ONNX Runtime that is no fault of the file.
 
-PyTorch's own result may depend on rounding more than the tolerance allows, as it does in deep
-networks whose layers amplify small differences; it may depend on which of equal values is taken
-first; it may be no number; and it may be wrong where torch has a known fault.
+Rounding may change PyTorch's own result by more than the tolerance, as in deep networks whose
+layers amplify small differences. The result may depend on which of equal values is selected. It may
+be NaN. And it may be wrong because of a known fault of torch.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from myops._torch.interpolate import OnePixelWide
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._exported import Exported
 
-# The noise in units in the last place. A layer that sums makes many in float32 and float64; of a
-# 16-bit type so many would be percents, and its sums are rounded once.
+# The noise in units in the last place. A layer that sums makes errors of many units in float32 and
+# float64. In a 16-bit type, as many would be several percent, and its sums are rounded once.
 _ROUNDINGS, _ROUNDINGS_OF_16_BITS = 64, 4
-# One draw of noise, and at the inputs only: the next one's largest and mean change are this many
-# times larger at most. Of amplified rounding a few elements are far beyond the others.
+# The noise is drawn once, and added to the inputs only; with other noise, the largest and the mean
+# change could be this many times larger. Where rounding is amplified, a few elements change far
+# more than the others.
 _TIMES = (32, 4)
 
 _CHOICES = {f"aten::{name}" for name in ("topk", "sort", "argmax", "argmin", "max", "min")}
 
 
 def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequence[Any]) -> str:
-    """Why results that differ may do so; empty where the file is to be refused.
+    """The reason why results may differ; empty if the file has to be refused.
 
     Args:
         changes: The inputs that are not the example's.
@@ -47,7 +48,7 @@ def excuse(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequenc
 
 
 def chooses_among_equals(exported: Exported, changes: Any) -> bool:
-    """Whether the model takes the largest or smallest of numbers many of which are equal there."""
+    """Whether the model selects the largest or smallest of numbers many of which are equal."""
     watch = _EqualCandidates()
     _run_again(exported, changes, watch)
     return watch.found
@@ -73,7 +74,8 @@ def _known_fault(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
 
 
 def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) -> str:
-    """At other lengths: whether all that differs is NaN in PyTorch, which never is so otherwise."""
+    """The reason, if all elements that differ are NaN in PyTorch, which has no NaN at the example's
+    lengths."""
     if any(a.dtype.kind in "fc" and np.isnan(a).any() for a in exported.base):
         return ""
     missing = [np.isnan(a) if a.dtype.kind in "fc" else np.zeros(a.shape, bool) for a in wanted]
@@ -92,7 +94,7 @@ def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) ->
 
 
 class _Masked(TorchDispatchMode):
-    """While it is entered, attention to nothing gives NaN, as a softmax of -inf alone does."""
+    """In this context, attention without any position gives NaN, as a softmax of -inf only does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +132,7 @@ def _all_masked(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
 
 
 class _EqualCandidates(TorchDispatchMode):
-    """Notes whether one number in a hundred that is chosen among, or more, equals another.
+    """Records whether at least one in a hundred of the candidates of a selection equals another.
 
     Numbers are equal here if they differ by less than 1e-6 of the largest, or of 1: ONNX Runtime
     ends the range of functions such as Sigmoid earlier than torch.
@@ -151,7 +153,7 @@ class _EqualCandidates(TorchDispatchMode):
 
 
 class _FirstOfEqual(TorchDispatchMode):
-    """While it is entered, topk and sort give equal values in the order of their indices."""
+    """In this context, topk and sort order equal values by their indices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +178,8 @@ class _FirstOfEqual(TorchDispatchMode):
 
 
 def _equal_values(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
-    """ONNX takes the first of equal values; PyTorch any of them, which its choice must not show."""
+    """The reason, if the results are equal once PyTorch selects the first of equal values, as ONNX
+    requires; PyTorch may select any of them."""
     ordered = _FirstOfEqual()
     right = _run_again(exported, changes, ordered)
     if right is None or not ordered.found or compare(right, got) is not None:
@@ -188,10 +191,10 @@ def _equal_values(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
 
 
 def _rounding(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequence[Any]) -> str:
-    """Whether PyTorch's result moves as far when the inputs change by a few roundings.
+    """The reason, if PyTorch's result changes as much when the inputs change by a few roundings.
 
-    The mean change counts: a tie that falls the other way is large at one place, and excuses
-    nothing elsewhere.
+    The mean change is compared: a tie that is decided differently changes one element by much, but
+    is no reason for differences of other elements.
     """
     tensors = {slot.name: exported.inputs.tensor(slot) for slot in exported.inputs.slots} | changes
     nearby = {
@@ -210,7 +213,7 @@ def _rounding(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequ
         if before.shape != after.shape:
             return ""
         allowed, found = _distances(before, after), _distances(before, np.asarray(result))
-        # A number that noise makes infinite, or the other way round, says nothing about sizes.
+        # A number that noise makes infinite, or the reverse, says nothing about sizes.
         if not all(f <= t * n < np.inf for n, f, t in zip(allowed, found, _TIMES, strict=True)):
             return ""
     return (
@@ -220,7 +223,7 @@ def _rounding(exported: Exported, changes: Any, wanted: Sequence[Any], got: Sequ
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """Each element changed by a few roundings of its own size: zeros and tiny numbers stay so."""
+    """Changes each element by a few roundings of its own size; zeros and tiny numbers remain."""
     count = _ROUNDINGS if value.element_size() > 2 else _ROUNDINGS_OF_16_BITS
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""An export with what its checks need: the model in PyTorch and in ONNX Runtime."""
+"""An export and the data for its checks: the model in PyTorch and in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class CannotRunError(RuntimeError):
 
 
 class MissingLibraryError(RuntimeError):
-    """A node of the model is in a custom-op library that nobody gave."""
+    """A node of the model needs a custom-op library that the caller did not give."""
 
 
 @dataclass
 class Exported:
-    """What was exported, and from what.
+    """An exported model and its origin.
 
-    written: The model as torch's exporter gave it.
-    final: The model as it will be written.
-    program: What torch.export made of the model; None for the TorchScript exporter.
+    written: The model as torch's exporter wrote it.
+    final: The model as it will be written to the file.
+    program: The program that torch.export made of the model; None for the TorchScript exporter.
     limits: Shortest and longest dynamic length by name of the input and axis, where stated.
-    multiples: What lengths are multiples of, where stated.
-    dynamic: The axes that are to be dynamic, by name of the input.
-    recorded: What the exporter took for granted about lengths.
+    multiples: The number of which a length is a multiple, where stated.
+    dynamic: The axes that should be dynamic, by name of the input.
+    recorded: The assumptions of the exporter about lengths.
     """
 
     model: Any
@@ -76,7 +76,7 @@ class Exported:
 
     @property
     def graph_inputs(self) -> dict[str, onnx.ValueInfoProto]:
-        """The inputs of the graph that somebody has to feed, by name."""
+        """The inputs of the graph without a default, by name."""
         given = {item.name for item in self.final.graph.initializer}
         return {item.name: item for item in self.final.graph.input if item.name not in given}
 
@@ -84,13 +84,13 @@ class Exported:
         warnings.warn(f"export: {text}", ExportCheckWarning, stacklevel=_callers_level())
 
     def warn_excused(self, difference: str, reason: str) -> None:
-        """Tells once for each reason of a difference that is no fault of the file."""
+        """Warns once of each reason for a difference that is no fault of the file."""
         if reason not in self.excused:
             self.excused.add(reason)
             self.warn(f"numbers: {difference}. {reason}.")
 
     def warn_of_changes(self) -> None:
-        """Tells which buffers a run of the model changes."""
+        """Warns of buffers that a run of the model changes."""
         if self.changed:
             self.warn(
                 f"forward changes {', '.join(map(repr, sorted(self.changed)))}. A file keeps "
@@ -101,7 +101,7 @@ class Exported:
     # -- PyTorch ---------------------------------------------------------------------------
 
     def torch_run(self, changes: Changes = {}, watch: Any = None) -> list[Any]:  # noqa: B006
-        """The outputs of the model in PyTorch, as arrays; it raises what the model raises."""
+        """The outputs of the model in PyTorch, as arrays; raises the exceptions of the model."""
         return self._outputs(self._called(changes, watch))
 
     def _called(
@@ -129,9 +129,9 @@ class Exported:
         """The outputs of the exported model in ONNX Runtime.
 
         Raises:
-            CannotRunError: ONNX Runtime lacks a kernel, or the model is too large to try.
-            MissingLibraryError: It lacks a custom-op library.
-            RuntimeError: It refuses the model or the inputs.
+            CannotRunError: ONNX Runtime lacks a kernel, or the model is too large to run here.
+            MissingLibraryError: A custom-op library is missing.
+            RuntimeError: ONNX Runtime refuses the model or the inputs.
         """
         session = self._open()
         feeds = {
@@ -166,13 +166,13 @@ class Exported:
         import myops.ort
 
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # what goes wrong arrives as an exception
+        options.log_severity_level = 4  # errors are raised as exceptions
         try:
             pyops = scopes.needs_pyops(self.final)
             opened = myops.ort.pyop_session if pyops else myops.ort.session
             model = narrow_floats.outside(self.final)
             return opened(model, session_options=options, libraries=list(self.libraries))
-        except ImportError as error:  # a package that the user may do without
+        except ImportError as error:  # a package that the user does not need
             raise CannotRunError(str(error)) from error
         except Exception as error:
             foreign = self._foreign_nodes()
@@ -198,7 +198,7 @@ class Exported:
     # -- both ------------------------------------------------------------------------------
 
     def prepare(self, calls: Calls | None) -> None:
-        """Runs the model twice in PyTorch: the results, how long one takes, whether it varies."""
+        """Runs the model twice in PyTorch: results, time of a run, whether results vary."""
         result = self._called(watch=calls, changed=self.changed)
         self.base = self._outputs(result)
         if calls is not None:
@@ -230,7 +230,7 @@ def runnable(model: Any) -> Any:
 
 
 def array(value: Any) -> np.ndarray:
-    """A tensor or a number as NumPy sees it."""
+    """A tensor or a number as a NumPy array."""
     if not isinstance(value, torch.Tensor):  # the exporters write a float as torch's default does
         return np.asarray(value, np.float32 if isinstance(value, float) else None)
     value = value.detach().cpu().resolve_conj().resolve_neg()
@@ -241,14 +241,14 @@ def array(value: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
-    """A run inside leaves buffers, random numbers and settings as they were.
+    """In this context, a run does not change buffers, random numbers and settings.
 
     Args:
-        changed: Takes the names of the buffers that the run changed.
+        changed: Receives the names of the buffers that the run changed.
     """
     buffers = dict(getattr(model, "named_buffers", dict)())
     kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
-    # PyTorch's fused encoder leaves zeros at masked positions; no exporter can follow it.
+    # PyTorch's fused encoder writes zeros at masked positions, which no exporter reproduces.
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

@@ -1,8 +1,8 @@
-"""Other lengths for the dynamic axes of a model: which it takes, and which tell the most.
+"""Other lengths for the dynamic axes of a model: which ones it accepts, and which are best to test.
 
-An exporter that builds a length in is wrong at another length only where what forward computes
-from it comes out differently: 85 // 14 == 84 // 14. So lengths are chosen until, for every
-constant of the model, quotients, remainders and comparisons have come out in every way.
+If an exporter made a length a constant, the file is wrong only at lengths for which forward
+computes something else from it: 85 // 14 == 84 // 14. So lengths are chosen until, for every
+constant of the model, quotients, remainders and comparisons have had every possible result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from myops.onnx.exporting.recorded import Axis
 
 SMALL = (2, 3, 4, 5, 7, 8, 10, 16)
-# What models want lengths to be multiples of.
+# Models often require lengths that are multiples of one of these.
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
 _MOST = 24  # points, when everything fits
 _REFUSALS = 60
@@ -24,17 +24,17 @@ _MOST_MULTIPLES = 64
 _BEST = 12
 
 Point = dict[Axis, int]
-Try = Callable[[Point], bool]  # compares at a point; whether PyTorch takes the lengths
+Try = Callable[[Point], bool]  # compares at a point; returns whether PyTorch accepts the lengths
 
 
 @dataclass
 class Group:
     """Axes that change together.
 
-    axes: With the lengths of the example.
+    axes: The axes, with the lengths of the example.
     scaled: Whether they keep their ratio; otherwise all grow by the same number.
-    step: The lengths that the model takes differ from the example's by multiples of it.
-    unit: What the step has to be a multiple of.
+    step: The lengths that the model accepts differ from the example's by multiples of it.
+    unit: A number of which the step has to be a multiple.
     limits: Shortest and longest length of the first axis.
     """
 
@@ -50,7 +50,7 @@ class Group:
 
     @property
     def lowest(self) -> int:
-        """1 for a batch; a height of 1 is told apart, because little is written for it."""
+        """1 for a batch or a short axis, otherwise 2: few models are written for a height of 1."""
         return 1 if any(axis == 0 or old <= 2 for (_, axis), old in self.axes) else 2
 
     def at(self, length: int) -> Point:
@@ -71,17 +71,17 @@ def explore(
     more_time: Callable[[], bool],
     affordable: Try,
 ) -> bool:
-    """Tries points until nothing new is to be learnt or the time is over.
+    """Tries points until no point tests anything new, or until the time is over.
 
     Args:
         groups: The axes that may change.
         constants: Numbers that the model computes with.
-        attempt: Compares at a point, or raises; whether PyTorch takes it.
+        attempt: Compares at a point, or raises; returns whether PyTorch accepts it.
         more_time: Whether there is time for another point.
         affordable: Whether a point is small enough to try.
 
     Returns:
-        Whether the model took any of them.
+        Whether the model accepted any of them.
     """
     numbers = sorted({n for n in constants if 2 <= n <= 4096} | set(SMALL))
     steps = sorted({*_STEPS, *(n for n in numbers if n <= 256)})
@@ -133,12 +133,12 @@ def _changed(groups: Sequence[Group], point: Point) -> int:
 def _steps(
     groups: list[Group], steps: list[int], attempt: Try, more_time: Callable[[], bool]
 ) -> tuple[list[Point], list[Group]]:
-    """Finds out which groups change on their own, in which steps, and which only together."""
+    """Finds out which groups can change alone, in which steps, and which only together."""
     taken: list[Point] = []
     example = _example(groups)
 
     def takes(changed: Sequence[Group]) -> bool:
-        """Whether the groups can change so; afterwards they have the step."""
+        """Whether the groups can change in this way; if so, sets their step."""
         for step in steps:
             point = dict(example)
             for number, group in enumerate(changed):
@@ -180,7 +180,7 @@ def _steps(
 
 
 def _joined(tied: Sequence[Group]) -> Iterator[Group]:
-    """Groups of one length each, where several axes have it."""
+    """Joins groups with equal lengths."""
     for length in sorted({group.length for group in tied}):
         same = [group for group in tied if group.length == length]
         if len(same) > 1:
@@ -199,7 +199,7 @@ def _example(groups: Sequence[Group]) -> Point:
 
 
 def _candidates(group: Group, numbers: Sequence[int]) -> list[int]:
-    """Lengths of a group's first axis at which one of its axes has a length that may tell."""
+    """Lengths of a group's first axis at which one of its axes has a length worth testing."""
     first, step = group.length, group.step
     found: set[int] = set()
     for old in dict.fromkeys(old for _, old in group.axes):
@@ -250,7 +250,7 @@ def _pool(
 def _features(
     groups: Sequence[Group], lengths: Sequence[int], numbers: Sequence[int]
 ) -> set[object]:
-    """In which way what a model may compute from the lengths comes out."""
+    """The results that a model may compute from the lengths: quotients, remainders, comparisons."""
     found: set[object] = set()
     pairs: dict[tuple[int, int], int] = {}  # new length by group and old length
     for place, (group, length) in enumerate(zip(groups, lengths, strict=True)):

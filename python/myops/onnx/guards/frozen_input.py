@@ -1,7 +1,7 @@
-"""Check "frozen_input": what changes the result in PyTorch changes it in the exported model.
+"""Check "frozen_input": an input that changes PyTorch's result changes the exported model's result.
 
-Each input gets other values. Where PyTorch's result follows, the exported model's must too; an
-input that it has no more, or no longer heeds, was turned into a constant by the export.
+Each input gets other values. If PyTorch's result changes, the exported model's must change too. An
+input that is missing there, or has no effect, was turned into a constant by the export.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from myops.onnx.exporting.inputs import Slot
 from myops.onnx.graph import scopes
-from myops.onnx.guards import frozen_length
+from myops.onnx.guards import _advice, frozen_length
 from myops.onnx.guards._changes import other_values
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -25,7 +25,7 @@ def check(exported: Exported) -> None:
     try:
         base = exported.ort_base
     except (CannotRunError, MissingLibraryError, RuntimeError):
-        base = None  # what is wrong there, the check "numbers" says
+        base = None  # the check "numbers" reports the error
     slots = exported.inputs.slots
     # Two runs or three for an input.
     affordable = max(1, int(_SECONDS / (4 * exported.seconds + 1e-3)))
@@ -51,7 +51,7 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
             continue
         moved = compare(exported.base, wanted)
         if moved is None:
-            continue  # perhaps another value says more
+            continue  # perhaps another value changes the result
         if slot.name not in exported.graph_inputs:
             raise ExportCheckError(NAME, _missing(exported, slot))
         if base is None:
@@ -63,21 +63,22 @@ def _check_runs(exported: Exported, slot: Slot, base: list[Any] | None) -> None:
             raise ExportCheckError(
                 NAME,
                 f"with another value of {slot.name!r} PyTorch runs, but the exported model fails, "
-                f"so part of it depends on the example's value: {error}.{_advice(exported, slot)}",
+                f"so part of it depends on the example's value: {error}.{_told(exported, slot)}",
             ) from error
         if compare(base, got) is None:
             raise ExportCheckError(
                 NAME,
                 f"another value of {slot.name!r} changes the result in PyTorch, but not that of "
                 f"the exported model: the value of the example was built in."
-                f"{_advice(exported, slot)}",
+                f"{_told(exported, slot)}",
             )
         exported.pairs.append((slot.name, value, wanted, got))
         return
 
 
 def _check_graph(exported: Exported, slot: Slot, follows: bool = False) -> None:
-    """Without runs: an input must at least lead to an output, if PyTorch's result follows it."""
+    """Without runs: if PyTorch's result depends on an input, a path must lead from it to an
+    output."""
     if slot.name in exported.graph_inputs and _leads_to_output(exported, slot.name):
         return
     if follows:
@@ -101,11 +102,12 @@ def _leads_to_output(exported: Exported, name: str) -> bool:
 def _missing(exported: Exported, slot: Slot) -> str:
     return (
         f"the result in PyTorch depends on {slot.name!r}, but the exported model has no such "
-        f"input: the value of the example was built in.{_advice(exported, slot)}"
+        f"input: the value of the example was built in.{_told(exported, slot)}"
     )
 
 
-def _advice(exported: Exported, slot: Slot) -> str:
+def _told(exported: Exported, slot: Slot) -> str:
+    """What to do about an input that was built in."""
     if slot.number is not None:
         return (
             f" forward computes with {slot.parameter!r} in Python. If it is meant to be fixed, say "
@@ -113,7 +115,8 @@ def _advice(exported: Exported, slot: Slot) -> str:
         )
     reads = "reads it into Python: .item(), int(), float(), .numpy(), an if, a Python loop"
     script = ", or torch.jit.script the module" if exported.exporter == "torchscript" else ""
+    where = _advice.of_reads(exported) or f"Look for the place where forward {reads}."
     return (
-        f" Look for the place where forward {reads}; compute with the tensor instead"
-        f"{script}. For an enlargement by a factor: myops.interpolate takes the factor as a tensor."
+        f" {where} Compute with the tensor instead{script}. For an enlargement by a factor: "
+        "myops.interpolate takes the factor as a tensor."
     )

@@ -1,4 +1,4 @@
-"""The part of the check "frozen_input" that is about lengths: axes and attributes that froze."""
+"""The part of the check "frozen_input" about lengths: frozen axes and attributes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LENGTHS = (lambda n: 2 * n, lambda n: 3 * n, lambda n: n + 1, lambda n: n + 32)
 
 def check(exported: Exported) -> None:
     """Raises:
-    ExportCheckError: An axis that was asked to be dynamic has a fixed length in the file, or an
-        attribute of a custom operator follows one that is dynamic.
+    ExportCheckError: An axis that should be dynamic has a fixed length in the file, or an
+        attribute of a custom operator depends on a dynamic length.
     """
     for name, axis in exported.dynamic:
         _check_axis(exported, name, axis)
@@ -64,12 +64,12 @@ def _attributes(exported: Exported) -> dict[tuple[str, str], Attribute]:
 
 
 def _check_attributes(exported: Exported, attributes: Mapping[tuple[str, str], Attribute]) -> None:
-    """Runs PyTorch at other lengths and looks whether these arguments are others there."""
+    """Runs PyTorch at other lengths and tests whether these arguments change."""
     before = _called_with(exported, {})
     for rule in _LENGTHS:
         try:
             after = _called_with(exported, _changed(exported, rule))
-        except Exception:  # PyTorch does not take these lengths
+        except Exception:  # PyTorch does not accept these lengths
             continue
         for key, item in attributes.items():
             if before.get(key) != after.get(key):
@@ -95,7 +95,7 @@ def _called_with(exported: Exported, changes: Mapping[str, torch.Tensor]) -> dic
 
 
 class _Arguments(TorchFunctionMode):
-    """What custom operators are called with beside tensors, by operator and argument."""
+    """The arguments of custom operators that are no tensors, by operator and argument."""
 
     def __init__(self) -> None:
         super().__init__()

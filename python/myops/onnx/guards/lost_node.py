@@ -1,9 +1,9 @@
 """Check "lost_node": every custom operator that the model calls is in the graph.
 
 A custom operator is one of the dispatcher outside torch's own namespaces, or a
-torch.autograd.Function with a `symbolic`. The exporter on top of torch.export never reads
-`symbolic`, and takes operators apart that are composed of others: it then writes what they are
-made of, without a word.
+torch.autograd.Function with a `symbolic`. The exporter based on torch.export never reads
+`symbolic`, and decomposes operators that are composed of others: it writes their parts, without a
+warning.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _targets(module: Any) -> set[str]:
 
 
 def _written_by(function: Any, arguments: Any, exported: Exported) -> set[tuple[str, str]]:
-    """The nodes of custom domains that a `symbolic` writes, found out by exporting one call."""
+    """The nodes of custom domains that a `symbolic` writes, found by exporting one call."""
     leaves, spec = pytree.tree_flatten(tuple(arguments))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -104,7 +104,7 @@ def _written_by(function: Any, arguments: Any, exported: Exported) -> set[tuple[
 
 def _lost_operator(exported: Exported, name: str) -> str:
     return (
-        f"the model calls the operator {name}, but the exporter took it apart, computed it while "
+        f"the model calls the operator {name}, but the exporter decomposed it, computed it while "
         f'exporting or dropped it (exporter="{exported.exporter}"). Register how it is written: '
         f'myops.onnx.register_symbolic("{name}", lambda g, ...: g.op("domain::Type", ...)); and '
         "give it an implementation of its own, not one composed of other operators or of Python "

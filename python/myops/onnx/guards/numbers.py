@@ -1,7 +1,8 @@
-"""Check "numbers": ONNX Runtime computes from the file what PyTorch computes from the model.
+"""Check "numbers": ONNX Runtime computes with the file what PyTorch computes with the model.
 
-At the example inputs, at the changed inputs of the check "frozen_input", at inputs of zeros, ones,
-large, tiny and negative numbers, and at other lengths where axes are dynamic.
+They are compared at the example inputs, at the changed inputs of the check "frozen_input", at
+inputs of zeros, ones, large, tiny and negative numbers, and at other lengths where axes are
+dynamic.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from myops.onnx.guards import _advice, frozen_input, other_lengths, special_values
+from myops.onnx.guards import _advice, _origin, frozen_input, other_lengths, special_values
 from myops.onnx.guards._difference import Difference, compare, largest
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import CannotRunError, Exported, MissingLibraryError
 
 NAME = "numbers"
-_FLOAT64 = 1e-10  # far more than what rounding makes of sums in float64
+_FLOAT64 = 1e-10  # far more than the rounding errors of sums in float64
 
 
 def check(exported: Exported) -> None:
@@ -39,13 +40,16 @@ def check(exported: Exported) -> None:
         ) from error
     except RuntimeError as error:
         raise ExportCheckError(
-            NAME, f"ONNX Runtime cannot run the exported model at the example inputs: {error}."
+            NAME,
+            f"ONNX Runtime cannot run the exported model at the example inputs: {error}. "
+            f"{_origin.of_failure(exported, error)}".rstrip(),
+            elsewhere=True,
         ) from error
     found = compare(exported.base, got)
     if found is not None:
         reason = excuse(exported, {}, exported.base, got)
         if not reason:
-            _judge(exported, found, "at the example inputs")
+            _judge(exported, found)
         exported.warn_excused(f"at the example inputs: {found.text}", reason)
     elif exported.base:
         _warn_of_fewer_digits(exported, got)
@@ -55,17 +59,22 @@ def check(exported: Exported) -> None:
         if found is not None and reason:
             exported.warn_excused(f"with another value of {name!r}: {found.text}", reason)
         elif found is not None:  # right at the example and wrong elsewhere
+            where = _advice.of_reads(exported) or _origin.of_difference(
+                exported, {name: value}, found
+            )
             raise ExportCheckError(
                 frozen_input.NAME,
                 f"with another value of {name!r} {_title(exported, found)} is not what PyTorch "
-                f"computes, though it is with the example's: part of it was built in. {found.text}",
+                f"computes, though it is with the example's: part of it was built in. "
+                f"{found.text}. {where}".rstrip(),
             )
     other_lengths.check(exported)
     special_values.check(exported)
 
 
 def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
-    """ONNX's attributes are float32, and so are some constants of torch's translations."""
+    """Warns if float64 results agree in few digits only: ONNX's attributes are float32, and so are
+    some constants of torch's translations."""
     for place, (wanted, result) in enumerate(zip(exported.base, got, strict=True)):
         if wanted.dtype != np.float64 or not isinstance(result, np.ndarray):
             continue
@@ -79,14 +88,17 @@ def _warn_of_fewer_digits(exported: Exported, got: list[Any]) -> None:
             )
 
 
-def _judge(exported: Exported, found: Difference, where: str) -> NoReturn:
-    advice = _advice.of_resize(exported, found.text) or (
-        "Find the first layer that differs with myops.onnx.compare; often another opset_version or "
-        "exporter is right."
+def _judge(exported: Exported, found: Difference) -> NoReturn:
+    advice = (
+        _advice.of_resize(exported, found.text)
+        or _origin.of_difference(exported, {}, found)
+        or "Find the first layer that differs with myops.onnx.compare."
     )
     raise ExportCheckError(
         NAME,
-        f"{where} {_title(exported, found)} is not what PyTorch computes: {found.text}. {advice}",
+        f"at the example inputs {_title(exported, found)} is not what PyTorch computes: "
+        f"{found.text}. {advice}",
+        elsewhere=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Check "opset": the file's opset is the one that was asked for."""
+"""Check "opset": the file's opset is the requested one."""
 
 from __future__ import annotations
 

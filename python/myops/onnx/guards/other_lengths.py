@@ -1,4 +1,4 @@
-"""The part of the check "numbers" that is about other lengths of dynamic axes."""
+"""The part of the check "numbers" about other lengths of dynamic axes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from myops.onnx.guards import _advice
+from myops.onnx.guards import _advice, _origin
 from myops.onnx.guards._changes import noisy, resized
 from myops.onnx.guards._conditions import Conditions
 from myops.onnx.guards._constants import Constants
-from myops.onnx.guards._difference import compare
+from myops.onnx.guards._difference import Difference, compare
 from myops.onnx.guards._errors import ExportCheckError
 from myops.onnx.guards._excuses import excuse
 from myops.onnx.guards._exported import Exported
@@ -21,7 +21,7 @@ from myops.onnx.guards._lengths import Group, Point, explore
 NAME = "numbers"
 SECONDS = 30.0
 _ELEMENTS = 2**24  # of one input
-_SHARE = 8  # a point may take this part of the time that is left
+_SHARE = 8  # a point may take one eighth of the remaining time
 _LONGEST = 300  # characters of what ONNX Runtime says
 
 
@@ -64,7 +64,8 @@ def check(exported: Exported) -> None:
 
 
 def _warn_of_lengths_of_one(search: _Search) -> None:
-    """A height of 1 is rare, and PyTorch and ONNX treat it apart: no reason to write no file."""
+    """Warns of differences at length 1. They are no error, because PyTorch and ONNX treat length 1
+    specially, and a height of 1 is rare."""
     for group in search.groups:
         if group.lowest > 1 >= group.limits[0] and group.unit == 1:
             (name, axis), _ = group.axes[0]
@@ -79,7 +80,7 @@ def _warn_of_lengths_of_one(search: _Search) -> None:
 
 
 def axes(exported: Exported) -> list[Group]:
-    """The dynamic axes of the file, those with one name together."""
+    """The dynamic axes of the file; axes with the same name belong together."""
     groups: dict[Any, Group] = {}
     for slot in exported.inputs.slots:
         if slot.name not in exported.graph_inputs:
@@ -118,7 +119,8 @@ class _Search:
         self._limits = {axis: group for group in groups for axis, _ in group.axes}
 
     def constants(self) -> set[int]:
-        """What the model computes with, from its code as it runs and from torch.export."""
+        """The numbers with which the model computes, from the code that runs and from
+        torch.export."""
         watch = Constants()
         with watch:
             self.exported.torch_run()
@@ -146,7 +148,7 @@ class _Search:
         return self._rate * self._ratio(point) < max(1.0, left / _SHARE)
 
     def _ratio(self, point: Point) -> float:
-        """How many times as many elements the largest input has as in the example."""
+        """The number of elements of the largest input, divided by that in the example."""
         ratio = 1.0
         for name, tensor in self._tensors.items():
             lengths = [point.get((name, axis), old) for axis, old in enumerate(tensor.shape)]
@@ -154,7 +156,7 @@ class _Search:
         return ratio
 
     def attempt(self, point: Point) -> bool:
-        """Compares at a point; whether PyTorch takes it."""
+        """Compares at a point; returns whether PyTorch accepts it."""
         point = {**self.example, **point}
         key = tuple(point.values())
         if key not in self._tried:
@@ -201,11 +203,11 @@ class _Search:
         title = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
         self._fail(
             point, changes, f"{title} is not what PyTorch computes: {found.text}.",
-            difference=found.text,
+            difference=found,
         )  # fmt: skip
 
     def _note(self, results: list[Any]) -> None:
-        """Notes the lengths of outputs that are not those of the example."""
+        """Records the axes of outputs whose lengths differ from the example's."""
         self._varying |= {
             (number, axis)
             for number, (old, new) in enumerate(zip(self.exported.base, results, strict=True))
@@ -214,7 +216,8 @@ class _Search:
         }
 
     def correct_outputs(self) -> None:
-        """A trace may give an output the example's lengths, where the file computes others."""
+        """Corrects the declared shapes of outputs: a trace may declare the example's lengths
+        although the file computes others."""
         outputs = self.exported.final.graph.output
         for number, axis in self._varying:
             dims = outputs[number].type.tensor_type.shape.dim
@@ -222,10 +225,10 @@ class _Search:
                 dims[axis].dim_param = f"{outputs[number].name}_dim_{axis}"
 
     def _is_tie(self, changes: dict[str, torch.Tensor], output: int) -> bool:
-        """Whether the results agree once no two values of an input are equal.
+        """Whether the results agree if all values of each input are different.
 
-        The values of the example are repeated to fill a longer axis, and two runtimes need not
-        choose the same of two equal values.
+        The values of the example are repeated to fill a longer axis, and two runtimes may select
+        different ones of equal values.
         """
         exported = self.exported
         floats = {n: t for n, t in changes.items() if t.is_floating_point()}
@@ -243,19 +246,27 @@ class _Search:
         changes: dict[str, Any],
         text: str,
         cause: Any = None,
-        difference: str = "",
+        difference: Difference | None = None,
     ) -> NoReturn:
         where = ", ".join(f"{name} of shape {list(t.shape)}" for name, t in changes.items())
         broken = self.conditions.broken(point)
         said = [(item, self.conditions.text(item)) for item in broken]
-        advice = _advice.of_lengths(self.exported, said, difference)
+
+        def origin() -> str:
+            if difference is None:
+                return _origin.of_failure(self.exported, cause)
+            return _origin.of_difference(self.exported, changes, difference)
+
+        told = difference.text if difference is not None else ""
+        advice = _advice.of_lengths(self.exported, said, origin, told).strip()
         raise ExportCheckError(
             NAME, f"with {where} {text} At the example's lengths it is right. {advice}"
         ) from cause
 
 
 def _warn_of_static_outputs(exported: Exported) -> None:
-    """An output that stays the same while lengths change may be right, but nobody has seen it."""
+    """Warns of outputs whose shape is fixed although lengths change and that were not compared at
+    other lengths."""
     shapes = [item.type.tensor_type.shape for item in exported.final.graph.output]
     names = [item.name for item in exported.final.graph.output]
     fixed = [

@@ -1,7 +1,7 @@
-"""The part of the check "numbers" that is about zeros, ones, large, tiny and negative numbers.
+"""The part of the check "numbers" about zeros, ones, large, tiny and negative numbers.
 
-What an optimizer takes for nothing, such as the 1e-9 in x / (x + 1e-9), shows only there, and so
-does a division that rounds towards zero where PyTorch's rounds down.
+Only these show that an optimizer dropped a small constant, such as the 1e-9 in x / (x + 1e-9), or
+that a division rounds towards zero where PyTorch rounds down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from myops.onnx.guards import _advice
+from myops.onnx.guards import _advice, _origin
 from myops.onnx.guards._changes import noisy, scaled
 from myops.onnx.guards._difference import compare
 from myops.onnx.guards._errors import ExportCheckError
@@ -23,11 +23,11 @@ from myops.onnx.guards._exported import Exported
 NAME = "numbers"
 SECONDS = 15.0
 _LARGE, _TINY = 1e4, 1e-12
-_COORDINATES = 5  # last axes up to this length hold boxes or points, which decide how much is done
+_COORDINATES = 5  # last axes up to this length may hold boxes or points, which affect the run time
 
 
 def check(exported: Exported) -> None:
-    """Compares at special numbers, where neither the shapes nor PyTorch's results are in doubt.
+    """Compares at special numbers, unless shapes change or PyTorch's result depends on rounding.
 
     Raises:
         ExportCheckError: The results differ.
@@ -44,7 +44,7 @@ def check(exported: Exported) -> None:
         groups = [kind] if len(kind) == 1 else [*([name] for name in kind), kind]
         for names in filter(None, groups):
             if time.perf_counter() + 3 * exported.seconds > end:
-                return  # the lengths have said that the model is slow
+                return  # the model is slow, as the check of other lengths has found
             changes = {
                 name: change(examples[name])
                 for name in names
@@ -59,7 +59,8 @@ def _may_be_large(value: torch.Tensor) -> bool:
 
 
 def _may_be_negative(value: torch.Tensor) -> bool:
-    """Whether there is no negative number yet, and one is no place, count or factor."""
+    """Whether negative numbers may be tried for an input: it has none, and its numbers are probably
+    no indices, counts or factors."""
     if value.is_floating_point():
         return _may_be_large(value) and bool((value >= 0).all())
     signed = value.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -94,10 +95,12 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         return
     if [item.shape for item in wanted] != [item.shape for item in exported.base]:
         return  # it decides shapes
+    failure: Exception | None = None
+    found = None
     try:
         got = exported.ort_run(changes)
     except RuntimeError as error:
-        found, text = None, f"PyTorch runs, but the exported model fails: {error}"
+        failure, text = error, f"PyTorch runs, but the exported model fails: {error}"
     else:
         found = compare(wanted, got)
         if found is None:
@@ -117,20 +120,26 @@ def _compare(exported: Exported, changes: dict[str, torch.Tensor], title: str) -
         output = f"output {names[found.output]!r}" if found.output >= 0 else "the outputs"
         text = f"{output} is not what PyTorch computes: {found.text}"
     words = {"large": f"{_LARGE:g} times as large", "tiny": f"{_TINY:g} times as large"}
+
+    def origin() -> str:
+        if found is None:
+            return _origin.of_failure(exported, failure) if failure is not None else ""
+        return _origin.of_difference(exported, changes, found)
+
     raise ExportCheckError(
         NAME,
         f"with {', '.join(changes)} {words.get(title, 'all ' + title)} {text}. "
-        f"{_advice.of_values(exported, title)}",
+        f"{_advice.of_values(exported, title, origin).strip()}",
     )
 
 
 def _in_doubt(
     exported: Exported, changes: dict[str, Any], wanted: list[Any], got: list[Any], title: str
 ) -> bool:
-    """Whether PyTorch's own result depends on rounding there: ties, cancellation, overflow.
+    """Whether PyTorch's own result depends on rounding: ties, cancellation, overflow.
 
-    A number where PyTorch has none, or none where it has one, is never in doubt, but for
-    overflow of large ones.
+    If only one side is NaN or infinite, the result does not depend on rounding, except for overflow
+    of large numbers.
     """
     if title != "large" and any(
         a.dtype.kind == "f" and (np.isfinite(a) != np.isfinite(np.asarray(b))).any()

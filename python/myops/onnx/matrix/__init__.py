@@ -1,8 +1,9 @@
-"""Opset matrix: what each exporter makes of a model at each opset, in numbers.
+"""Opset matrix: for each exporter and opset, how far the exported model's results are from
+PyTorch's.
 
-opset_matrix    measures
-Case            a model with the inputs to measure it with
-Matrix          the result: cells, and as text, Markdown, JSON, HTML
+opset_matrix    measures a matrix
+Case            a model and the inputs with which it is measured
+Matrix          the result: cells, also as text, Markdown, JSON, HTML
 
 Example:
     >>> from myops.onnx.matrix import Case, opset_matrix
@@ -35,8 +36,8 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-LOWEST_OPSET = 7  # the first that an exporter of today's torch writes
-FIRST_OPSET = 9  # of a matrix, unless asked for otherwise
+LOWEST_OPSET = 7  # the lowest that an exporter of current torch releases writes
+FIRST_OPSET = 9  # the lowest of a matrix, by default
 
 
 def newest_opset() -> int:
@@ -57,27 +58,28 @@ def opset_matrix(
 ) -> Matrix:
     """Exports models with each exporter and opset, runs them in ONNX Runtime, and compares.
 
-    Every cell is a call of `torch.onnx.export` as users make it, in eval mode; our custom-op
-    library is registered in ONNX Runtime, so that models may hold our nodes. A file that agrees at
-    the given inputs then goes through the checks of `myops.onnx.export`: other values of every
-    input, other lengths of dynamic axes. A cell is "ok", "opset changed", "node lost", "refused",
-    "load error", "wrong, with a warning" or "silently wrong".
+    Every cell is a plain call of `torch.onnx.export`, in eval mode; our custom-op library is
+    registered in ONNX Runtime, so that models may contain our nodes. If a file agrees at the given
+    inputs, the checks of `myops.onnx.export` follow: other values of every input, other lengths of
+    dynamic axes. A cell is "ok", "opset changed", "node lost", "refused", "load error", "wrong,
+    with a warning" or "silently wrong".
 
     Args:
         cases: Name of a row -> (model, args), (model, args, kwargs), a `Case`, or a list of
-            `Case`, of which the row tells the worst. A model is a torch.nn.Module or a function.
-        opsets: Opsets of ai.onnx to ask for. Default: 9 to the newest that onnx knows.
+            `Case`, of which the row shows the worst. A model is a torch.nn.Module or a function.
+        opsets: Opsets of ai.onnx to request. Default: 9 to the newest that onnx knows.
         exporters: "torchscript", "dynamo" or both.
-        tolerance: Largest difference that counts as agreement, for values up to 1; it grows with
-            the largest value of the output. Default: by dtype, 1e-4 for float32.
-        title: What the matrix is about.
-        progress: Called with the name of every row in an exporter and opset when it is done.
+        tolerance: Largest difference that counts as agreement, for values up to 1; for larger
+            values it is multiplied by the largest value of the output. Default: by dtype, 1e-4 for
+            float32.
+        title: The subject of the matrix.
+        progress: Called with the name of a row when it is done for an exporter and opset.
 
     Returns:
         The matrix; `print` it with rich, or see `Matrix.to_markdown`, `to_json`, `to_html`.
 
     Raises:
-        ValueError: An exporter or opset that does not exist, or cases of another form.
+        ValueError: An exporter or opset does not exist, or cases have another form.
         RuntimeError: PyTorch itself does not run a model.
 
     Example:
@@ -94,7 +96,7 @@ def opset_matrix(
     found: list[Cell] = []
     with (
         measure.captured_warnings()
-    ):  # all of them first, so that a mistake shows before minutes of work
+    ):  # all of them first, so that a mistake is reported before minutes of work
         prepared = {row: [measure.prepare(row, case) for case in given]
                     for row, given in rows.items()}  # fmt: skip
     with reused_work():

@@ -1,4 +1,4 @@
-"""Exporters at work in silence, and what they said about the result."""
+"""Silences the exporters, and collects their warnings about the result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from unittest import mock
 
 _FAMILIES = ("torch", "onnxscript", "onnx_ir", "onnx")  # of loggers
 
-# What says nothing about whether the numbers will be right: exporters about their own code, about
-# the opset (which the matrix tells itself), about names.
+# Messages that do not concern the results: about the exporters' own code, about the opset (which
+# the matrix shows), about names.
 _OWN_MESSAGES = re.compile(
     "|".join(
         (
@@ -42,10 +42,10 @@ _OWN_MESSAGES = re.compile(
 
 @contextlib.contextmanager
 def captured_warnings() -> Iterator[list[str]]:
-    """Inside, nobody prints, warns or logs.
+    """In this context, nothing is printed, warned or logged.
 
     Yields:
-        The warnings that bear on the result; complete once the block is left.
+        The warnings that concern the result; complete after the context.
     """
     import torch
 
@@ -77,7 +77,7 @@ def captured_warnings() -> Iterator[list[str]]:
 
 
 class _Nowhere(io.StringIO):
-    """Takes what is printed to stderr, but lets a progress bar of rich draw on."""
+    """Discards output to stderr, except that of a progress bar of rich."""
 
     def __init__(self) -> None:
         super().__init__()

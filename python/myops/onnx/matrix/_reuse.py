@@ -1,9 +1,9 @@
-"""Work that torch's exporter repeats in every call, done once for all cells of a matrix.
+"""Makes steps of torch's exporter that repeat in every call once for all cells of a matrix.
 
-Every cell is one call of `torch.onnx.export`, as a user makes it. Within it, three steps give the
-same result for the same model in all opsets that know the same operators: the list of these
-operators, the capture by `torch.export`, the decomposition of the program. They are most of the
-time. Where a torch release keeps them elsewhere, the matrix is slower and the same.
+Every cell is one plain call of `torch.onnx.export`. In it, three steps have the same result for the
+same model in all opsets with the same operators: the list of these operators, the capture by
+`torch.export`, the decomposition of the program. They take most of the time. If a torch release has
+them under other names, the matrix takes longer, but is the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from myops.onnx.matrix._captured_warnings import captured_warnings
 
 @contextlib.contextmanager
 def reused_work() -> Iterator[None]:
-    """Inside, the exporter remembers the three steps."""
+    """In this context, the results of the three steps are reused."""
     import torch
 
     try:
@@ -49,12 +49,12 @@ class _Memory:
     def __init__(self, capture: Any, registry: Any, prepare: Any) -> None:
         self._make_capture, self._make_registry, self._make_prepare = capture, registry, prepare
         self._results: dict[Any, tuple[Any, Exception | None, list[str], Any]] = {}
-        # Decomposing a program leaves traces in it, so each list of operators gets one of its own.
+        # Decomposing a program changes it, so each list of operators gets a separate copy.
         self._operators: frozenset[Any] = frozenset()
 
     def _once(self, key: Any, keep: Any, make: Callable[[], Any]) -> Any:
-        """What `make` returned or raised the first time, with the warnings it gave; `keep` lives
-        on, and with it the ids in `key`."""
+        """Returns or raises what `make` did the first time, and repeats its warnings. `keep` is
+        kept alive, so that the ids in `key` stay valid."""
         if key not in self._results:
             result, error = None, None
             with captured_warnings() as said:
@@ -95,7 +95,7 @@ class _Memory:
 
 
 def _value(item: Any) -> Any:
-    """What two example inputs have in common that give the same program."""
+    """The properties of an example input that determine the program."""
     import torch
 
     if type(item) is not torch.Tensor:

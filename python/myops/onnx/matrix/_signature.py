@@ -1,4 +1,4 @@
-"""The inputs of a model by name, and the axes of theirs that change from run to run."""
+"""The inputs of a model by name, and their axes whose length changes from run to run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_module(model: Any) -> Any:
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return model(*args, **kwargs)
 
-    with contextlib.suppress(ValueError, TypeError):  # functions written in C may have none
+    with contextlib.suppress(ValueError, TypeError):  # functions written in C may have no signature
         signature = inspect.signature(model)
         parameters = list(signature.parameters.values())
         positional = parameters and parameters[0].kind is inspect.Parameter.POSITIONAL_ONLY
@@ -78,7 +78,7 @@ def changing_axes(runs: Sequence[Mapping[str, np.ndarray]]) -> Axes:
 
 
 def dynamic_shapes(values: Mapping[str, Any], axes: Axes) -> Any:
-    """The axes in the form of torch.export; None when there are none."""
+    """The axes in the form of torch.export; None if there are none."""
     if not axes:
         return None
     result = {}
@@ -90,7 +90,8 @@ def dynamic_shapes(values: Mapping[str, Any], axes: Axes) -> Any:
 
 
 def array(item: Any) -> np.ndarray:
-    """A tensor or a number in NumPy; bfloat16 and floats of 8 bits as float32, which holds them."""
+    """A tensor or number as an array; bfloat16 and floats of 8 bits become float32, which is
+    exact."""
     if isinstance(item, float):
         return np.asarray(item, np.float32)
     if not isinstance(item, torch.Tensor):

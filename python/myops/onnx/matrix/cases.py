@@ -30,7 +30,7 @@ _OTHER_RANKS = {
     "trilinear (3 axes)": ({"mode": "trilinear"}, 3),
 }
 
-# Factors and sizes for a 9x10 image: whole, broken, shrinking, all the way to one pixel.
+# Factors and sizes for a 9x10 image: integers, fractions, shrinking, down to one pixel.
 _FACTORS = {"x2": 2.0, "x1.7": 1.7, "x0.6": 0.6, "x0.12, to 1x1": 0.12}
 _SIZES = {"to 14x6": (14, 6), "to 1x1": (1, 1)}
 
@@ -74,7 +74,7 @@ def interpolate() -> dict[str, list[Case]]:
     rows["bilinear, factor.item()"] = _by_input(F.interpolate, {"mode": "bilinear"}, read=True)
     ours = {name: (options, 2) for name, options in _MODES.items()}
     for name, (options, rank) in {**ours, **_OTHER_RANKS}.items():
-        fixed = _by_factor(myops.interpolate, options, rank)[1:]  # x2 is the easiest
+        fixed = _by_factor(myops.interpolate, options, rank)[1:]  # x2 is the easiest case
         rows[f"myops {name}"] = fixed + _by_size(myops.interpolate, options, rank)
         rows[f"myops {name}, dynamic"] = [
             *_dynamic(myops.interpolate, options, rank),
@@ -83,10 +83,10 @@ def interpolate() -> dict[str, list[Case]]:
     return rows
 
 
-# checks=False below: what the checks find has no number to show in a table of numbers. With them,
-# the 200 cells of opsets 11 and 20 had the same verdicts, but for "nearest, dynamic", and its
-# lengths are among those of _dynamic since: from 32x21 to 14x6, ONNX Runtime computes the place
-# 4 / (6 / 21) a little below 14, and takes another pixel than PyTorch.
+# checks=False below, because findings of the checks have no number for the table. With the checks,
+# the 200 cells of opsets 11 and 20 had the same verdicts except "nearest, dynamic", whose lengths
+# were then added to _dynamic: from 32x21 to 14x6, ONNX Runtime computes the coordinate 4 / (6 / 21)
+# as a little less than 14, and uses another pixel than PyTorch.
 
 
 def _image(*lengths: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What the opset matrix is made of: cases, and what became of each in one exporter and opset."""
+"""The parts of the opset matrix: cases, and the outcome of each for one exporter and opset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOAD_ERROR = "load error"
 WARNED = "wrong, with a warning"
 WRONG = "silently wrong"
 
-# From good to bad: a cell is what its worst size is.
+# From good to bad; the verdict of a cell is that of its worst size.
 VERDICTS = (OK, CHANGED, LOST, REFUSED, LOAD_ERROR, WARNED, WRONG)
 
 MEANINGS = {
@@ -35,23 +35,23 @@ EXPORTERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A model and what it is measured with.
+    """A model and the inputs with which it is measured.
 
-    A matrix row is one case, or a list of them: then the row tells the worst.
+    A matrix row is one case, or a list of them, of which it shows the worst.
 
     Args:
         model: A torch.nn.Module, or any function of tensors.
         args: Example inputs by position; the model is exported with them and run on them.
         kwargs: Example inputs by name.
-        run_at: More inputs to run the exported model on, each a tuple like `args`. Axes on which
-            their lengths differ from the example's are exported as dynamic. The place for sizes
-            and numbers at which the model will be used.
-        label: What to call it among the cases of a row, e.g. "x1.7".
-        through: "torch": `torch.onnx.export` as it is. "myops": `myops.onnx.export`.
-        constants: Parameters of forward whose numbers are meant to be built in. Every other
-            tensor and number is an input, and a file in which it froze is wrong.
-        checks: Whether a file that agrees so far goes through the checks of `myops.onnx.export`
-            too: other values of every input, other lengths of dynamic axes, zeros, large and tiny
+        run_at: More inputs for the exported model, each a tuple like `args`. Axes on which their
+            lengths differ from the example's are exported as dynamic. Give sizes and numbers with
+            which the model will be used.
+        label: Its name among the cases of a row, e.g. "x1.7".
+        through: "torch": plain `torch.onnx.export`. "myops": `myops.onnx.export`.
+        constants: Parameters of forward whose numbers should become constants. Every other tensor
+            and number is an input; a file in which such an input is frozen is wrong.
+        checks: Whether the checks of `myops.onnx.export` follow if a file agrees at these inputs:
+            other values of every input, other lengths of dynamic axes, zeros, large and tiny
             numbers, custom operators that must not be lost.
     """
 
@@ -87,10 +87,10 @@ Cases = Mapping[str, Any]
 
 
 def as_cases(given: Cases) -> dict[str, list[Case]]:
-    """The cases of every row, whatever form they were given in.
+    """The cases of every row, in whichever form they were given.
 
     Raises:
-        ValueError: There are none, or something else than (model, args), a Case or a list of them.
+        ValueError: There are none, or a row is not (model, args), a Case or a list of Case.
     """
     if not isinstance(given, Mapping) or not given:
         raise ValueError(
@@ -116,7 +116,7 @@ def _row(name: str, item: Any) -> list[Case]:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of one case: verdict, error, and why."""
+    """The outcome of one case: verdict, error, and reason."""
 
     verdict: str
     error: float | None = None  # largest absolute difference; None when nothing ran
@@ -132,13 +132,13 @@ class Cell:
     Attributes:
         case: The row.
         exporter: "torchscript" or "dynamo".
-        opset: The opset that was asked for.
-        verdict: One of VERDICTS: that of the worst among the sizes.
+        opset: The requested opset.
+        verdict: One of VERDICTS: that of the worst size.
         error: The largest absolute difference from PyTorch among the sizes that ran.
-        written: The opset of the file, when it is not the one asked for.
-        reason: Why it is not ok.
-        sizes: How many cases were measured.
-        others: The cases that are not ok, where they are not all alike.
+        written: The opset of the file, if it is not the requested one.
+        reason: The reason why it is not ok.
+        sizes: The number of cases that were measured.
+        others: The cases that are not ok, if their reasons differ.
     """
 
     case: str
@@ -152,7 +152,7 @@ class Cell:
     others: tuple[Outcome, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; what says nothing is left out."""
+        """The cell for JSON, without empty entries."""
         found = {key: value for key, value in vars(self).items() if value not in (None, "", ())}
         if self.others:
             found["others"] = [
@@ -168,16 +168,16 @@ class Cell:
 
 
 def combine(case: str, exporter: str, opset: int, outcomes: Sequence[Outcome]) -> Cell:
-    """The cell that a row's outcomes make: the worst decides, the largest error is told."""
+    """The cell of a row's outcomes: the verdict of the worst, and the largest error."""
     worst = max(outcomes, key=lambda item: (VERDICTS.index(item.verdict), item.error or 0.0))
     errors = [item.error for item in outcomes if item.error is not None]
     others: list[Outcome] = []
-    # Sizes that fail alike need no list, but those with wrong numbers differ in how wrong.
+    # Sizes with the same failure need no list, but those with wrong numbers have different errors.
     if len({item.verdict for item in outcomes}) > 1 or (
         len(outcomes) > 1 and worst.verdict in (WARNED, WRONG)
     ):
         others = [item for item in outcomes if item.verdict != OK]
-        # The cell tells the reason of the worst; do not repeat it.
+        # The cell already has the reason of the worst.
         others = [
             dataclasses.replace(item, reason="" if item.reason == worst.reason else item.reason)
             for item in others

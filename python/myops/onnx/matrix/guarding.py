@@ -1,4 +1,4 @@
-"""The checks of `myops.onnx.export` as verdicts of the matrix: what froze, what was lost."""
+"""The checks of `myops.onnx.export` as verdicts of the matrix: frozen inputs, lost nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myops.onnx.guards import _difference
 if TYPE_CHECKING:
     from myops.onnx.matrix.measure import Prepared
 
-# What the matrix itself says of a file: its opset.
+# The matrix itself shows the opset of a file.
 _CHECKS = guards.chosen("opset")
 
 
@@ -22,11 +22,11 @@ def found(
     prepared: Prepared, model: onnx.ModelProto, program: Any, exporter: str, opset: int,
     tolerance: float | None,
 ) -> guards.ExportCheckError | None:  # fmt: skip
-    """What the checks of `myops.onnx.export` find wrong with a file; None when they are content.
+    """The error that the checks of `myops.onnx.export` find in a file; None if they pass.
 
     Args:
-        program: What torch.export made of the model, where that is known.
-        tolerance: What was given to `opset_matrix`.
+        program: The program that torch.export made of the model, if it is known.
+        tolerance: As for `opset_matrix`.
     """
     case = prepared.case
     inputs = Inputs(
@@ -46,7 +46,8 @@ def found(
 
 
 def _build_in_flags(prepared: Prepared, inputs: Inputs) -> None:
-    """A bool that forward branches on chooses a model; it is no input of one."""
+    """Makes bools on which forward branches constants: they select a branch of the model and cannot
+    be inputs."""
     for slot in [item for item in inputs.slots if item.number is bool]:
         if guards.is_read(prepared.module, inputs, slot):
             inputs.build_in([slot.parameter])

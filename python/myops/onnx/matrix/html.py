@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def render(matrix: Matrix) -> str:
-    """The page. Everything that comes from models and exporters is escaped."""
+    """Makes the page. All text from models and exporters is escaped."""
     title = f"Opset matrix: {matrix.title}" if matrix.title else "Opset matrix"
     return _pages.page("matrix.html", title=title, command=matrix.command,
                        versions=matrix.versions, notes=markdown.html(matrix.notes),
@@ -25,7 +25,7 @@ def render(matrix: Matrix) -> str:
 
 def fragment(matrix: Matrix) -> str:
     """The same for a notebook, without the notes."""
-    mark = zlib.crc32(matrix.to_json().encode())  # a notebook may hold several
+    mark = zlib.crc32(matrix.to_json().encode())  # a notebook may show several
     return _pages.fragment("matrix.html", notes="", **_values(matrix, f"why-{mark:08x}-"))
 
 

@@ -1,4 +1,4 @@
-"""What every output of a matrix shares: symbols, neighbouring opsets as one, reasons in groups."""
+"""Layout that all formats of a matrix share: symbols, merged columns, grouped reasons."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAIN_SYMBOLS = {
 
 
 def number(error: float | None) -> str:
-    """An error in few characters: 0, 2e-6, 0.98, 12, inf."""
+    """An error as a short text: 0, 2e-6, 0.98, 12, inf."""
     if error is None:
         return ""
     if error == 0 or math.isinf(error):
@@ -43,7 +43,7 @@ def number(error: float | None) -> str:
 
 
 def text(cell: Cell | None, symbols: dict[str, str] = SYMBOLS, short: bool = False) -> str:
-    """A cell in few characters: a symbol, and the error or the opset of the file; "" for none."""
+    """A cell as a short text: a symbol, and the error or the opset of the file; "" for none."""
     if cell is None:
         return ""
     symbol = symbols[cell.verdict]
@@ -51,7 +51,7 @@ def text(cell: Cell | None, symbols: dict[str, str] = SYMBOLS, short: bool = Fal
         return f"{symbol}{cell.written}"
     if short or cell.verdict in (REFUSED, LOAD_ERROR):
         return symbol
-    # A file of another shape differs by more than a number.
+    # If the shape of a result differs, there is no number.
     return symbol + (number(cell.error) if not math.isinf(cell.error or 0) else "size")
 
 
@@ -70,7 +70,8 @@ Row = Sequence["Cell | None"]  # by opset; None where nothing was measured
 
 
 def columns(rows: Sequence[Row]) -> list[list[int]]:
-    """Places of neighbouring opsets in which no row changes: one column of a table each."""
+    """Groups of neighbouring opsets in which no row changes; each group is one column of a
+    table."""
     merged: list[list[int]] = []
     before: list[tuple[str, int | None] | None] = []
     for place in range(len(rows[0]) if rows else 0):
@@ -84,14 +85,14 @@ def columns(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def worst(row: Row, places: Sequence[int]) -> Cell | None:
-    """The cell with the largest error among those of one verdict; None when there is none."""
+    """The cell with the largest error among those of one verdict; None if there is none."""
     cells = [cell for place in places if (cell := row[place])]
     return max(cells, key=lambda cell: cell.error or 0.0, default=None)
 
 
 @dataclasses.dataclass
 class Reason:
-    """Why some cells are what they are, told once."""
+    """The common reason of several cells."""
 
     verdict: str
     reason: str
@@ -119,9 +120,9 @@ def reasons(cells: Sequence[Cell]) -> list[Reason]:
 
 
 def _without_opset(cell: Cell) -> str:
-    """The reason with the opset asked for out of it, so that neighbours are alike."""
+    """The reason without the requested opset, so that neighbouring cells have equal reasons."""
     before = r"((?:opset|version|Opset|opset_version|opset_version: got|ONNX):? ?)"
     said = re.sub(rf"{before}{cell.opset}\b", r"\1N", cell.reason)
-    if cell.verdict in (WRONG, WARNED):  # the largest error stands in the table
+    if cell.verdict in (WRONG, WARNED):  # the largest error is in the table
         said = re.sub(r"off by [\d.e+-]+", "off", said)
     return said

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render(matrix: Matrix) -> str:
-    """A page: notes, a table for each exporter, the legend, the reasons."""
+    """Makes a page: notes, a table for each exporter, the legend, the reasons."""
     lines = [f"# Opset matrix: {matrix.title}" if matrix.title else "# Opset matrix", ""]
     if matrix.notes:
         lines += [matrix.notes.rstrip(), ""]
@@ -47,7 +47,7 @@ def render(matrix: Matrix) -> str:
 
 
 def _fenced(text: str) -> list[str]:
-    """A block of code, whatever backticks are in it."""
+    """A fenced block of code; the text may contain backticks."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, printable(text), fence]

@@ -1,4 +1,4 @@
-"""One case through one exporter at one opset, and into ONNX Runtime."""
+"""Exports one case with one exporter at one opset, and runs the file in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from myops.onnx.matrix import _signature, cells, guarding, narrow_floats
 from myops.onnx.matrix._captured_warnings import captured_warnings
 from myops.onnx.matrix.cells import Case, Outcome
 
-# Largest difference that counts as agreement, for values up to 1; it grows with them.
+# Largest difference that counts as agreement, for values up to 1; relative for larger ones.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 5e-3, "bfloat16": 4e-2,
               "complex64": 1e-4, "complex128": 1e-6}  # fmt: skip
 
 
 @dataclasses.dataclass
 class Prepared:
-    """A case with what PyTorch says: computed once, compared with in every cell."""
+    """A case with PyTorch's results, which are computed once and compared in every cell."""
 
     case: Case
     module: Any
@@ -45,7 +45,7 @@ def prepare(row: str, case: Case) -> Prepared:
     """Runs the case in PyTorch.
 
     Raises:
-        ValueError: The inputs do not fit the model's parameters, or not one another.
+        ValueError: The inputs do not fit the model's parameters, or each other.
         RuntimeError: PyTorch itself does not run it.
     """
     module = _signature.as_module(case.model)
@@ -98,7 +98,8 @@ def evaluating(module: Any) -> Iterator[None]:
 
 
 def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | None) -> Outcome:
-    """What becomes of a case in one exporter and opset. Raises nothing that either side raises."""
+    """The outcome of a case for one exporter and opset. Exceptions of both sides become
+    outcomes."""
     label = prepared.case.label
     with captured_warnings() as said:
         try:
@@ -135,7 +136,7 @@ def measure(prepared: Prepared, exporter: str, opset: int, tolerance: float | No
             fault = guarding.found(prepared, model, program, exporter, opset, tolerance)
         if fault is not None and fault.check == "lost_node":
             return Outcome(cells.LOST, worst, written, _cut(fault.text, 200), label)
-        if fault is not None:  # right at the example, wrong elsewhere
+        if fault is not None:  # right for the example, wrong for other inputs
             wrong, worst, reason = True, None, _cut(fault.text, 200)
     if not wrong:
         verdict = cells.OK if written is None else cells.CHANGED
@@ -159,7 +160,7 @@ def _changed(opset: int, written: int) -> str:
 
 
 def _written(model: onnx.ModelProto, opset: int) -> int | None:
-    """The opset of the file when it is not the one asked for."""
+    """The opset of the file if it is not the requested one."""
     with contextlib.suppress(ValueError):  # only nodes of other domains
         got = scopes.onnx_opset(model)
         return None if got == opset else got
@@ -176,13 +177,14 @@ def _options() -> Any:
 
 
 def _export(prepared: Prepared, exporter: str, opset: int) -> tuple[onnx.ModelProto, Any]:
-    """The file, and what torch.export made of the model where that is known."""
+    """The file, and torch.export's program of the model if it is known."""
     common: dict[str, Any] = {"kwargs": prepared.kwargs or None, "input_names": prepared.names,
               "opset_version": opset}  # fmt: skip
     module, args, axes = prepared.module, prepared.args, prepared.axes or None
     with evaluating(module):
         if prepared.case.through == "myops":
-            # The matrix compares the numbers itself, and wants to see what a check would stop.
+            # The matrix compares the numbers itself, and shows wrong files that a check would
+            # refuse.
             checks = ("lost_node", "frozen_input", "numbers")
             proto = myops.onnx.export(
                 module, args, dynamic_axes=axes, exporter=exporter, skip_checks=checks,
@@ -201,9 +203,9 @@ def _export(prepared: Prepared, exporter: str, opset: int) -> tuple[onnx.ModelPr
 
 
 def _with_names(prepared: Prepared, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The file with the parameters' names for its inputs, where the exporter made up others.
+    """The file with the parameters' names for its inputs, if the exporter chose other names.
 
-    It does where numbers are among the inputs: they have no place in the graph.
+    It does so if numbers are among the inputs, because these are not in the graph.
     """
     if prepared.names is not None:
         return model
@@ -222,7 +224,7 @@ def _with_names(prepared: Prepared, model: onnx.ModelProto) -> onnx.ModelProto:
 def difference(
     outputs: Sequence[Any], expected: Sequence[np.ndarray], limits: Sequence[float]
 ) -> tuple[float, float, str]:
-    """The largest difference, the largest that counts as agreement, and what differs in words."""
+    """The largest difference, the tolerance, and a description of the difference."""
     got = [np.asarray(item) for item in pytree.tree_leaves(outputs)]
     if len(got) != len(expected):
         return np.inf, 0.0, f"{len(got)} outputs instead of {len(expected)}"
@@ -253,7 +255,7 @@ def _largest(mine: np.ndarray, right: np.ndarray) -> float:
     return float(np.nan_to_num(gap, nan=np.inf, posinf=np.inf).max())
 
 
-# What stands before the part of a message that says why.
+# The text before the part of a message that gives the reason.
 _PREFIXES = re.compile(
     r"^(\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : )?(Load model from .*? failed: ?)?"
     r"(Exception during (initialization|loading): )?"
@@ -263,7 +265,7 @@ _NOISE = re.compile(r"/\S+\.h:\d+: \w+: Assertion `\w+` failed: ")
 
 
 def shorten(error: BaseException | str, limit: int = 200) -> str:
-    """The sentence of an error that says why, on one line."""
+    """The sentence of an error that gives the reason, on one line."""
     if isinstance(error, str):
         return _cut(error, limit)
     text = str(error) or type(error).__name__

@@ -1,5 +1,5 @@
-"""Models that take or give floats which ONNX Runtime's Python functions cannot hold: bfloat16 and
-those of 8 bits."""
+"""Models with inputs or outputs in bfloat16 or floats of 8 bits, for which ONNX Runtime's Python
+functions have no arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = frozenset(ELEMENT_TYPES[name] for name in _dtypes.NARROW_FLOATS)
 
 
 def outside(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with float32 for every such input and output; itself when it has none."""
+    """The model with float32 for every such input and output; the same model if it has none."""
     graph = model.graph
     if not any(map(_is_narrow, [*graph.input, *graph.output])):
         return model
@@ -45,7 +45,7 @@ def _is_narrow(item: onnx.ValueInfoProto) -> bool:
 
 
 def cast(source: str, result: str, to: int) -> onnx.NodeProto:
-    """A Cast that keeps infinity, which the standard would make the largest number of 8 bits."""
+    """A Cast that keeps infinity; by default it becomes the largest number of 8 bits."""
     keeping: dict[str, Any] = (
         {"saturate": 0} if to in _NUMBERS and to != TensorProto.BFLOAT16 else {}
     )
@@ -53,5 +53,5 @@ def cast(source: str, result: str, to: int) -> onnx.NodeProto:
 
 
 def fed(array: np.ndarray) -> np.ndarray:
-    """An array as such a model takes it: float32 holds these numbers exactly."""
+    """An array for such a model: in float32, which represents these numbers exactly."""
     return array.astype(np.float32) if array.dtype.name in _dtypes.NARROW_FLOATS else array

@@ -1,4 +1,4 @@
-"""What stands above the built-in matrices: how they were made, and what older tables said."""
+"""The notes above the built-in matrices: how they were made, and results of older tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONNX Runtime, and compared with PyTorch.
 A row is as good as its worst size. torch's exporters are called as they are, on models in eval
 mode; the library of myops is registered in ONNX Runtime, and only the rows of myops use it."""
 
-# What a much-read article measured with PyTorch 1.4 and ONNX 1.6: it exports, or it does not.
+# The results of a well-known article for PyTorch 1.4 and ONNX 1.6: whether a model exports.
 _OLD = {
     "nearest": ("exports", "exports", "exports"),
     "bilinear": ("exports", "exports", "exports"),

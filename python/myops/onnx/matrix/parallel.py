@@ -1,4 +1,4 @@
-"""The opset matrix in several processes: faster, and a crash costs one cell."""
+"""The opset matrix in several processes: faster, and a crash affects one cell only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from myops.onnx.matrix import opset_matrix
 from myops.onnx.matrix.cells import LOAD_ERROR, Cell
 
 Load = Callable[[str], Mapping[str, Any]]
-_worker = contextlib.ExitStack()  # of a process for as long as it lives
+_worker = contextlib.ExitStack()  # contexts that last as long as the process
 _rows: dict[str, Mapping[str, Any]] = {}
 
 CRASHED = "the process died while the cell was measured"
@@ -29,11 +29,11 @@ def in_processes(
     jobs: int,
     progress: Callable[[str, int], object],
 ) -> list[Cell]:
-    """What `opset_matrix` measures, row by row in processes of their own.
+    """Measures as `opset_matrix`, each row in a separate process.
 
     Args:
-        load: A function of a module, which gives all rows of the target in each process.
-        target: What `load` is called with.
+        load: A module-level function that returns all rows of the target in each process.
+        target: The argument of `load`.
         rows: The rows to measure.
         opsets, exporters, tolerance: As for `opset_matrix`.
         jobs: How many processes.
@@ -59,7 +59,7 @@ def in_processes(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    for task in tasks:  # only after a crash is there anything left
+    for task in tasks:  # tasks are left only after a crash
         if task not in found:
             measured(task, _one_by_one(load, target, *task, opsets, tolerance))
     return [cell for task in tasks for cell in found[task]]

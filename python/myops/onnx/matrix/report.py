@@ -19,31 +19,30 @@ from myops.onnx.matrix.cells import EXPORTERS, MEANINGS, VERDICTS, Cell
 if TYPE_CHECKING:
     from rich.console import Console
 
-PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")  # what decides the verdicts
+PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")  # the packages that decide the verdicts
 _STYLES = {"ok": "green", "opset changed": "yellow", "node lost": "yellow",
             "refused": "bright_black", "load error": "magenta", "wrong, with a warning": "red",
             "silently wrong": "bold white on red"}  # fmt: skip
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of what decides the verdicts."""
+    """The installed versions of the packages that decide the verdicts."""
     return {name: metadata.version(name) for name in PACKAGES}
 
 
 @dataclasses.dataclass
 class Matrix:
-    """What each exporter makes of each row at each opset.
+    """The outcome of each row for each exporter and opset.
 
-    `matrix.print()` shows it as tables, and so does a notebook in which it stands last in a cell.
+    `matrix.print()` shows it as tables, and so does a notebook if it is the last value of a cell.
 
     Attributes:
         cells: One for each row, exporter and opset.
-        title: What it is about.
-        tolerance: What was given to `opset_matrix`; None: by dtype.
-        versions: Of torch, onnx, onnxscript and onnxruntime, as measured.
-        notes: Markdown to stand with the tables.
-        command: The command that makes this matrix again, and the files written with it; "" when
-            it was made otherwise.
+        title: The subject.
+        tolerance: As given to `opset_matrix`; None: by dtype.
+        versions: Those of torch, onnx, onnxscript and onnxruntime during the measurement.
+        notes: Markdown that is shown with the tables.
+        command: The command that makes this matrix and its files again; "" if no command made it.
     """
 
     cells: list[Cell]
@@ -70,7 +69,7 @@ class Matrix:
         """The cell of a row in an exporter and an opset.
 
         Raises:
-            ValueError: No such row, exporter or opset, with near misses.
+            ValueError: There is no such row, exporter or opset; the message lists similar names.
         """
         choose(case, self.cases, "the matrix has")
         choose(exporter, self.exporters, "the matrix has")
@@ -85,7 +84,7 @@ class Matrix:
         return sorted(found, key=lambda item: item.opset)
 
     def rows(self, exporter: str) -> dict[str, list[Cell | None]]:
-        """The rows of an exporter by name: a cell for each of `opsets`, None where none is."""
+        """The rows of an exporter by name: a cell for each of `opsets`, None for a missing one."""
         rows: dict[str, list[Cell | None]] = {}
         for case in self.cases:
             found = {cell.opset: cell for cell in self.row(case, exporter)}
@@ -107,7 +106,7 @@ class Matrix:
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """The matrix as JSON knows it."""
+        """The matrix as data for JSON."""
         return {
             "title": self.title,
             "versions": self.versions,
@@ -119,7 +118,7 @@ class Matrix:
         }
 
     def to_json(self) -> str:
-        """The whole matrix as JSON, one cell a line; `Matrix.read` reads it back."""
+        """The whole matrix as JSON, one cell per line; `Matrix.read` reads it."""
         head = self.as_dict()
         cells = [json.dumps(_finite(item), ensure_ascii=False) for item in head.pop("cells")]
         start = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
@@ -127,11 +126,11 @@ class Matrix:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Matrix:
-        """A matrix from the JSON that `to_json` wrote.
+        """Reads a matrix from the JSON that `to_json` wrote.
 
         Raises:
-            FileNotFoundError: No such file.
-            ValueError: It holds something else.
+            FileNotFoundError: There is no such file.
+            ValueError: It contains something else.
         """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -154,20 +153,20 @@ class Matrix:
         return render(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the matrix; the suffix says how: .md, .json or .html.
+        """Writes the matrix in the format of the suffix: .md, .json or .html.
 
         Raises:
-            ValueError: Another suffix.
+            ValueError: The suffix is another one.
         """
         forms = {".md": self.to_markdown, ".json": self.to_json, ".html": self.to_html}
         Path(path).write_text(forms[check_path(path)](), encoding="utf-8")
 
     def print(self, console: Console | None = None, *, details: bool = False) -> None:
-        """Tables in the terminal.
+        """Prints tables in the terminal.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
-            details: Also say why cells are not ok.
+            console: A `rich.console.Console`. Default: stdout.
+            details: Whether to print the reasons of cells that are not ok, too.
         """
         from myops._terminal import Console as Terminal
 
@@ -177,7 +176,7 @@ class Matrix:
             console.print(Details(self))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops.onnx.matrix.html import fragment
 
         return fragment(self)
@@ -238,7 +237,7 @@ def _legend(matrix: Matrix, symbols: dict[str, str]) -> Any:
 
 @dataclasses.dataclass
 class Details:
-    """Why the cells of a matrix are not ok; `rich.print` shows it."""
+    """The reasons of the cells of a matrix that are not ok; `rich.print` shows them."""
 
     matrix: Matrix
 
@@ -267,10 +266,10 @@ def _symbols(options: Any) -> dict[str, str]:
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """The suffix of a file to write, before anything is measured.
+    """The suffix of a file to write; checked before anything is measured.
 
     Raises:
-        ValueError: A suffix that stands for no form.
+        ValueError: The suffix has no format.
         FileNotFoundError: Its folder does not exist.
     """
     suffix = Path(path).suffix.lower()
@@ -282,7 +281,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 
 
 def _finite(item: Any) -> Any:
-    """JSON knows no infinity."""
+    """Replaces infinity, which JSON does not have."""
     if isinstance(item, dict):
         return {key: _finite(value) for key, value in item.items()}
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""Which part of a matrix to measure, as a user writes it."""
+"""Parses the part of a matrix to measure, as users write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def opsets(text: str, first: int, newest: int) -> list[int]:
     """ "9,11-13,20-" as numbers; everything from `first` to `newest` for "".
 
     Raises:
-        ValueError: Something else, or opsets that the installed onnx does not know.
+        ValueError: The text has another form, or the installed onnx does not know an opset.
     """
     if not text.strip():
         return list(range(first, newest + 1))
@@ -37,10 +37,10 @@ def opsets(text: str, first: int, newest: int) -> list[int]:
 
 
 def rows(given: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
-    """The rows with one of the names; * in a name stands for any text.
+    """The rows with one of the names; * in a name matches any text.
 
     Raises:
-        ValueError: No row has the name, with near misses.
+        ValueError: No row has the name; the message lists similar names.
     """
     if not wanted:
         return dict(given)

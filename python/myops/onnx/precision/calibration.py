@@ -1,7 +1,7 @@
 """ONNX Runtime's own calibration and quantizer, for models with custom nodes.
 
-What they lack for such models is shape inference, which our schemas give, and sessions that know
-the libraries; and by its name they take a custom `Resize` for that of ONNX.
+For such models they need shape inference, which our schemas provide, and sessions with the
+libraries. They also have to distinguish a custom `Resize` from that of ONNX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TYPES = {"uint8": "QUInt8", "int8": "QInt8"}
 
 
 class _Reader:
-    """Inputs one after the other, as a calibrator asks for them."""
+    """Gives a calibrator one input after the other."""
 
     def __init__(self, feeds: Sequence[Mapping[str, Any]]) -> None:
         self._feeds = iter(feeds)
@@ -37,7 +37,7 @@ class _Reader:
 
 
 def prepared(model: onnx.ModelProto, libraries: Sequence[Any]) -> onnx.ModelProto:
-    """A copy with the types of all values, as the quantizer wants it, and a name for each node."""
+    """A copy with the types of all values and a name for each node, which the quantizer needs."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _name_nodes(copy)
@@ -47,13 +47,13 @@ def prepared(model: onnx.ModelProto, libraries: Sequence[Any]) -> onnx.ModelProt
     copy.graph.value_info.extend(known[name] for name in made if name in known and name not in have)
     onnx.helper.set_model_props(copy, {
         **{item.key: item.value for item in copy.metadata_props},
-        "onnx.infer": "onnxruntime.quant",  # what the quantizer asks before it infers itself
+        "onnx.infer": "onnxruntime.quant",  # tells the quantizer not to infer types
     })  # fmt: skip
     return copy
 
 
 def _name_nodes(model: onnx.ModelProto) -> None:
-    """The quantizer knows nodes by name."""
+    """Gives each node a name, because the quantizer identifies nodes by name."""
     used: set[str] = set()
     for node in model.graph.node:
         stem = node.name or f"{node.op_type}_{next(filter(None, node.output), '')}"
@@ -75,10 +75,10 @@ def ranges(
     """The range of each value, by a calibrator of ONNX Runtime.
 
     Args:
-        model: As `prepared` made it.
+        model: A result of `prepared`.
         feeds: Inputs.
         method: One of METHODS.
-        custom: Op types of custom nodes that become integers, too.
+        custom: Op types of custom nodes that are quantized, too.
         libraries: Custom-op libraries that are needed.
         advance: Called for each input.
     """
@@ -88,7 +88,7 @@ def ranges(
     runner = Runner(libraries)
 
     class Calibrator(base):
-        """One whose sessions know custom nodes."""
+        """A calibrator whose sessions have the libraries of custom nodes."""
 
         def create_inference_session(self) -> None:
             import onnxruntime
@@ -115,14 +115,14 @@ def ranges(
         )  # fmt: skip
         calibrator.augment_graph()
         calibrator.create_inference_session()
-        for feed in feeds:  # one by one: it would keep the values of all of them
+        for feed in feeds:  # one by one, because it would store the values of all of them
             calibrator.collect_data(_Reader([feed]))
             advance("calibration")
         return calibrator.compute_data()
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Saving with external data takes the weights out of a model."""
+    """A copy, because saving with external data removes the weights from a model."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
@@ -141,15 +141,15 @@ def quantized(
     """The model with quantize and dequantize nodes, by ONNX Runtime's quantizer.
 
     Args:
-        model: As `prepared` made it; it is not changed.
-        found: What `ranges` returned.
+        model: A result of `prepared`; it is not changed.
+        found: The result of `ranges`.
         excluded: Nodes that stay float, by name.
         places: Custom nodes that may become integers, by name, with places of outputs and inputs.
     """
     from onnxruntime.quantization import QuantType, qdq_quantizer, registry
 
     class Quantizer(qdq_quantizer.QDQQuantizer):
-        """One that tells a custom node from the node of ONNX with the same type."""
+        """A quantizer that distinguishes a custom node from the node of ONNX with the same type."""
 
         def should_quantize_node(self, node: onnx.NodeProto) -> bool:
             if not structure.is_custom(node.domain):
@@ -157,7 +157,8 @@ def quantized(
             if node.name in excluded:
                 return False
             for made, given in places.get(node.name, {}).items():
-                # As the quantizer treats its own that move integers: only where they are already.
+                # Like the quantizer's own ops that move integers: quantized only if their inputs
+                # are.
                 if self.is_tensor_quantized(node.input[given]):
                     self.quantize_activation_tensor(node.input[given])
                     self.quantize_output_same_as_input(
@@ -186,13 +187,13 @@ def quantized(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """ONNX Runtime advises through the root logger, about steps that are done here, and prints."""
+    """Silences ONNX Runtime, which prints and logs advice about steps that were done already."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
-    except Exception as error:  # whatever its passes run into
+    except Exception as error:  # its passes may raise anything
         kind = type(error).__name__
         raise RuntimeError(
             f"ONNX Runtime's quantizer gave up: {kind}: {reason(error, 300)}"

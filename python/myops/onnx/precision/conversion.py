@@ -1,4 +1,5 @@
-"""A conversion to half precision: what definitions say, what runs say, and the new model."""
+"""A conversion to half precision: uses definitions, then measurements, then writes the new
+model."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
 @dataclass(frozen=True)
 class HalfNode:
-    """What became of a node: an entry of `Half.nodes`.
+    """The precision of a node and its reason: an entry of `Half.nodes`.
 
     Attributes:
-        name: The node in words: its name and its type.
-        op_type: The type, with the domain where that is not the standard one.
+        name: The node's name and type, as text.
+        op_type: The type, with the domain if that is not the standard one.
         precision: "float16", "bfloat16" or "float32".
-        kind: Why it is float32: "definition", "kernel", "constant", "range", "coordinates",
-            "sizes", "accuracy", "bound", "casts" or "kept"; "" for half.
-        reason: The same in a sentence.
+        kind: The reason why it is float32: "definition", "kernel", "constant", "range",
+            "coordinates", "sizes", "accuracy", "bound", "casts" or "kept"; "" for half.
+        reason: The reason in a sentence.
         loss: The relative L2 error of the node alone in half precision; None: not measured.
 
     Example:
@@ -53,11 +54,11 @@ class Conversion:
     """One conversion to half precision: prepare, measure, finish.
 
     Attributes:
-        base: The model without functions; it stays as it is.
+        base: The model without functions; it is not changed.
         for_cpu: Whether only nodes with a kernel on the CPU become half.
-        limit: The relative L2 error from which on a node stays float32.
-        alone: What nodes lose when they run alone.
-        lost: What outputs lose.
+        limit: The relative L2 error above which a node stays float32.
+        alone: The losses of nodes that run alone.
+        lost: The losses of outputs.
     """
 
     base: onnx.ModelProto
@@ -77,7 +78,7 @@ class Conversion:
     lost: dict[str, float] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """What definitions, kernels and constants say."""
+        """Decides by definitions, kernels and constants."""
         self.say("definitions and kernels")
         _refuse_unknown(self.base, self.libraries)
         self.frames = frames_of(self.base, self.libraries)
@@ -97,7 +98,7 @@ class Conversion:
         self.plan.choose()
 
     def measure(self, data: samples.Data, asked: Any) -> None:
-        """What runs say."""
+        """Decides by runs."""
         if files.is_large(self.base):
             self.notes.append(
                 "Not measured: the model is too large for one message, so only definitions, "
@@ -136,7 +137,8 @@ class Conversion:
             self._until_it_holds()
 
     def _keep_before(self, lossy: Sequence[Vertex], values: layers.Values) -> None:
-        """What makes the inputs of a node stays float32 when their rounding is what loses."""
+        """Keeps the nodes that compute the inputs of a node in float32, if rounding these inputs
+        causes its loss."""
         found, _ = layers.losses(
             self.base, self.plan, lossy, values, self.libraries, only_inputs=True
         )
@@ -174,7 +176,7 @@ class Conversion:
     def converted(
         self, emulated: Sequence[Vertex] = ()
     ) -> tuple[onnx.ModelProto, rewriting.Written]:
-        """A copy of the model as the plan says."""
+        """A copy of the model, converted as planned."""
         copy = onnx.ModelProto()
         copy.CopyFrom(self.base)
         here = dataclasses.replace(self.plan, frames=frames_of(copy, self.libraries))
@@ -184,8 +186,8 @@ class Conversion:
     def _tried(self) -> dict[str, float]:
         emulated: list[Vertex] = []
         if not self.for_cpu:
-            # The CPU provider refuses bfloat16; between float16 nodes it rounds nothing, where
-            # both lack a kernel, and so promises more than other processors keep.
+            # The CPU provider refuses bfloat16. Between float16 nodes without a kernel it does not
+            # round, so that results would be better than on other processors.
             emulated = [v for v in self.plan.slots if self.plan.is_half(v) and self._lacks(v)]
             if emulated:
                 self.notes.append(
@@ -202,7 +204,7 @@ class Conversion:
         return losses.of_outputs(self.bound, self.expected, got)
 
     def _until_it_holds(self) -> None:
-        """Keeps nodes in float32, those that lose most first: as few as a bisection finds."""
+        """Keeps as few nodes in float32 as a bisection finds, those that lose most first."""
         ranked = sorted((vertex for vertex in self.plan.slots
                          if self.plan.is_half(vertex) and self._has_float(vertex)),
                         key=lambda vertex: -self.alone.get(vertex, 0.0))  # fmt: skip
@@ -264,7 +266,7 @@ class Conversion:
             custom = structure.is_custom(node.domain)
             op_type = f"{node.domain}::{node.op_type}" if custom else node.op_type
             half = self.plan.is_half(vertex)
-            default = "casts", "it would need more casts than it is worth"
+            default = "casts", "half precision would need additional casts"
             kind, text = ("", "") if half else self.plan.reasons.get(vertex, default)
             found.append(HalfNode(
                 structure.label(node), op_type, self.dtype if half else "float32", kind, text,
@@ -274,7 +276,7 @@ class Conversion:
 
 
 def _refuse_unknown(model: onnx.ModelProto, libraries: Iterable[Any]) -> None:
-    """Raises ValueError for nodes that nothing defines, when no library was given for them."""
+    """Raises ValueError for nodes that nothing defines, if no library was given for them."""
     imports = {item.domain: item.version for item in model.opset_import}
     usual = imports.get("", imports.get("ai.onnx", 1))
     for node in scopes.all_nodes(model.graph.node):

@@ -15,16 +15,16 @@ def least_casts(
     free: Mapping[Any, int],
     values: Iterable[Iterable[Any]],
 ) -> dict[Any, bool]:
-    """Whether each vertex is half, so that casts, and what is lost by float32, are fewest.
+    """Whether each vertex is half, such that the cost of casts and of float32 is lowest.
 
-    A value costs one cast when who makes it and who read it are not all of one precision: all
+    A value costs one cast if its maker and its readers do not all have the same precision; all
     readers of the other precision share the cast. A free vertex that becomes float32 costs its
-    number as well. Of several such assignments, that with most in half is taken.
+    number as well. Of several such assignments, the one with most vertices in half is used.
 
     Args:
         fixed: Vertices that are decided: True for half.
-        free: Vertices to decide, and what float32 costs for each.
-        values: For each value, who makes it and who reads it.
+        free: Vertices to decide, and the cost of float32 for each.
+        values: For each value, its maker and its readers.
 
     Example:
         >>> least_casts({"conv": False, "out": True}, {"relu": 1}, [("conv", "relu"),
@@ -65,7 +65,7 @@ def _end(pin: Any, fixed: Mapping[Any, bool]) -> Hashable:
 
 
 def _reached(flow: Any) -> set[Hashable]:
-    """What can be reached from the side of float32 in what the flow leaves: the smallest part."""
+    """The vertices that can be reached from float32 in the residual graph: the smallest part."""
     found: set[Hashable] = {_FLOAT32}
     waiting: list[Hashable] = [_FLOAT32]
     while waiting:

@@ -1,4 +1,4 @@
-"""What the definition of an op says of half precision: which inputs and outputs may have it.
+"""Which inputs and outputs of an op may have half precision, from the op's definition.
 
 Definitions are those of ONNX, of ONNX Runtime's own domains, and the descriptions of op libraries.
 """
@@ -20,7 +20,7 @@ FOLLOWS = "follows"  # float32 or half, as the node
 FIXED = "float32"  # float32 whatever the node is
 FREE = "free"  # read in any precision
 
-# Inputs that are coordinates, boxes, sizes or factors, and what they are called.
+# Inputs that are coordinates, boxes, sizes or factors, with names for messages.
 COORDINATES: dict[str, dict[int, str]] = {
     "AffineGrid": {0: "the transformation"},
     "GridSample": {1: "the grid"},
@@ -35,27 +35,27 @@ COORDINATES: dict[str, dict[int, str]] = {
 READS_ANY = {"Cast", "Shape", "Size"}
 # Ops whose sums need most of the time; the other ops follow their neighbours.
 HEAVY = {"Conv", "ConvTranspose", "DeformConv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"}
-# Ops that change no number: in half precision they lose nothing.
+# Ops that change no number, so that they lose nothing in half precision.
 MOVES = {
     "Abs", "Concat", "ConstantOfShape", "DepthToSpace", "Expand", "Flatten", "Gather",
     "GatherElements", "GatherND", "Identity", "Max", "MaxPool", "Min", "Neg", "Pad", "Relu",
     "Reshape", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
     "Transpose", "Unsqueeze", "Where",
 }  # fmt: skip
-# Ops whose output has a type that an attribute states, or that a body computes.
+# Ops whose output type is that of an attribute or of a body.
 _MADE = {"ConstantOfShape"}
 CONTROL = {"If", "Loop", "Scan"}
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What may become of the float32 inputs and outputs of a node.
+    """The possible precisions of the float32 inputs and outputs of a node.
 
     Attributes:
-        inputs: FOLLOWS, FIXED or FREE by place; inputs of other types are left out.
+        inputs: FOLLOWS, FIXED or FREE by index; inputs of other types are left out.
         outputs: The same.
-        coordinates: Places of inputs that are coordinates or sizes, and what they are.
-        reason: Why the node cannot be half; "" when it can.
+        coordinates: Indices of inputs that are coordinates or sizes, and their names.
+        reason: The reason why the node cannot be half; "" if it can.
     """
 
     inputs: dict[int, str]
@@ -69,14 +69,14 @@ class Slots:
 
 
 class UnknownOpError(Exception):
-    """Nothing at hand defines the op of a node."""
+    """No installed package defines the op of a node."""
 
 
 def slots(node: onnx.NodeProto, is_float: Callable[[str], bool], opset: int, half: str) -> Slots:
-    """What may become of a node's float32 inputs and outputs.
+    """The possible precisions of a node's float32 inputs and outputs.
 
     Args:
-        node: None of If, Loop and Scan.
+        node: A node other than If, Loop and Scan.
         is_float: Whether a value is a float32 tensor.
         opset: The version of the node's domain.
         half: "float16" or "bfloat16".
@@ -127,7 +127,7 @@ def _coordinates(node: onnx.NodeProto) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class _Definition:
-    """Types of inputs and outputs by place: type parameters, and what each may be."""
+    """Types of inputs and outputs by index: type parameters, and the dtypes of each."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -177,7 +177,7 @@ def _of(schema: Any, type_of: str, parameter: str) -> _Definition:
 
 @functools.cache
 def _in_runtime() -> dict[tuple[str, str], Sequence[Any]]:
-    """The definitions of ONNX Runtime's own domains, where this release tells them."""
+    """The definitions of ONNX Runtime's own domains, if this release provides them."""
     from onnxruntime.capi import _pybind_state as state
 
     found: dict[tuple[str, str], list[Any]] = {}

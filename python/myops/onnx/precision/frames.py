@@ -1,4 +1,4 @@
-"""The values of a model with all of its bodies: who makes each one, and what type it has."""
+"""The values of a model with all of its bodies: the maker and the type of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx import TensorProto
 from myops.onnx.graph import inference, scopes
 
 Key = tuple[int, str]  # of a value: the number of its frame, and its name
-Path = tuple[tuple[int, str], ...]  # the nodes around a body, by place, and the attributes
+Path = tuple[tuple[int, str], ...]  # the nodes around a body, by index, and the attributes
 
 
 @dataclass
@@ -21,9 +21,9 @@ class Frame:
     """A graph: that of the model, or a body of If, Loop or Scan.
 
     Attributes:
-        number: Place among all frames of the model; 0 is the main graph.
+        number: Index among all frames of the model; 0 is the main graph.
         graph: The graph itself, which may be changed.
-        path: Where it is.
+        path: The nodes and attributes around it.
         outer: The frame around it.
         constants: Initializers and Constant nodes of float32, by name.
     """
@@ -38,7 +38,7 @@ class Frame:
     own: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> Key | None:
-        """The value that a name means here; None when nothing defines it."""
+        """The value of a name in this graph; None if nothing defines it."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.own:
@@ -76,7 +76,7 @@ def frames_of(model: onnx.ModelProto, libraries: Sequence[Any] = ()) -> list[Fra
 
     Args:
         model: The model.
-        libraries: Custom-op libraries that only ONNX Runtime knows, which is asked for types.
+        libraries: Custom-op libraries for ONNX Runtime, which then finds the types of their values.
 
     Raises:
         ValueError: The model is not valid.
@@ -122,7 +122,7 @@ def _define(frame: Frame) -> None:
 
 
 def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """What a Constant node holds; None for what is no tensor of numbers."""
+    """The tensor of a Constant node; None if it is no tensor of numbers."""
     item = node.attribute[0]
     if item.ref_attr_name:
         return None
@@ -136,7 +136,7 @@ def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
 
 
 def nodes_of(frames: list[Frame]) -> Iterator[tuple[Frame, int, onnx.NodeProto]]:
-    """All nodes but Constant."""
+    """All nodes except Constant."""
     for frame in frames:
         for place, node in enumerate(frame.graph.node):
             if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):

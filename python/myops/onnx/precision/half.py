@@ -1,4 +1,4 @@
-"""`to_half`: a model in float16 or bfloat16, where that loses nothing that matters."""
+"""`to_half`: converts a model to float16 or bfloat16 where the loss of accuracy is small."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ RUNTIMES = {
     "cpu": "ONNX Runtime's CPU provider",
     "any": "any runtime: what definitions allow",
 }
-# The relative L2 error of one node from which on it stays float32: eight units of rounding.
+# The relative L2 error of one node above which it stays float32: eight units of rounding.
 LAYER_LOSS = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
 
 
 @dataclass(frozen=True)
 class Half:
-    """What `to_half` did; `print()` shows it, and so does a notebook.
+    """The result of `to_half`; `print()` shows it, and so does a notebook.
 
     Attributes:
         model: The new model.
         dtype: "float16" or "bfloat16".
-        runtime: What the nodes were chosen for: "cpu" or "any".
-        nodes: What became of each node with float32 values.
-        casts: How many casts run each time.
-        weight_casts: How many casts of weights run once, while a runtime loads the model.
-        losses: The loss of each output on the inputs that were tried, in `metric`; empty when the
-            model could not be run.
-        metric: What the losses are.
-        max_loss: What was allowed; None: nothing was asked for.
-        bytes_before: Size of the model, weights in other files included.
+        runtime: The argument `runtime`: "cpu" or "any".
+        nodes: The precision of each node with float32 values, and the reason.
+        casts: The number of casts in each run.
+        weight_casts: The number of casts of weights, which run once, while a runtime loads the
+        model. losses: The loss of each output on the inputs that were tried, in `metric`; empty if
+            the model could not be run.
+        metric: The metric of the losses.
+        max_loss: The largest loss that was allowed; None: there was no limit.
+        bytes_before: Size of the model, including external weights.
         bytes_after: The same afterwards.
-        inputs: dtype and shape of the inputs of the first run, and what of them was invented.
-        runs: How many inputs were tried.
-        notes: What is left to know, in sentences.
+        inputs: dtype and shape of the inputs of the first run, and whether they were generated.
+        runs: The number of inputs that were tried.
+        notes: Further remarks, in sentences.
 
     Example:
         >>> result = myops.onnx.to_half("model.onnx", runtime="any")
@@ -81,7 +81,7 @@ class Half:
         return all(math.isfinite(x) and bound.holds(x) for x in self.losses.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """What `myops half --json` prints: everything but the model."""
+        """The data that `myops half --json` prints: everything except the model."""
         bound = losses.Bound(self.metric)
         found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
                  if item.name not in ("model", "nodes", "losses")}  # fmt: skip
@@ -91,11 +91,11 @@ class Half:
         return found
 
     def print(self, console: Console | None = None, *, all_nodes: bool = False) -> None:
-        """Sizes, losses and what stayed float32, in the terminal.
+        """Prints sizes, losses and the nodes in float32.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
-            all_nodes: Whether each node is listed, and not only counts and the worst.
+            console: A `rich.console.Console`. Default: stdout.
+            all_nodes: True: every node; False: counts and the worst nodes.
         """
         from myops._terminal import Console as Terminal
         from myops.onnx.precision import printing
@@ -103,7 +103,7 @@ class Half:
         printing.show_half(self, console or Terminal(), all_nodes=all_nodes)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops import _pages
         from myops.onnx.precision import printing
 
@@ -128,15 +128,15 @@ def to_half(
     libraries: Sequence[str | os.PathLike[str]] = (),
     progress: Callable[..., None] | None = None,
 ) -> Half:
-    """Makes a model float16 or bfloat16, custom nodes included, and measures what that loses.
+    """Converts a model, including custom nodes, to float16 or bfloat16, and measures the loss.
 
-    A node becomes half where its definition (ONNX's, or the description of an op library) has the
-    dtype, the runtime has a kernel, and nothing is lost that matters: scales, sizes, boxes, grids
-    and what is computed from shapes alone stay float32; so do nodes whose constants or values half
-    precision cannot hold, and nodes that lose more than `layer_loss` when they run alone in half
-    on the values of the float32 run. Of the assignments that are left, the one with the fewest
-    casts is taken (a minimum cut). Nodes in bodies of If, Loop and Scan are treated alike;
-    functions of the file are inlined, those that are bodies of our nodes are made anew.
+    A node becomes half if its definition (ONNX's, or the description of an op library) has the
+    dtype, the runtime has a kernel, and the loss of accuracy is small. Scales, sizes, boxes, grids
+    and values computed from shapes only stay float32; so do nodes whose constants or values half
+    precision cannot represent, and nodes that lose more than `layer_loss` if they run alone in half
+    on the values of the float32 run. Of the remaining assignments, the one with the fewest casts is
+    used (a minimum cut). Nodes in bodies of If, Loop and Scan are treated in the same way;
+    functions of the file are inlined, and bodies of our nodes are made again.
 
     Weights of nodes that run in float32 only because the runtime lacks a kernel are stored in
     half, with a cast that ONNX Runtime folds while it loads the model.
@@ -145,27 +145,27 @@ def to_half(
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
         f: File to write. None: only return.
         dtype: "float16" or "bfloat16".
-        runtime: "cpu": a node is half only where this machine's ONNX Runtime has a kernel for it
-            on the CPU, which is found out by trying. "any": wherever the definition allows, for
-            runtimes that have all kernels.
+        runtime: "cpu": a node is half only if this machine's ONNX Runtime has a kernel for it on
+            the CPU, which is tested. "any": wherever the definition allows it, for runtimes that
+            have all kernels.
         keep_io_types: Whether inputs and outputs stay float32.
         keep: Nodes that stay float32: names, op types or "domain::Type".
         data: Inputs to measure with: a folder (see `quantize`), or a sequence of dicts of arrays.
-            Default: one invented input.
-        inputs, dims, shapes: What the invented input is like, as for `compare_files`.
-        max_loss: What an output may lose; nodes stay float32, those that lose most first, until
-            that holds. None: only measured.
-        metric: What the loss of an output is: "relative-l2", "max" or "sqnr" (decibels; then
-            `max_loss` is the least).
-        layer_loss: The relative L2 error from which on a node stays float32. Default: eight units
-            of rounding, 0.0039 for float16 and 0.031 for bfloat16.
-        libraries: Custom-op libraries that ONNX Runtime needs besides those of op libraries. Nodes
-            that only they know stay float32.
-        progress: Called with what is done now.
+            Default: one generated input.
+        inputs, dims, shapes: Properties of the generated input, as for `compare_files`.
+        max_loss: The largest loss of an output; nodes stay float32, those that lose most first,
+            until no output loses more. None: the loss is only measured.
+        metric: The metric of the loss of an output: "relative-l2", "max" or "sqnr" (decibels; then
+            `max_loss` is the smallest).
+        layer_loss: The relative L2 error above which a node stays float32. Default: eight units of
+            rounding, 0.0039 for float16 and 0.031 for bfloat16.
+        libraries: Custom-op libraries that ONNX Runtime needs in addition to those of op libraries.
+            Their nodes stay float32.
+        progress: Called with the name of each step.
 
     Returns:
-        The new model and the report. `holds` says whether `max_loss` was kept; the file is written
-        in any case.
+        The new model and the report. `holds` says whether no output loses more than `max_loss`; the
+        file is written in any case.
 
     Raises:
         ValueError: An argument is wrong, nothing defines the op of a node, or the model does not

@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Quantized:
-    """What `quantize` did; `print()` shows it, and so does a notebook.
+    """The result of `quantize`; `print()` shows it, and so does a notebook.
 
     Attributes:
         model: The new model.
         activations: "uint8" or "int8"; weights are int8.
-        per_channel: Whether each channel of a weight has a scale of its own.
+        per_channel: Whether each channel of a weight has its own scale.
         reduce_range: Whether weights have 7 bits.
         method: How ranges were found: "minmax", "entropy" or "percentile".
-        nodes: What became of each node.
-        losses: The loss of each output, in `metric`; empty when the model could not be run.
-        metric: What the losses are.
-        max_loss: What was allowed; None: nothing was asked for.
-        bytes_before: Size of the model, weights in other files included.
+        nodes: The precision of each node, and the reason.
+        losses: The loss of each output, in `metric`; empty if the model could not be run.
+        metric: The metric of the losses.
+        max_loss: The largest loss that was allowed; None: there was no limit.
+        bytes_before: Size of the model, including external weights.
         bytes_after: The same afterwards.
         inputs: dtype and shape of the inputs of the first run.
-        calibrated: How many inputs gave the ranges.
-        runs: How many inputs gave the losses.
-        notes: What is left to know, in sentences.
+        calibrated: The number of inputs from which the ranges were found.
+        runs: The number of inputs with which the losses were measured.
+        notes: Further remarks, in sentences.
 
     Example:
         >>> result = myops.onnx.quantize("model.onnx", data=[{"x": image}])
@@ -82,7 +82,7 @@ class Quantized:
         return sorted(known, key=lambda item: -(item.loss or 0.0))
 
     def to_dict(self) -> dict[str, Any]:
-        """What `myops quantize --json` prints: everything but the model."""
+        """The data that `myops quantize --json` prints: everything except the model."""
         bound = losses.Bound(self.metric)
         found = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)
                  if item.name not in ("model", "nodes", "losses")}  # fmt: skip
@@ -92,11 +92,11 @@ class Quantized:
         return found
 
     def print(self, console: Console | None = None, *, all_nodes: bool = False) -> None:
-        """Sizes, losses, the layers that lose most and what stayed float, in the terminal.
+        """Prints sizes, losses, the layers that lose most and the nodes that stayed float.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
-            all_nodes: Whether each node is listed.
+            console: A `rich.console.Console`. Default: stdout.
+            all_nodes: Whether every node is listed.
         """
         from myops._terminal import Console as Terminal
         from myops.onnx.precision import printing
@@ -104,7 +104,7 @@ class Quantized:
         printing.show_quantized(self, console or Terminal(), all_nodes=all_nodes)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops import _pages
         from myops.onnx.precision import printing
 
@@ -130,41 +130,42 @@ def quantize(
     libraries: Sequence[str | os.PathLike[str]] = (),
     progress: Callable[..., None] | None = None,
 ) -> Quantized:
-    """Quantizes a model to int8 by ONNX Runtime's own quantizer, custom nodes included.
+    """Quantizes a model, which may have custom nodes, to int8 by ONNX Runtime's own quantizer.
 
-    The new model has QuantizeLinear and DequantizeLinear nodes (QDQ) with static ranges. Shape
-    inference and sessions that know custom nodes are ours. Custom nodes stay float, but for those
-    whose op declares what it is on integers (`Library.define(quantized=...)`): our Resize in
-    "nearest" and "linear" then runs on the integers themselves.
+    The new model has QuantizeLinear and DequantizeLinear nodes (QDQ) with static ranges. Custom
+    nodes stay float, except those whose op declares how it works on integers
+    (`Library.define(quantized=...)`): our Resize in "nearest" and "linear" then runs on the
+    integers themselves.
 
-    With `max_loss`, layers go back to float until the outputs hold; a bisection finds how many, in
-    the order of what they lose alone, and in that of what outputs lose with one layer on integers.
+    With `max_loss`, layers return to float until no output loses more. A bisection finds how many:
+    first in the order of what the layers lose alone, then in the order of what the outputs lose if
+    only that layer is on integers.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto of opset 11 or later. It is not changed.
         f: File to write. None: only return.
-        data: Inputs that give the ranges: a folder, or a sequence of dicts of arrays. A folder
-            holds .npz files with the inputs of one run each; .npy files or images, each the only
-            input; or a folder for each input.
-        check: Inputs that give the losses, in the same form. Default: those of `data`.
-        most: How many inputs of each are taken.
+        data: Inputs from which the ranges are found: a folder, or a sequence of dicts of arrays. A
+            folder contains .npz files with the inputs of one run each; .npy files or images, each
+            the only input; or a folder for each input.
+        check: Inputs with which the losses are measured, in the same form. Default: those of
+        `data`. most: How many inputs of each are used.
         method: "minmax", "entropy" or "percentile".
         activations: "uint8" or "int8".
         per_channel: Whether each channel of a weight has a scale; opset 13 or later.
         reduce_range: Whether weights have 7 bits, so that sums of products of 8-bit integers fit
-            into 16 bits. Default: where this machine's CPU lacks VNNI and would saturate.
+            into 16 bits. Default: if this machine's CPU has no VNNI and would saturate.
         keep: Nodes that stay float: names, op types or "domain::Type".
-        max_loss: What an output may lose. None: only measured.
-        metric: What the loss of an output is: "relative-l2", "max" or "sqnr" (decibels; then
-            `max_loss` is the least).
-        mean, std: For images that are float inputs: subtracted from, and divided into values from
-            0 to 1; one number, or one for each channel.
-        libraries: Custom-op libraries that ONNX Runtime needs besides those of op libraries.
-        progress: Called with what is done now, for each input of the calibration.
+        max_loss: The largest loss of an output. None: the loss is only measured.
+        metric: The metric of the loss of an output: "relative-l2", "max" or "sqnr" (decibels; then
+            `max_loss` is the smallest).
+        mean, std: For images that are float inputs, whose values from 0 to 1 become
+            (value - mean) / std; one number, or one for each channel.
+        libraries: Custom-op libraries that ONNX Runtime needs in addition to those of op libraries.
+        progress: Called with the name of each step, and for each input of the calibration.
 
     Returns:
-        The new model and the report. `holds` says whether `max_loss` was kept; the file is written
-        in any case.
+        The new model and the report. `holds` says whether no output loses more than `max_loss`; the
+        file is written in any case.
 
     Raises:
         ValueError: An argument is wrong, the inputs do not fit, or the opset is too old.

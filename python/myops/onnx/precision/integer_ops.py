@@ -1,4 +1,4 @@
-"""Custom nodes on integers, where their op declares what it is on them."""
+"""Custom nodes on integers, if their op declares how it works on them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
 def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int], str]:
-    """Which outputs of a custom node have scale and zero point of which input: places.
+    """Which outputs of a custom node have scale and zero point of which input, by index.
 
     Args:
         node: A node of an op library.
-        dtype: "uint8" or "int8", which the op has to take.
+        dtype: "uint8" or "int8", which the op has to accept.
 
     Returns:
-        Places of outputs and inputs, and why there are none.
+        Indices of outputs and inputs, and the reason if there are none.
     """
     info = scopes.op_of(node)
     if info is None:
@@ -55,7 +55,7 @@ def put_on_integers(model: onnx.ModelProto, places: dict[str, dict[int, int]]) -
 
     Args:
         model: It is changed.
-        places: Nodes by name, and the places of outputs and inputs with one scale.
+        places: Nodes by name, and the indices of outputs and inputs with the same scale.
 
     Returns:
         The names of the nodes that run on integers now.
@@ -97,7 +97,7 @@ def put_on_integers(model: onnx.ModelProto, places: dict[str, dict[int, int]]) -
 
 
 def _same(before: onnx.NodeProto, after: onnx.NodeProto, weights: dict[str, Any]) -> bool:
-    """Whether both nodes have one scale and one zero point."""
+    """Whether both nodes have the same scale and zero point."""
     pairs = list(zip(before.input[1:], after.input[1:], strict=False))
     return len(before.input) == len(after.input) and all(
         one == two
@@ -111,7 +111,7 @@ def _same(before: onnx.NodeProto, after: onnx.NodeProto, weights: dict[str, Any]
 
 
 def _read(graph: Any, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Without the dequantize nodes that nobody reads any more."""
+    """The nodes without the dequantize nodes that nothing reads any longer."""
     used = {name for node in scopes.all_nodes(nodes) for name in node.input}
     used.update(item.name for item in graph.output)
     return [node for node in nodes if node.op_type != DEQUANTIZE or used.intersection(node.output)]
@@ -121,7 +121,7 @@ def _keep(graph: Any, nodes: list[onnx.NodeProto]) -> None:
     kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(kept)
-    # Types of values that went away, or became integers, are wrong now.
+    # Types of values that were removed, or became integers, are no longer right.
     made = {name for node in kept for name in node.output}
     stated = [item for item in graph.value_info if item.name in made]
     stated = [onnx.ValueInfoProto.FromString(item.SerializeToString()) for item in stated]

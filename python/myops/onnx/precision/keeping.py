@@ -1,4 +1,4 @@
-"""What stays float32 for the sake of its numbers: constants, coordinates, sizes, ranges."""
+"""Keeps nodes in float32 because of their numbers: constants, coordinates, sizes, ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
 def refuse_constants(plan: Plan) -> None:
-    """A node stays float32 when half precision cannot hold a constant that it reads."""
+    """Keeps a node in float32 if half precision cannot represent a constant that it reads."""
     readers = plan.readers()
     for frame in plan.frames:
         for name, tensor in frame.constants.items():
@@ -29,7 +29,7 @@ def refuse_constants(plan: Plan) -> None:
 
 
 def unholdable(array: np.ndarray, half: str) -> str:
-    """What half precision would make of numbers that it cannot hold; "" when it holds them."""
+    """The reason why half precision cannot represent some numbers; "" if it can."""
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = array.astype(DTYPES[half]).astype(np.float32)
     finite = np.isfinite(array)
@@ -43,7 +43,7 @@ def unholdable(array: np.ndarray, half: str) -> str:
 
 
 def keep_coordinates(plan: Plan) -> None:
-    """Coordinates and sizes are computed in float32, and what comes from shapes alone is."""
+    """Keeps the nodes in float32 that compute coordinates, sizes, or values from shapes only."""
     for vertex in _without_data(plan):
         if plan.node(vertex).op_type not in definitions.MOVES:
             plan.pin(vertex, "sizes", "it computes with shapes and constants alone")
@@ -84,7 +84,7 @@ def keep_coordinates(plan: Plan) -> None:
 
 
 def _makers(plan: Plan) -> dict[Key, Vertex]:
-    """What makes each value of float32 or float64: coordinates are often computed in float64."""
+    """The maker of each value in float32 or float64: coordinates are often computed in float64."""
     found = dict(plan.makers)
     for frame, place, node in nodes_of(plan.frames):
         vertex = ("node", frame.number, place)
@@ -107,7 +107,7 @@ def _is_output(plan: Plan, frame: Frame, node: onnx.NodeProto) -> bool:
 
 
 def _without_data(plan: Plan) -> Iterable[Vertex]:
-    """Nodes that no input of the model reaches but by its shape."""
+    """Nodes that depend on inputs of the model only through their shapes."""
     data: set[Key] = {(0, item.name) for item in plan.frames[0].graph.input}
     for frame in plan.frames[1:]:
         data.update((frame.number, item.name) for item in frame.graph.input)
@@ -125,7 +125,7 @@ def _without_data(plan: Plan) -> Iterable[Vertex]:
 
 
 def held_by(plan: Plan, ranges: Mapping[Key, float], limit: float) -> int:
-    """Keeps what makes and reads values beyond a limit in float32; how many nodes that are."""
+    """Keeps the makers and readers of values beyond a limit in float32; returns how many."""
     count = 0
     readers = plan.readers()
     for key, largest in ranges.items():

@@ -1,8 +1,9 @@
 """Whether ONNX Runtime's CPU provider has a kernel for a node in half precision.
 
-It is asked by loading a model of the node alone: a list would be right for one release on one kind
-of machine. Where there is no float16 kernel, ONNX Runtime puts casts around the node, or takes it
-apart, without a word; the model as it will run says so. For bfloat16 it refuses the model.
+A model with this node only is loaded to find out, because a list would be right for one release and
+one kind of machine only. If there is no float16 kernel, ONNX Runtime writes casts around the node,
+or decomposes it, without a message; the optimised model shows this. For bfloat16 it refuses the
+model.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ def missing(
     imports: Sequence[Any],
     ir_version: int,
 ) -> str:
-    """Why the node does not run as it is on the CPU provider; "" when it does.
+    """The reason why the node does not run unchanged on the CPU provider; "" if it does.
 
     Args:
         node: A node of ONNX or of ONNX Runtime's own domains, without bodies.
-        inputs: The element type of each input by place.
-        outputs: The same for outputs, where it is known.
+        inputs: The element type of each input by index.
+        outputs: The same for outputs, as far as known.
         imports: The opset_import of the model.
-        ir_version: That of the model.
+        ir_version: The ir_version of the model.
     """
     alone = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name="probe")
     alone.attribute.extend(node.attribute)

@@ -1,7 +1,7 @@
-"""What each node loses in half precision, alone and on the values that it gets in float32.
+"""The loss of each node in half precision, alone and on its inputs of the float32 run.
 
-All nodes run in one session: each reads its inputs of the float32 run, rounded, so that the loss
-of one is no loss of those behind it.
+All nodes run in one session: each reads its inputs of the float32 run, rounded, so that the loss of
+a node does not affect the nodes after it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Feed = Mapping[str, np.ndarray]
 
 
 class Values:
-    """All values of one run in float32; of a body those of its first iteration."""
+    """All values of one run in float32; for a body, those of its first iteration."""
 
     def __init__(self, model: onnx.ModelProto, frames: list[Frame], feed: Feed,
                  libraries: Sequence[Any]) -> None:  # fmt: skip
@@ -45,7 +45,7 @@ class Values:
             raise RuntimeError(f"the model stops: {found.stop[1]}")
 
     def get(self, key: Key) -> np.ndarray | None:
-        """The array of a value; None for a constant, and for what was not computed."""
+        """The array of a value; None for a constant, or if it was not computed."""
         frame = self._frames[key[0]]
         found = self._inner.get((frame.path, key[1])) if key[0] else self._main.get(key[1])
         if found is None and key[0]:
@@ -53,7 +53,7 @@ class Values:
         return found if isinstance(found, np.ndarray) else None
 
     def _given(self, frame: Frame, name: str) -> np.ndarray | None:
-        """What an input of a body is in its first iteration."""
+        """The value of a body's input in its first iteration."""
         outer = frame.outer
         slot = next((n for n, item in enumerate(frame.graph.input) if item.name == name), None)
         if outer is None or slot is None:
@@ -90,7 +90,7 @@ def _first_iterations(found: Trace) -> dict[Any, np.ndarray]:
 
 @dataclass
 class _Island:
-    """A node that runs alone: the names of its outputs, and what they are in float32."""
+    """A node that runs alone: the names of its outputs, and their values in float32."""
 
     vertex: Vertex
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
@@ -108,12 +108,13 @@ def losses(
     *,
     only_inputs: bool = False,
 ) -> tuple[dict[Vertex, float], dict[Vertex, str]]:
-    """The relative L2 error of nodes alone in half precision, and why nodes do not run in it.
+    """The relative L2 error of nodes alone in half precision, and the reasons why nodes do not run.
 
-    Nodes that the run did not reach, such as those of the other branch of an If, are left out.
+    Nodes that did not run, such as those of the other branch of an If, are left out.
 
     Args:
-        only_inputs: Whether nodes run in float32, on rounded inputs: what is lost before them.
+        only_inputs: Whether nodes run in float32 on rounded inputs, which measures the loss that
+            these cause.
     """
     made_alone = (_island(model, plan, vertex, values, f"n{number}", only_inputs)
                   for number, vertex in enumerate(candidates))  # fmt: skip
@@ -126,7 +127,7 @@ def losses(
     try:
         together = [islands]
         made = _run(model, islands, runner)
-    except RuntimeError:  # then one by one, to know which does not run
+    except RuntimeError:  # then one by one, to find the node that does not run
         together = [[item] for item in islands]
         made = {}
     for group in together:

@@ -1,4 +1,4 @@
-"""How much of its outputs a model loses in fewer bits."""
+"""Metrics for the loss of a model's outputs in fewer bits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from myops.onnx import fill_values
 
 
 def _both(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Both in float64, where they can be compared; what is not finite agrees with itself.
+    """Both in float64, where they can be compared; equal non-finite elements become 0.
 
-    Fill values of masked places are 0 in both, so that errors beside them count.
+    Fill values at masked places become 0 in both, so that errors of the other elements count.
     """
     if expected.shape != got.shape:
         return None
@@ -59,7 +59,7 @@ def largest(expected: np.ndarray, got: np.ndarray) -> float:
 
 
 def decibels(loss: float) -> float:
-    """The signal-to-noise ratio that a relative L2 error is; infinite for no error.
+    """The signal-to-noise ratio, in decibels, for a relative L2 error; infinite for no error.
 
     Example:
         >>> decibels(0.01)
@@ -71,7 +71,7 @@ def decibels(loss: float) -> float:
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "relative-l2": relative_l2,
     "max": largest,
-    "sqnr": relative_l2,  # said in decibels
+    "sqnr": relative_l2,  # shown in decibels
 }
 MEANINGS = {
     "relative-l2": "Euclidean norm of the error over that of the output in float32",
@@ -81,11 +81,11 @@ MEANINGS = {
 
 
 class Bound:
-    """What may be lost, in a metric; the worst output of the worst input counts.
+    """The allowed loss, in a metric; the worst output of the worst input counts.
 
     Args:
         metric: One of METRICS.
-        most: The bound; for "sqnr" the least ratio in decibels. None: there is none.
+        most: The bound; for "sqnr" the smallest ratio in decibels. None: there is none.
     """
 
     def __init__(self, metric: str = "relative-l2", most: float | None = None) -> None:
@@ -95,11 +95,11 @@ class Bound:
         self.most = most
 
     def loss(self, expected: np.ndarray, got: np.ndarray) -> float:
-        """The loss of an output: larger is worse, in each metric but "sqnr"."""
+        """The loss of an output; larger is worse, also for "sqnr", whose loss is relative-l2."""
         return METRICS[self.metric](expected, got)
 
     def shown(self, loss: float) -> float:
-        """In the unit of the metric."""
+        """The loss in the unit of the metric."""
         return decibels(loss) if self.metric == "sqnr" else loss
 
     def holds(self, loss: float) -> bool:
@@ -118,7 +118,7 @@ def of_outputs(
     expected: Sequence[Mapping[str, Any]],
     got: Sequence[Mapping[str, Any]],
 ) -> dict[str, float]:
-    """The largest loss of each output over several runs; of integers, how many differ.
+    """The largest loss of each output over several runs; for integers, how many differ.
 
     Values that are no tensors are left out.
     """

@@ -1,4 +1,4 @@
-"""The plan of a conversion: what becomes half, and why the rest does not."""
+"""The plan of a conversion: which nodes become half, and why the others do not."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from myops.onnx.precision.frames import Frame, Key
 
 DTYPES: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
-# A vertex of the plan: ("node", frame, place), ("in", name), ("out", name), or ("tie", key) for
-# the values on both sides of the border of a body, which have one type.
+# A vertex of the plan: ("node", frame, index), ("in", name), ("out", name), or ("tie", key) for a
+# value that is passed into or out of a body and has the same type on both sides.
 Vertex = tuple[Any, ...]
 FLOAT32: Vertex = ("float32",)
-ANY: Vertex = ("any",)  # who reads a value in whatever precision it has
+ANY: Vertex = ("any",)  # a reader that accepts any precision
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Read:
 
     Attributes:
         key: The value.
-        vertex: Whose precision is wanted there; FLOAT32 and ANY besides those of the plan.
+        vertex: The vertex whose precision is needed there: one of the plan, FLOAT32 or ANY.
         frame: The graph of the place.
-        node: The place of the node; -1 for an output of the graph.
-        slot: The place among the node's inputs, or among the outputs of the graph.
+        node: The index of the node; -1 for an output of the graph.
+        slot: The index among the node's inputs, or among the outputs of the graph.
     """
 
     key: Key
@@ -43,16 +43,16 @@ class Read:
 
 @dataclass
 class Plan:
-    """What each node, input and output becomes.
+    """The precision of each node, input and output.
 
     Attributes:
         frames: The graphs of the model.
-        slots: Of each node that has float32 inputs or outputs.
-        reasons: Why a vertex is float32: a kind and a sentence.
-        makers: Who makes each float32 value.
-        reads: Where float32 values are read, constants included.
-        wanted: Vertices that become half unless something speaks against it.
-        free: Vertices that follow their neighbours, and what float32 costs for each.
+        slots: The slots of each node that has float32 inputs or outputs.
+        reasons: The reason why a vertex is float32: a kind and a sentence.
+        makers: The maker of each float32 value.
+        reads: The places where float32 values, including constants, are read.
+        wanted: Vertices that become half unless there is a reason against it.
+        free: Vertices that follow their neighbours, and the cost of float32 for each.
         chosen: Whether a vertex is half; filled by `choose`.
     """
 
@@ -67,12 +67,12 @@ class Plan:
     chosen: dict[Vertex, bool] = field(default_factory=dict)
 
     def pin(self, vertex: Vertex, kind: str, reason: str) -> None:
-        """Decides for float32."""
+        """Makes a vertex float32."""
         if vertex not in self.reasons:
             self.reasons[vertex] = kind, reason
 
     def choose(self) -> None:
-        """Decides about all that is left, with the fewest casts."""
+        """Decides about all remaining vertices, with the fewest casts."""
         fixed: dict[Any, bool] = {FLOAT32: False}
         fixed.update((vertex, True) for vertex in self.wanted)
         fixed.update((vertex, False) for vertex in self.reasons)
@@ -84,7 +84,7 @@ class Plan:
         self.chosen = least_casts(fixed, free, values)
 
     def readers(self) -> dict[Key, list[Vertex]]:
-        """Who reads each value; who takes any precision is left out."""
+        """The readers of each value, without those that accept any precision."""
         found: dict[Key, list[Vertex]] = {}
         for item in self.reads:
             if item.vertex != ANY:

@@ -1,4 +1,4 @@
-"""Makes the plan of a conversion from definitions, kernels and the borders of bodies."""
+"""Makes the plan of a conversion from definitions, kernels and the inputs and outputs of bodies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make(
     for_cpu: bool,
     keep: Callable[[onnx.NodeProto], bool],
 ) -> Plan:
-    """A plan from what definitions, kernels and constants say; nothing is measured yet."""
+    """A plan from definitions, kernels and constants; nothing is measured yet."""
     plan = Plan(frames, half)
     imports = {item.domain: item.version for item in model.opset_import}
     for frame, place, node in nodes_of(frames):
@@ -51,7 +51,8 @@ def make(
 
 
 def _slots(frame: Frame, node: onnx.NodeProto, version: int, half: str) -> Slots:
-    """As its definition says; a node stays float32 when something about it is not known."""
+    """The slots from a node's definition; the node stays float32 if something about it is
+    unknown."""
     unknown = [name for name in node.input if name and frame.find(name)
                and not frame.elem_type(name) and not frame.is_other(name)]  # fmt: skip
     reason = f"the type of {unknown[0]!r} is not known" if unknown else ""
@@ -78,7 +79,7 @@ def _settle(
     plan: Plan, vertex: Vertex, frame: Frame, node: onnx.NodeProto, found: Slots,
     model: onnx.ModelProto, for_cpu: bool, keep: Callable[[onnx.NodeProto], bool],
 ) -> None:  # fmt: skip
-    """What one node says for itself."""
+    """Adds one node to the plan."""
     if not found.can_be_half:
         plan.pin(vertex, "definition", found.reason)
         return
@@ -105,9 +106,10 @@ def _settle(
 def missing_kernel(
     half: str, frame: Frame, node: onnx.NodeProto, found: Slots, model: onnx.ModelProto
 ) -> str:
-    """Why ONNX Runtime's CPU provider cannot run a node in half precision; "" when it can."""
+    """The reason why ONNX Runtime's CPU provider cannot run a node in half precision; "" if it
+    can."""
     if node.op_type == "Cast":
-        return ""  # it knows all types
+        return ""  # it supports all types
     number = kernels.HALVES[half]
     types: list[dict[int, int]] = []
     for names, kinds in ((node.input, found.inputs), (node.output, found.outputs)):
@@ -119,7 +121,7 @@ def missing_kernel(
 
 @dataclass
 class _Border:
-    """One value on both sides of the border of a body: where it is read, and where it is made."""
+    """A value that is passed into or out of a body: where it is read, and where it is made."""
 
     read: list[tuple[Frame, str, int, int]] = field(default_factory=list)
     made: list[tuple[Frame, str]] = field(default_factory=list)
@@ -135,8 +137,9 @@ def _borders(frame: Frame, place: int, bodies: Mapping[str, Frame]) -> list[_Bor
             for slot in range(len(node.output))
         ]  # fmt: skip
     body = bodies["body"]
-    # The first inputs of a Loop are the number of trips and the condition; its body gives back a
-    # condition first. The last inputs of a Scan are not carried from one iteration to the next.
+    # The first inputs of a Loop are the number of iterations and the condition; the first result of
+    # its body is a condition. The last inputs of a Scan are not carried from one iteration to the
+    # next.
     loop = node.op_type == "Loop"
     first, skipped = (2, 1) if loop else (0, 0)
     scanned = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
@@ -159,7 +162,8 @@ def _borders(frame: Frame, place: int, bodies: Mapping[str, Frame]) -> list[_Bor
 
 
 def _ties(plan: Plan, frame: Frame, place: int) -> None:
-    """Values on both sides of the border of a body have one type: they are one vertex."""
+    """Joins values that are passed into or out of a body to one vertex, because they have one
+    type."""
     bodies = frame.inner(plan.frames, place)
     for number, border in enumerate(_borders(frame, place, bodies)):
         border.made = [item for item in border.made if item[1]]

@@ -1,4 +1,4 @@
-"""What `to_half` and `quantize` did, in a terminal."""
+"""Prints the results of `to_half` and `quantize` in a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from myops.onnx.precision.half import Half
     from myops.onnx.precision.int8 import Quantized
 
-_MOST = 12  # rows, where not all are asked for
-# Why a node is float32: kinds of reasons in a few words.
+_MOST = 12  # rows, unless all are requested
+# The reasons why a node is float32, by kind, as short texts.
 KINDS = {
     "definition": "the definition does not have it",
     "kernel": "no kernel in this runtime",
@@ -160,5 +160,5 @@ def settings(result: Quantized) -> str:
 
 
 def worst(result: Quantized, most: int = _WORST) -> list[tuple[str, str]]:
-    """The layers that lose most alone: names and losses."""
+    """The layers with the largest losses alone: names and losses."""
     return [(item.name, f"{item.loss:.2g}") for item in result.worst[:most] if item.loss]

@@ -23,22 +23,22 @@ from myops.onnx.precision import (
 from myops.onnx.precision.frames import frames_of
 from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
 
-OLDEST = 11  # opset with which the quantizer can work
-# Up to so many layers, each is also tried as the only one on integers, to see what outputs lose.
+OLDEST = 11  # the oldest opset that the quantizer supports
+# Up to this number of layers, each is also tried as the only one on integers.
 _TRIED_ALONE = 200
 
 
 @dataclass(frozen=True)
 class QuantizedNode:
-    """What became of a node: an entry of `Quantized.nodes`.
+    """The precision of a node and its reason: an entry of `Quantized.nodes`.
 
     Attributes:
-        name: The node in words: its name and its type.
-        op_type: The type, with the domain where that is not the standard one.
-        precision: "int8" where its inputs or outputs are integers, else "float32".
-        kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
-            "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
-        reason: The same in a sentence.
+        name: The node's name and type, as text.
+        op_type: The type, with the domain if that is not the standard one.
+        precision: "int8" if its inputs or outputs are integers, else "float32".
+        kind: The reason why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize
+            it), "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
+        reason: The reason in a sentence.
         loss: The relative L2 error of the node alone on integers; None: not measured.
 
     Example:
@@ -60,9 +60,9 @@ class Quantization:
     """One conversion: prepare, calibrate, search, finish.
 
     Attributes:
-        base: The model without functions; it stays as it is.
-        alone: What nodes lose when they run alone on integers, by name.
-        lost: What outputs lose.
+        base: The model without functions; it is not changed.
+        alone: The losses of nodes that run alone on integers, by name.
+        lost: The losses of outputs.
     """
 
     base: onnx.ModelProto
@@ -80,7 +80,7 @@ class Quantization:
     places: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Names for all nodes, and which custom nodes may run on integers."""
+        """Names all nodes, and finds the custom nodes that may run on integers."""
         self.model = calibration.prepared(self.base, self.libraries)
         known: set[str] = set()
         for node in self.model.graph.node:
@@ -99,7 +99,7 @@ class Quantization:
             choose(name, known, "quantize: keep: the model has")
 
     def measure(self, data: samples.Data, most: int, images: Any, method: str, check: Any) -> None:
-        """Calibrates, and puts layers back to float until the bound holds."""
+        """Calibrates, and returns layers to float until the bound holds."""
         runner = Runner(self.libraries)
         large = files.is_large(self.base)
         run = None if large else runner.opened(self.base, None, "all")
@@ -109,7 +109,7 @@ class Quantization:
         custom = sorted({node.op_type for node in self.model.graph.node
                          if node.name in self.places})  # fmt: skip
         if run is not None:
-            run(self.feeds[0])  # so that what is wrong with the model is said of the model
+            run(self.feeds[0])  # so that errors of the model itself are reported as such
         self.ranges = calibration.ranges(
             self.model, self.feeds, method, custom, self.libraries, self.advance
         )
@@ -143,7 +143,7 @@ class Quantization:
         return made, integer_ops.put_on_integers(made, places)
 
     def _losses(self, model: onnx.ModelProto, most: int | None = None) -> dict[str, float]:
-        """What outputs lose, on the first `most` of the inputs that are tried."""
+        """The losses of outputs, on the first `most` inputs."""
         try:
             run = Runner(self.libraries).opened(model, None, "all")
             got = [run(feed) for feed in self.tried[:most]]
@@ -164,10 +164,11 @@ class Quantization:
                 self.alone[name] = max(loss, self.alone.get(name, 0.0))
 
     def _until_it_holds(self) -> None:
-        """Keeps layers in float: as few as a bisection finds, with those first that lose most.
+        """Keeps as few layers in float as a bisection finds, those that lose most first.
 
-        What a layer loses alone says little where the layers behind it amplify or absorb that. So
-        a second order is tried: by what outputs lose when the layer is the only one on integers.
+        The loss of a layer alone says little if the layers after it amplify or absorb it. So a
+        second order is tried: by the losses of the outputs if the layer is the only one on
+        integers.
         """
         candidates = self._candidates()
         alone = {name: f"alone it loses {self.alone[name]:.2g}" for name in candidates
@@ -214,7 +215,7 @@ class Quantization:
         return best
 
     def _effects(self, candidates: Sequence[str]) -> dict[str, float]:
-        """What outputs lose when one layer alone is on integers."""
+        """The losses of the outputs if only one layer is on integers, for each layer."""
         found = {}
         for place, name in enumerate(candidates):
             self.advance(f"layer {place + 1} of {len(candidates)} alone on integers")
@@ -223,7 +224,7 @@ class Quantization:
         return found
 
     def nodes(self) -> list[QuantizedNode]:
-        """What became of the nodes of the model that may have been quantized."""
+        """The precisions of the nodes of the model that could have been quantized."""
         touched = _on_integers(self.result) | set(self.on_integers)
         left = {node.name for node in self.result.graph.node}
         found = []

@@ -1,4 +1,4 @@
-"""What each layer of a quantized model loses alone, on the values of the float run."""
+"""The loss of each layer of a quantized model alone, on the values of the float run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myops.onnx.graph import structure
 from myops.onnx.precision import layers, losses
 from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
 
-_RENAMED = "_QuantizeLinear_Input"  # what the quantizer makes of the name of an output
+_RENAMED = "_QuantizeLinear_Input"  # the suffix that the quantizer adds to the name of an output
 
 
 def alone(model: onnx.ModelProto, values: layers.Values, runner: Runner) -> dict[str, float]:

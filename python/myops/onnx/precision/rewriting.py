@@ -17,10 +17,10 @@ from myops.onnx.precision.keeping import unholdable
 from myops.onnx.precision.kernels import HALVES
 from myops.onnx.precision.plan import ANY, DTYPES, FLOAT32, Plan, Read, Vertex
 
-# Reasons for which a node is float32 though half would do: its weights are stored in half then, and
-# so are those of standard ops whose definition got bfloat16 in a later opset.
+# Reasons for float32 that do not concern accuracy: the weights of such nodes are stored in half,
+# and so are those of standard ops whose definition has bfloat16 in a later opset only.
 _STORED_IN_HALF = ("kernel", "casts")
-_SMALLEST = 1024  # bytes of float32; below, a cast of a weight costs more than it saves
+_SMALLEST = 1024  # bytes of float32; for smaller weights, a cast costs more than it saves
 
 
 @dataclass
@@ -37,13 +37,13 @@ class Written:
 
 
 def write(model: onnx.ModelProto, plan: Plan, emulated: Collection[Vertex] = ()) -> Written:
-    """Changes `model`, whose graphs the frames of the plan are, in place.
+    """Changes `model`, whose graphs are the frames of the plan, in place.
 
     Args:
         model: The model.
-        plan: What its nodes become.
-        emulated: Half nodes that are to run in float32 between roundings, for a runtime that
-            lacks kernels; the numbers are those of a kernel that adds up in float32.
+        plan: The precisions of its nodes.
+        emulated: Half nodes that should run in float32 between roundings, for a runtime without
+            kernels; the results are those of a kernel that sums in float32.
     """
     writer = _Writer(model, plan)
     writer.emulated = list(emulated)
@@ -90,7 +90,7 @@ class _Writer:
         return self.written
 
     def _half(self, key: Key) -> bool:
-        """Whether a value is half where it is made."""
+        """Whether the maker of a value makes it in half."""
         return self.plan.is_half(self.plan.makers.get(key, FLOAT32))
 
     def _wanted(self, item: Read) -> bool:
@@ -106,7 +106,7 @@ class _Writer:
         node = helper.make_node("Cast", [name], [new], new, to=kind)
         self.added.setdefault(frame, []).append((place, node))
 
-    # ---- Constants: as many copies as there are precisions in which they are read.
+    # ---- Constants: a copy for each precision in which they are read.
 
     def _write_constants(self, frame: Frame, weights: dict[Key, set[bool]]) -> None:
         for name in frame.constants:
@@ -174,7 +174,7 @@ class _Writer:
             if node.op_type == "Constant" and name in node.output:
                 node.output[0] = new
 
-    # ---- Values: a cast after what makes them, where somebody wants the other precision.
+    # ---- Values: a cast after their maker, if a reader needs the other precision.
 
     def _write_value(self, key: Key, precisions: set[bool]) -> None:
         half = self._half(key)
@@ -207,7 +207,8 @@ class _Writer:
         return 0
 
     def _local_copies(self) -> dict[tuple[int, Key, bool], str]:
-        """A body must make its outputs itself: casts of values from around it, once more inside."""
+        """Repeats casts of outer values inside a body, because a body must make its outputs
+        itself."""
         found: dict[tuple[int, Key, bool], str] = {}
         for item in self.plan.reads:
             wanted = self._wanted(item)
@@ -252,7 +253,7 @@ class _Writer:
         for item in graph.value_info:
             if item.type.tensor_type.elem_type == TensorProto.FLOAT:
                 if (frame.number, item.name) in self.made or item.name in frame.constants:
-                    continue  # another value has the name now, or the constant says it
+                    continue  # another value has the name now, or the constant has the type
                 if item.name in halves:
                     item.type.tensor_type.elem_type = number
             kept.append(onnx.ValueInfoProto.FromString(item.SerializeToString()))
@@ -266,7 +267,7 @@ class _Writer:
                 graph.output[item.slot].type.tensor_type.elem_type = number
 
     def _write_attributes(self, frame: Frame) -> None:
-        """What states the type of an output."""
+        """Writes the attributes that state the type of an output."""
         number = HALVES[self.plan.half]
         for place, node in enumerate(frame.graph.node):
             vertex = ("node", frame.number, place)

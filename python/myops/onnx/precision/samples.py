@@ -1,4 +1,4 @@
-"""Inputs to measure and to calibrate with: arrays, files of arrays, images, or invented ones."""
+"""Inputs for measuring and calibration: arrays, files of arrays, images, or generated ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from myops._names import choose
 from myops.onnx.schema import dims_of
 
 Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | None
-LAYERWISE = 4  # inputs whose inner values are looked at
+LAYERWISE = 4  # inputs whose inner values are compared
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
 
 
@@ -26,8 +26,8 @@ class Samples:
 
     Attributes:
         feeds: Arrays by name of the input.
-        described: dtype and shape of the inputs of the first run, and what was invented.
-        notes: What is left to know, in sentences.
+        described: dtype and shape of the inputs of the first run, and whether they were generated.
+        notes: Further remarks, in sentences.
     """
 
     feeds: list[dict[str, np.ndarray]]
@@ -44,10 +44,10 @@ def of(
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
 ) -> Samples:
-    """The inputs that were given, or invented ones on which the model runs.
+    """The given inputs, or generated ones with which the model runs.
 
     Raises:
-        ValueError: They do not fit the model.
+        ValueError: The inputs do not fit the model.
         RuntimeError: The model does not run.
     """
     from myops.ort import _feeding
@@ -92,8 +92,8 @@ def read_folder(
     only input of a model; a folder for each input, with as many .npy files or images in each.
 
     Raises:
-        FileNotFoundError: No such folder.
-        ValueError: It holds none of these, or what does not fit the model.
+        FileNotFoundError: There is no such folder.
+        ValueError: It contains none of these, or files that do not fit the model.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"data: no such folder: {folder}")
@@ -163,7 +163,7 @@ def _arrays(
 def _image(
     item: onnx.ValueInfoProto, path: Path, mean: Sequence[float], std: Sequence[float]
 ) -> np.ndarray:
-    """An image as the input wants it: channels first or last, 0 to 1 or bytes, in its size."""
+    """An image in the form of the input: channels first or last, 0 to 1 or bytes, in its size."""
     pictures = require("PIL.Image", "images as data")
     dims = dims_of(item.type.tensor_type)
     where = f"data: {path}: the input {item.name!r}"

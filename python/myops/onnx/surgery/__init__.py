@@ -1,13 +1,13 @@
-"""Looking at a graph and changing it; the functions stand in `myops.onnx`.
+"""Functions to inspect and change a graph; they are public in `myops.onnx`.
 
-    summary    what a model holds
-    extraction a part of a model as a model of its own
-    outputs    values inside a model as further outputs
+    summary    lists the contents of a model
+    extraction makes a part of a model a separate model
+    outputs    makes inner values outputs
     editing    names, attributes, op types, dimensions
-    upgrading  standard nodes become ours
-    slimming   onnxslim, with proof that the numbers stay
+    upgrading  replaces standard nodes by ours
+    slimming   onnxslim, with a test that the results are the same
     viewer     Netron with the documentation of our ops
 
-Everything passes through custom nodes, model-local functions and the bodies of If, Loop and Scan:
-what a body reads from outside is an input of its node.
+All of them support custom nodes, model-local functions and the bodies of If, Loop and Scan: outer
+values that a body reads count as inputs of its node.
 """

@@ -1,4 +1,4 @@
-"""Attributes and op types of nodes, as the schema of the op wants them."""
+"""Sets attributes and op types of nodes, in accordance with the schema of the op."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KIND: dict[int, str] = {  # of attributes, in words
 
 @dataclass(frozen=True)
 class Signature:
-    """What an op accepts: from its schema, or from the model-local function."""
+    """The inputs, outputs and attributes of an op, from its schema or the model-local function."""
 
     attributes: dict[str, int]  # name: AttributeProto type; 0 when the function states none
     inputs: tuple[int, int]
@@ -37,7 +37,7 @@ class Signature:
 
 
 def signature(model: onnx.ModelProto, domain: str, op_type: str) -> Signature | None:
-    """None for an op of which nothing is known."""
+    """The signature of a node's op; None if nothing is known about it."""
     domain = domain if is_custom(domain) else ""
     for function in model.functions:
         if (function.domain, function.name) == (domain, op_type) and not is_body(function):
@@ -76,7 +76,7 @@ def _version(model: onnx.ModelProto, domain: str) -> int | None:
 
 
 def set_op_type(model: onnx.ModelProto, node: onnx.NodeProto, kind: str) -> None:
-    """Makes a node one of another op that takes as many inputs and gives as many outputs."""
+    """Changes the op of a node to one that accepts its numbers of inputs and outputs."""
     domain, _, op_type = kind.rpartition("::")
     domain = domain if is_custom(domain) else ""
     found = signature(model, domain, op_type)
@@ -109,7 +109,7 @@ def set_op_type(model: onnx.ModelProto, node: onnx.NodeProto, kind: str) -> None
 
 
 def check_attributes(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
-    """Refuses what a former op type has left behind."""
+    """Refuses attributes of the former op type that the new one does not have."""
     found = signature(model, node.domain, node.op_type)
     if found is None:
         return
@@ -131,7 +131,7 @@ def _known_ops(model: onnx.ModelProto, domain: str) -> list[str]:
 
 
 def set_attribute(model: onnx.ModelProto, node: onnx.NodeProto, name: str, value: Any) -> None:
-    """Sets an attribute in the type that the op's schema states; None removes it."""
+    """Sets an attribute with the type in the op's schema; None removes it."""
     found = signature(model, node.domain, node.op_type)
     present = {item.name: item for item in node.attribute}
     where = f"edit: attribute {name!r} of node {label(node)}"
@@ -153,7 +153,7 @@ def set_attribute(model: onnx.ModelProto, node: onnx.NodeProto, name: str, value
     exact = _exact(node, name)
     if exact is not None:
         made = _exactly(where, exact, value)
-    elif not kind:  # nothing is known of this op: the type is that of the value
+    elif not kind:  # nothing is known about this op: the type is that of the value
         guessed = _guess(value) if isinstance(value, str) else value
         made = onnx.helper.make_attribute(name, guessed)
     else:
@@ -180,7 +180,7 @@ def _elements(made: AttributeProto) -> list[Any]:
 
 
 def _exact(node: onnx.NodeProto, name: str) -> AttributeInfo | None:
-    """The description of an attribute of 64 bits, which stands in a tensor."""
+    """The description of an attribute of 64 bits, which is stored in a tensor."""
     info = _libraries.find_node(node.domain, node.op_type)
     declared = info.attributes if info is not None else ()
     return next((a for a in declared if a.name == name and a.type in ("double", "doubles")), None)

@@ -1,4 +1,4 @@
-"""Whether a simplified model computes what the original does: all branches, random inputs."""
+"""Compares a simplified model with the original, in all branches and on random inputs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def compare(
 ) -> float:
     """The largest difference of an output.
 
-    Every If is also run with each branch forced, since random inputs may only ever take one.
+    Every If also runs with each branch forced, because random inputs may always select the same
+    one.
 
     Args:
-        notes: Gets what could not be compared.
+        notes: Receives notes on parts that could not be compared.
 
     Raises:
         GraphError: The original does not run.
@@ -72,7 +73,7 @@ def _compared(
     before: onnx.ModelProto, after: onnx.ModelProto, runs: Any, tolerance: float, where: str
 ) -> float:
     worst = 0.0
-    taken = {item.name for item in after.graph.input}  # a weight that was put aside may be gone
+    taken = {item.name for item in after.graph.input}  # a detached weight may have been removed
     for feeds, wanted in runs:
         try:
             got = _trial.run(after, {name: feeds[name] for name in feeds if name in taken})
@@ -95,7 +96,7 @@ def _compared(
 
 @dataclass(frozen=True)
 class _Choice:
-    """An If node: its outputs, its name in words, and the choices that it takes to come there."""
+    """An If node: its outputs, its name, and the branches of outer If nodes that lead to it."""
 
     outputs: tuple[str, ...]
     label: str
@@ -115,7 +116,7 @@ def _choices(graph: Any, way: tuple[Any, ...] = ()) -> Iterator[_Choice]:
 
 
 def _forced(model: onnx.ModelProto, choice: _Choice, branch: bool) -> onnx.ModelProto:
-    """The model with the condition of an If as a constant, and of those around it."""
+    """The model with constant conditions for an If and for the If nodes around it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     names = {value: f"myops_forced_{value}" for value in (True, False)}

@@ -1,7 +1,7 @@
-"""Lengths that a model leaves open, as far as its own nodes say what they must be.
+"""Finds dynamic lengths whose values follow from the nodes of the model.
 
-A Conv with weights for 3 channels demands 3 of its input, a MatMul with a constant the length of
-the sum, a Reshape to a fixed shape the number of elements.
+A Conv with weights for 3 channels requires an input with 3 channels, a MatMul with a constant
+determines the length of the sum, a Reshape to a fixed shape the number of elements.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from myops.onnx.graph import scopes, structure
 from myops.onnx.graph.weights import without_weights
 
 _BY_CHANNEL = ("ConvTranspose", "BatchNormalization", "InstanceNormalization")
-_PASSES = 4  # a length that was found leads to the next
+_PASSES = 4  # because a length that was found may determine others
 Shape = list[Any]
 
 
 def symbol(name: str, axis: int) -> str:
-    """What an open axis without a name is called: as the command line writes it."""
+    """The name of a dynamic axis without a name, as on the command line."""
     return f"{name}:{axis}"
 
 
 def named(model: onnx.ModelProto, known: Mapping[str, int]) -> onnx.ModelProto:
-    """The light model in which every open length has a name, but for those that are known."""
+    """The model without weights in which every dynamic length has a name, or its known value."""
     light = onnx.ModelProto()
     light.CopyFrom(without_weights(model))
     del light.graph.value_info[:]
@@ -45,7 +45,7 @@ def named(model: onnx.ModelProto, known: Mapping[str, int]) -> onnx.ModelProto:
 
 
 def evaluated(text: str, known: Mapping[str, int]) -> int | None:
-    """A length by its name, or by a formula of names such as "past + 1"; None when unknown."""
+    """A length from its name, or from a formula of names such as "past + 1"; None if unknown."""
     if text in known:
         return known[text]
     try:
@@ -69,13 +69,13 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def solve(model: onnx.ModelProto, given: Mapping[str, int]) -> dict[str, int]:
-    """The lengths that nodes demand, by the name of the length; those that are given included."""
+    """The lengths that nodes require, by the name of the length, including the given ones."""
     known = dict(given)
     for _ in range(_PASSES):
         light = named(model, known)
         try:
             scope = next(scopes.all_scopes(light))
-        except ValueError:  # the model is not valid; who runs it will say so
+        except ValueError:  # the model is invalid, which a run will report
             return known
         found = {
             name: length
@@ -91,7 +91,7 @@ def solve(model: onnx.ModelProto, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def _demands(node: onnx.NodeProto, scope: scopes.Scope) -> Iterator[tuple[str, int]]:
-    """Names of lengths and what a node wants them to be."""
+    """Names of lengths, and the values that a node requires."""
     shapes = [scope.shape(name) if name else None for name in node.input]
     x = shapes[0] if shapes else None
     other = shapes[1] if len(shapes) > 1 else None

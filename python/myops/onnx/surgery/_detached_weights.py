@@ -1,7 +1,8 @@
-"""Large weights of a model that is too large for one message: taken out, and put back afterwards.
+"""Removes large weights from a model that is too large for one message, and restores them
+afterwards.
 
-Meanwhile they are inputs of the graph. What is done to the rest of the model does not need their
-numbers; a run gets them as inputs.
+In between they are inputs of the graph. Changes of the rest of the model do not need their numbers;
+a run gets them as inputs.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from myops.onnx.graph import files, storage
 from myops.onnx.graph.structure import GraphError
 from myops.onnx.graph.weights import SMALL
 
-FROM = files.LIMIT - 2**24  # bytes of weights from which on some are taken out
-MOST = 2**30  # bytes of weights that stay; the rest of 2 GiB is for what becomes of them
+FROM = files.LIMIT - 2**24  # bytes of weights above which some are removed
+MOST = 2**30  # bytes of weights that remain; the rest of 2 GiB is for folded constants
 
 
 class DetachedWeights:
-    """The weights that were taken out of a model, the largest first, until the rest is small."""
+    """The weights that were removed from a model, the largest first, until the rest is small."""
 
     def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:
         self._folder = folder
@@ -60,7 +61,7 @@ class DetachedWeights:
         return list(self._tensors)
 
     def notes(self) -> list[str]:
-        """What that means for the work."""
+        """Notes for the user on the consequences."""
         if not self._tensors:
             return []
         count = len(self._tensors)
@@ -75,7 +76,7 @@ class DetachedWeights:
         }
 
     def put_back(self, model: onnx.ModelProto) -> None:
-        """Makes them weights again; what nothing reads any more stays away."""
+        """Makes them weights again, except those that nothing reads any longer."""
         inputs = [item for item in model.graph.input if item.name not in self._tensors]
         inputs = [onnx.ValueInfoProto.FromString(item.SerializeToString()) for item in inputs]
         del model.graph.input[:]

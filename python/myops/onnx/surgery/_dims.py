@@ -1,4 +1,4 @@
-"""Lengths of inputs: made dynamic or fixed, with all that followed from the old ones."""
+"""Makes lengths of inputs dynamic or fixed, and updates everything that depended on them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from myops.onnx.graph import inference, scopes, structure
 from myops.onnx.graph.structure import GraphError, Index
 from myops.onnx.graph.weights import without_weights
 
-_FIXERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # op: place of the shape among inputs
+_FIXERS = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # op: index of the shape input
 
 
 def set_dims(proto: onnx.ModelProto, dims: Mapping[tuple[str, int], str | int]) -> list[str]:
-    """Writes lengths into the inputs; says which constants still fix a dynamic one."""
+    """Writes lengths into the inputs; warns of constants that still fix a dynamic one."""
     index = Index(proto)
     olds = {}
     for (name, axis), length in dims.items():
@@ -51,9 +51,9 @@ def set_dims(proto: onnx.ModelProto, dims: Mapping[tuple[str, int], str | int]) 
 
 
 def infer_anew(proto: onnx.ModelProto) -> None:
-    """Forgets types and lengths that may no longer hold, and infers them again.
+    """Removes types and lengths that may no longer be right, and infers them again.
 
-    Where inference gives up, as behind an op without a schema, dtype and rank stay.
+    If inference fails, as after an op without a schema, dtype and rank are kept.
     """
     for graph in structure.graphs_of(proto.graph):
         if graph is not proto.graph:
@@ -76,7 +76,7 @@ def infer_anew(proto: onnx.ModelProto) -> None:
             proto.graph.value_info.append(old[name])
     for item in proto.graph.output:
         item.type.CopyFrom((found.get(item.name) or old[item.name]).type)
-    if lost:  # what is known behind them follows from what was kept
+    if lost:  # types after them follow from those that were kept
         found = _inferred(proto)
         for item in proto.graph.output:
             item.type.CopyFrom((found.get(item.name) or item).type)
@@ -92,7 +92,7 @@ def _inferred(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
 
 
 def _loosen(item: onnx.ValueInfoProto) -> None:
-    """The rank stays, the lengths go."""
+    """Removes the lengths of a shape, but keeps its rank."""
     if item.type.WhichOneof("value") == "tensor_type":
         for dim in item.type.tensor_type.shape.dim:
             dim.Clear()
@@ -101,7 +101,7 @@ def _loosen(item: onnx.ValueInfoProto) -> None:
 def _fixed(
     proto: onnx.ModelProto, names: set[str], olds: Mapping[tuple[str, int], Any]
 ) -> list[str]:
-    """Nodes whose constant shape has the old length where a dynamic one comes in."""
+    """Nodes whose constant shape contains the old length of an axis that is now dynamic."""
     trial = onnx.ModelProto()
     trial.CopyFrom(without_weights(proto))
     infer_anew(trial)

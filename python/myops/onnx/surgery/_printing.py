@@ -1,4 +1,4 @@
-"""What `inspect` and `simplify` found, in a terminal."""
+"""Prints the results of `inspect` and `simplify` in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool) -> None:
-    """Prints what a model holds, and every node and module where asked for."""
+    """Prints the contents of a model; if requested, also every node and module."""
     for text in summary_lines(summary):
         say(console, text)
     for node in summary.nodes if nodes else []:
@@ -32,7 +32,7 @@ def show_summary(summary: Summary, console: Console, nodes: bool, modules: bool)
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """The summary in lines of a heading and a text."""
+    """The summary as lines, each with a heading and a text."""
     lines = [
         f"{summary.path or 'model'}: graph {summary.graph!r}, IR version {summary.ir_version}",
         f"made by    {summary.producer or 'unknown'}",
@@ -73,7 +73,7 @@ def call(node: Node) -> str:
 
 
 def weights(summary: Summary) -> str:
-    """How many weights there are, how large, and where they are."""
+    """The number of weights, their size, and where they are."""
     text = f"{summary.initializers + summary.constants}, "
     text += byte_size(summary.initializer_bytes + summary.constant_bytes)
     if summary.constants:
@@ -93,11 +93,11 @@ def node_count(summary: Summary) -> str:
 def show_simplified(
     result: Simplified, console: Console, name: str = "", bound: str = "largest_constant"
 ) -> None:
-    """Prints what became of a model.
+    """Prints the result of `simplify`.
 
     Args:
-        name: Of the file that was written.
-        bound: How the reader says `largest_constant`.
+        name: The file that was written.
+        bound: The name of `largest_constant` for the reader.
     """
     beginning = f"{name}: " if name else ""
     say(console, f"{beginning}{nodes_line(result)}; {numbers(result)}")

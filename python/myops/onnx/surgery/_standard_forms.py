@@ -1,12 +1,13 @@
-"""Which call of ours a standard node is: Resize, Upsample, DeformConv of every opset.
+"""Finds the node of ours with the meaning of a standard Resize, Upsample or DeformConv of any
+opset.
 
 Resize by opset:
-    19, 18      as ours, attribute by attribute
+    19, 18      like ours, with the same attributes
     11, 13      the same without antialias, axes and aspect policy; "tf_half_pixel_for_nn" (11) is
-                another rule, which ours does not have
-    10          X and scales; coordinates are asymmetric; nearest takes the element before on an
-                axis that grows and the one behind on an axis that shrinks
-    Upsample    as 10, factors of at least 1 only; in 7 they are an attribute
+                a rule that ours does not have
+    10          X and scales; coordinates are asymmetric; nearest rounds down on an axis that grows
+                and up on an axis that shrinks
+    Upsample    as 10, with factors of at least 1; in opset 7 they are an attribute
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NEWEST = {"Resize": 19, "DeformConv": 22, "Upsample": 10}
 
 @dataclass
 class Ours:
-    """The node of ours that means the same."""
+    """The node of ours with the same meaning."""
 
     op_type: str
     inputs: list[str]
@@ -39,7 +40,7 @@ class Ours:
 
 @dataclass
 class Other:
-    """Ours means something else."""
+    """No node of ours has the same meaning."""
 
     reason: str
 
@@ -76,7 +77,8 @@ def _first_resize(
     before: list[onnx.NodeProto],
     factors: np.ndarray | None = None,
 ) -> Ours | Other:
-    """Resize-10 and Upsample: asymmetric coordinates, one rounding a direction."""
+    """Resize-10 and Upsample: asymmetric coordinates; growing and shrinking axes round
+    differently."""
     mode = _attributes(node).get("mode", b"nearest").decode()
     if mode not in ("nearest", "linear"):
         return Other(f'mode "{mode}" is no mode of {node.op_type} at this opset')
@@ -138,9 +140,9 @@ def _dtype_problem(op_type: str, node: onnx.NodeProto, scope: scopes.Scope) -> s
 def _differs(
     ours: Ours, node: onnx.NodeProto, scope: scopes.Scope, factors: np.ndarray | None = None
 ) -> str:
-    """Where ONNX Runtime's kernel does otherwise than ours by its own rules; "" where it does not.
+    """The reason why ONNX Runtime's kernel computes something else than ours; "" if it does not.
 
-    Only what the file tells: an axis that happens to keep its length at run time is not foreseen.
+    Only the file is considered, not axes that happen to keep their length at run time.
     """
     if reason := _dtype_problem("Resize", node, scope):
         return reason
@@ -178,7 +180,7 @@ def _differs(
 
 
 def _crops_any(g: Builder, chosen: np.ndarray) -> bool:
-    """Whether the region of interest cuts, or may cut, anything off the chosen axes."""
+    """Whether the region of interest crops, or may crop, one of the chosen axes."""
     roi = g.value("roi")
     if roi is None:
         return bool(chosen.any())

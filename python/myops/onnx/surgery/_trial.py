@@ -1,4 +1,4 @@
-"""Runs a model of which nothing else is known: random inputs of fitting dtypes and lengths."""
+"""Runs any model, on random inputs of suitable dtypes and lengths."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from myops.onnx.schema import dims_of
 
 _OLDEST_KERNELS, _CONVERTED = 7, 9  # opsets
 _LENGTHS = (8, 11, 16, 32, 64, 1)  # of dynamic axes, tried in turn
-_BATCH = 2  # a first axis that is dynamic is mostly the batch
+_BATCH = 2  # a dynamic first axis is usually the batch
 
 
 class NoRunError(RuntimeError):
-    """The model runs on none of the inputs that were tried."""
+    """The model fails with all inputs that were tried."""
 
 
 def run_somehow(
@@ -30,11 +30,11 @@ def run_somehow(
     shapes: Mapping[str, Sequence[int]],
     most: int = 2,
 ) -> list[tuple[dict[str, Any], list[Any]]]:
-    """Inputs on which the model runs, with its outputs: two sizes where the inputs are dynamic.
+    """Inputs with which the model runs, and its outputs; two sizes if the inputs are dynamic.
 
     Raises:
-        NoRunError: It runs on none that were tried.
-        GraphError: A name that is no input.
+        NoRunError: It fails with all that were tried.
+        GraphError: A name is no input.
     """
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [item for item in model.graph.input if item.name not in weights]
@@ -48,7 +48,7 @@ def run_somehow(
     runs: list[tuple[dict[str, Any], list[Any]]] = []
     first: Exception | None = None
     for length in _LENGTHS[:1] if fixed else _LENGTHS:
-        # Numbers from 1 to 2 are legal factors and lengths, where numbers around 0 are not.
+        # Numbers from 1 to 2 are legal factors and lengths, but numbers around 0 are not.
         for bounds in ((-1.0, 1.0), (1.0, 2.0)):
             feeds = _inputs(inputs, given, shapes, length, bounds)
             try:
@@ -100,7 +100,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def difference(one: Any, other: Any) -> float:
-    """The largest difference, over the largest element where that is above 1; NaN equals NaN."""
+    """The largest difference, divided by the largest element if that is above 1; NaN equals NaN."""
     if isinstance(one, (list, tuple)):
         same = isinstance(other, (list, tuple)) and len(one) == len(other)
         pairs = zip(one, other, strict=True) if same else [(np.zeros(1), np.zeros(2))]
@@ -142,7 +142,7 @@ def _newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
     try:
         old = scopes.onnx_opset(model) < _OLDEST_KERNELS
         return onnx.version_converter.convert_version(model, _CONVERTED) if old else None
-    except (ValueError, RuntimeError):  # no opset; an op that cannot be converted
+    except (ValueError, RuntimeError):  # no opset, or an op that cannot be converted
         return None
 
 

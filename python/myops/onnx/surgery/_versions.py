@@ -1,4 +1,4 @@
-"""Nodes of op libraries in an earlier version: written with the newest one."""
+"""Replaces nodes of op libraries in an earlier version by nodes of the newest one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myops.onnx.lowering import Builder, LoweringError, site_of, write
 
 
 def upgrade(model: onnx.ModelProto) -> tuple[list[str], dict[str, str]]:
-    """Changes `model`; returns the nodes that have the newest meaning now, and those that do not.
+    """Changes `model`; returns the nodes that were upgraded, and those that were not.
 
     A model has one version of a domain, so all of a domain's nodes are upgraded, or none.
     """
@@ -57,7 +57,7 @@ def _title(node: onnx.NodeProto, info: OpInfo) -> str:
 
 
 def _one_version(model: onnx.ModelProto, domain: str) -> dict[str, str]:
-    """Writes each node with the next version of its type; returns why that cannot be done."""
+    """Writes each node with the next version of its type; returns the reason if that fails."""
     names = scopes.Names(model)
     reasons: dict[str, str] = {}
     for scope in reversed(list(scopes.all_scopes(model))):
@@ -72,8 +72,8 @@ def _one_version(model: onnx.ModelProto, domain: str) -> dict[str, str]:
             form = None if library is None else library.upgrade_form(info)
             if form is None:
                 reasons[_title(node, info)] = (
-                    f"the op {info.name} says no way to version {info.since_version + 1}: its "
-                    "library.define has no upgrade="
+                    f"the op {info.name} has no rule that upgrades it to version "
+                    f"{info.since_version + 1}: its library.define has no upgrade="
                 )
                 continue
             prefix = node.name or node.output[0]

@@ -1,4 +1,4 @@
-"""`edit`: names, attributes, op types and dimensions, several at once, checked at the end."""
+"""`edit`: changes names, attributes, op types and dimensions together, and checks the result."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ def edit(
     dims: Mapping[tuple[str, int], str | int] | None = None,
     check: bool = True,
 ) -> onnx.ModelProto:
-    """Changes a model; the result is checked and its shapes are inferred anew.
+    """Changes a model; the result is checked and its shapes are inferred again.
 
-    Names are those that the model has before the call, whatever else it changes. A node without
-    a name goes by the name of one of its outputs.
+    All names in the arguments are those before the call. A node without a name is identified by the
+    name of one of its outputs.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
-        f: File to write; nothing is written when an edit fails. None: only return.
-        rename: {old: new} names of values, inputs and outputs of the model included. Every reader
-            follows, also inside bodies of If, Loop and Scan.
+        f: File to write; nothing is written if an edit fails. None: only return.
+        rename: {old: new} names of values, including inputs and outputs of the model. All nodes
+            that read a value are changed, also inside bodies of If, Loop and Scan.
         rename_nodes: {old: new} names of nodes.
-        attributes: {(node, attribute): value}. The value has the type that the op's schema
-            states, or is text such as "2,2" that is read as that type. None removes the
-            attribute, so that its default holds.
-        op_types: {node: op type}: "Sub", or with a domain "myops::Resize". Numbers of inputs
-            and outputs and the attributes must suit the new op.
-        dims: {(input, axis): length}: a name such as "batch" makes the dimension dynamic, a
-            number fixes it. All shapes that followed from the old one are inferred anew.
+        attributes: {(node, attribute): value}. The value has the type in the op's schema, or is
+            text such as "2,2" that is parsed as that type. None removes the attribute, so that it
+            has its default.
+        op_types: {node: op type}: "Sub", or with a domain "myops::Resize". The numbers of inputs
+            and outputs and the attributes must fit the new op.
+        dims: {(input, axis): length}: a name such as "batch" makes the dimension dynamic, a number
+            fixes it. All shapes that depended on the old length are inferred again.
         check: Whether the result must pass onnx.checker and strict shape inference.
 
     Returns:
-        The changed model. Function bodies of our nodes are written anew where they have to be.
+        The changed model. Function bodies of our nodes are written again where necessary.
 
     Raises:
-        GraphError: A name that does not exist or is taken, an attribute or op that the schema
-            does not know, or a result that is not valid.
+        GraphError: A name does not exist or is used already, the schema does not have an attribute
+            or op, or the result is not valid.
 
     Warns:
         StaleShapeWarning: A constant, such as the shape of a Reshape, fixes a dynamic length.
@@ -151,7 +151,7 @@ def _rename_values(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
 
 
 def _rename_in(graph: Any, names: Mapping[str, str]) -> None:
-    """Renames definitions and uses; in bodies only uses of what is not defined there."""
+    """Renames definitions and uses; in bodies, only uses of outer values."""
     for item in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
         item.name = names.get(item.name, item.name)
     for sparse in graph.sparse_initializer:

@@ -1,4 +1,4 @@
-"""`extract`: a part of a model as a model of its own."""
+"""`extract`: makes a part of a model a separate model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from myops.onnx.graph.structure import GraphError, Index
 
 
 class RedundantInputWarning(UserWarning):
-    """An input that was asked for has no influence on the outputs that were asked for.
+    """A requested input has no influence on the requested outputs.
 
     Example:
         >>> import warnings
@@ -33,12 +33,12 @@ def extract(
     module: str | None = None,
     call: int | None = None,
 ) -> onnx.ModelProto:
-    """Cuts the nodes between some values out of a model, as a model of its own.
+    """Extracts the nodes between some values of a model as a separate model.
 
-    It takes what the outputs need, back to the inputs, through custom nodes and with what bodies
-    of If, Loop and Scan read from outside. An output may lie anywhere, also before another.
-    Opsets, metadata and the model-local functions in use are kept. Of weights in other files only
-    those that the part needs are read.
+    The result has all nodes that the outputs need, back to the inputs, including custom nodes and
+    outer values that bodies of If, Loop and Scan read. Any value can be an output, also one from
+    which another output is computed. Opsets, metadata and the model-local functions in use are
+    kept. Of external weights, only those that the part needs are read.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.

@@ -1,4 +1,4 @@
-"""`add_outputs`: values inside a model as further outputs."""
+"""`add_outputs`: makes inner values of a model additional outputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def add_outputs(
     call: int | None = None,
     everything: bool = False,
 ) -> onnx.ModelProto:
-    """Makes values inside a model further outputs, so that every runtime shows them.
+    """Makes inner values of a model additional outputs, so that every runtime returns them.
 
-    The inputs and the outputs that the model has stay first and in order. A value whose type
-    neither shape inference nor ONNX Runtime knows is written without one, which ONNX Runtime
-    accepts.
+    The existing inputs and outputs stay first and in order. A value whose type neither shape
+    inference nor ONNX Runtime knows is written without a type, which ONNX Runtime accepts.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
@@ -31,13 +30,13 @@ def add_outputs(
         f: File to write: a path, or an object open for writing bytes. None: only return.
         module: Also the outputs of this PyTorch module, such as "backbone.layer1", in each call.
         call: Only those of this call of the module; the first is 0.
-        everything: Every value that a node of the main graph makes, constants aside.
+        everything: Every value that a node of the main graph makes, except constants.
 
     Returns:
         The model with more outputs.
 
     Raises:
-        GraphError: A name that does not exist, or nothing to add.
+        GraphError: A name does not exist, or there is nothing to add.
 
     Example:
         >>> verbose = myops.onnx.add_outputs("model.onnx", ["relu1", "relu2"])

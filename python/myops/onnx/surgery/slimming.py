@@ -1,4 +1,4 @@
-"""`simplify`: onnxslim, with proof that custom nodes and numbers are still what they were."""
+"""`simplify`: onnxslim, with tests that custom nodes are kept and results are the same."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _FIRST_INFERRED = 7  # opset
 
 @dataclass(frozen=True)
 class Simplified:
-    """What `simplify` did; `print()` shows it, and so does a notebook.
+    """The result of `simplify`; `print()` shows it, and so does a notebook.
 
     Attributes:
         model: The new model.
-        before: How many nodes of each type there were, those in bodies included.
+        before: The number of nodes of each type, including those in bodies.
         after: The same afterwards.
         difference: The largest difference of an output on random inputs, relative to its largest
-            element where that is above 1; None when the numbers were not compared.
-        bytes_before: Size of the model, weights in other files included.
-        bytes_after: The same afterwards. It may be larger: a folded constant can take more space
-            than the nodes that made it; `largest_constant` bounds that.
-        notes: What was left out of the work or of the comparison, in sentences.
+            element if that is above 1; None if the results were not compared.
+        bytes_before: Size of the model, including external weights.
+        bytes_after: The same afterwards. It may be larger, because a folded constant can take more
+            space than the nodes that made it; `largest_constant` limits that.
+        notes: Parts that were not simplified or not compared, in sentences.
 
     Example:
         >>> result = myops.onnx.simplify("model.onnx")
@@ -57,10 +57,10 @@ class Simplified:
     notes: tuple[str, ...] = ()
 
     def print(self, console: Console | None = None) -> None:
-        """Nodes and bytes before and after, in the terminal.
+        """Prints nodes and bytes before and after.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
+            console: A `rich.console.Console`. Default: stdout.
         """
         from myops._terminal import Console as Terminal
         from myops.onnx.surgery import _printing
@@ -68,7 +68,7 @@ class Simplified:
         _printing.show_simplified(self, console or Terminal())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops import _pages
         from myops.onnx.surgery import _printing
 
@@ -88,26 +88,26 @@ def simplify(
 ) -> Simplified:
     """Makes a model smaller: folds constants, fuses and removes nodes. Custom nodes are kept.
 
-    onnxslim does the work. Our shapes are inferred through our own schemas, so that folding goes
-    on behind our nodes. Then both models run in ONNX Runtime on the same inputs.
+    onnxslim simplifies the model. Shapes of our nodes are inferred with our schemas, so that
+    constants after them are folded too. Then both models run in ONNX Runtime on the same inputs.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
-        f: File to write; nothing is written when a check fails. None: only return.
-        check: Whether the numbers are compared.
-        inputs: Inputs for it by name; what is left out is random.
+        f: File to write; nothing is written if a check fails. None: only return.
+        check: Whether the results are compared.
+        inputs: Inputs for the comparison by name; inputs that are left out are random.
         shapes: Shapes of random inputs whose lengths are dynamic; default: the same small length
             for each name of a length.
-        tolerance: What the difference may be, relative to the largest element of an output.
+        tolerance: The largest allowed difference, relative to the largest element of an output.
         fixed: Shapes of inputs that become part of the model, so that more can be folded; None
-            leaves a length open. Other inputs with the same name of a length get it too.
-        largest_constant: Bytes; what would become a larger constant is not folded.
+            leaves a length dynamic. Lengths of the same name in other inputs are fixed too.
+        largest_constant: Bytes; nodes that would become a larger constant are not folded.
 
     Returns:
         The new model, node counts and bytes before and after, the difference, notes.
 
     Raises:
-        SimplifyError: A custom node was lost, or the numbers are not the same.
+        SimplifyError: A custom node was lost, or the results differ.
         ValueError: The original model does not run on the inputs, so that nothing can be compared.
 
     Example:
@@ -129,7 +129,7 @@ def simplify(
     source = remove_function_bodies(proto)
     notes = detached.notes()
     result = _slim(source, [], largest_constant, notes)
-    if _lost(source, result):  # it merges equal nodes, which a custom op may not bear
+    if _lost(source, result):  # it merges equal nodes, which is wrong for some custom ops
         result = _slim(source, ["subexpression_elimination"], largest_constant, notes)
     if lost := _lost(source, result):
         listed = ", ".join(f"{count} {name}" for name, count in lost.items())
@@ -152,7 +152,7 @@ def simplify(
 
 
 def _fix(proto: onnx.ModelProto, fixed: Mapping[str, Sequence[int | None]]) -> None:
-    """Writes lengths into the inputs, and into others that go by the same name."""
+    """Writes lengths into the inputs, and into other inputs with lengths of the same name."""
     stated = {item.name: item.type.tensor_type.shape.dim for item in proto.graph.input}
     lengths: dict[str, int] = {}
     dims: dict[tuple[str, int], str | int] = {}
@@ -189,12 +189,12 @@ def _slim(
     model: onnx.ModelProto, skipped: list[str], largest: int | None, notes: list[str]
 ) -> onnx.ModelProto:
     first: Exception | None = None
-    # Its shape inference knows opset 7 and later, and stops at what it does not know.
+    # Its shape inference supports opset 7 and later, and fails for unknown ops.
     for infers in (True, False) if _opset(model) >= _FIRST_INFERRED else (False,):
         try:
             result = _slimmed(model, skipped, largest, infers)
             break
-        except Exception as error:  # whatever its passes run into
+        except Exception as error:  # its passes may raise anything
             first = first or error
     else:
         raise SimplifyError(
@@ -265,7 +265,8 @@ def _lost(before: onnx.ModelProto, after: onnx.ModelProto) -> Counter[str]:
 def _keep_interface(
     before: onnx.ModelProto, after: onnx.ModelProto, detached: Collection[str]
 ) -> None:
-    """onnxslim turns inputs that have a default into constants; names and order must stay."""
+    """Refuses changed names or order of inputs and outputs (onnxslim makes inputs with a default
+    constants)."""
     for what, old, new in (
         ("inputs", before.graph.input, after.graph.input),
         ("outputs", before.graph.output, after.graph.output),

@@ -1,4 +1,4 @@
-"""`inspect`: what a model holds."""
+"""`inspect`: lists the contents of a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
-_PROVIDERS = {  # beginnings of domains, and who runs such nodes
+_PROVIDERS = {  # prefixes of domains, and what runs such nodes
     "ai.onnx.contrib": "onnxruntime-extensions",
     "com.microsoft.extensions": "onnxruntime-extensions",
     "com.microsoft": "ONNX Runtime contrib ops, built in",
@@ -67,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Module:
-    """One call of a PyTorch module, as `extract` and `add_outputs` take it."""
+    """One call of a PyTorch module; `extract` and `add_outputs` accept its path and call."""
 
     path: str
     call: int
@@ -78,7 +78,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `inspect` finds; `print()` shows it, and so does a notebook.
+    """The result of `inspect`; `print()` shows it, and so does a notebook.
 
     Example:
         >>> summary = myops.onnx.inspect("upscale.onnx")
@@ -114,12 +114,12 @@ class Summary:
     def print(
         self, console: Console | None = None, *, nodes: bool = False, modules: bool = False
     ) -> None:
-        """The summary in the terminal.
+        """Prints the summary.
 
         Args:
-            console: Where to, a `rich.console.Console`. Default: stdout.
-            nodes: Also list every node, with its attributes.
-            modules: Also list the PyTorch modules that the file tells of.
+            console: A `rich.console.Console`. Default: stdout.
+            nodes: Whether every node is listed too, with its attributes.
+            modules: Whether the PyTorch modules that the file records are listed too.
         """
         from myops._terminal import Console as Terminal
         from myops.onnx.surgery import _printing
@@ -127,7 +127,7 @@ class Summary:
         _printing.show_summary(self, console or Terminal(), nodes, modules)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops import _pages
         from myops.onnx.surgery import _printing
 
@@ -135,7 +135,7 @@ class Summary:
 
 
 def inspect(model: files.Model) -> Summary:
-    """Says what a model holds; weights in other files are not read.
+    """Lists the contents of a model; external weights are not read.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto.
@@ -144,7 +144,7 @@ def inspect(model: files.Model) -> Summary:
         Inputs, outputs, opsets, custom domains and who provides them, node counts, weights.
 
     Raises:
-        FileNotFoundError: No such file.
+        FileNotFoundError: There is no such file.
         ValueError: It is no ONNX model.
 
     Example:
@@ -192,7 +192,7 @@ def inspect(model: files.Model) -> Summary:
 
 
 def _modules(model: onnx.ModelProto) -> list[Module]:
-    """The calls of PyTorch modules, but for the whole model; none where nodes tell nothing."""
+    """The calls of PyTorch modules, without the whole model; empty if nodes do not record them."""
     return [
         Module(item.path, item.call, len(item.nodes), list(item.inputs), list(item.outputs))
         for item in module_paths.regions(model)
@@ -201,7 +201,7 @@ def _modules(model: onnx.ModelProto) -> list[Module]:
 
 
 def value_of(item: onnx.ValueInfoProto) -> Value:
-    """Name, dtype and shape of a value as a reader wants them."""
+    """Name, dtype and shape of a value, for readers."""
     kind = item.type.WhichOneof("value")
     if kind == "tensor_type":
         tensor = item.type.tensor_type

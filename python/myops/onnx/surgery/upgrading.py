@@ -1,5 +1,5 @@
-"""`upgrade_ops`: nodes get the newest meaning of their op library, and standard nodes become ours
-where ours mean the same. The latter is the way back of `lower`."""
+"""`upgrade_ops`: replaces nodes of op libraries by their newest version, and standard nodes by ours
+if ours have the same meaning, which is the reverse of `lower`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FORMS: dict[str, Callable[[onnx.NodeProto, scopes.Scope, int], Ours | Other]] =
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What `upgrade_ops` did.
+    """The result of `upgrade_ops`.
 
     Attributes:
         model: The new model.
-        upgraded: The nodes that are ours now.
-        kept: The nodes that stayed, and why.
+        upgraded: The nodes that were replaced.
+        kept: The nodes that were not replaced, and the reasons.
 
     Example:
         >>> result = myops.onnx.upgrade_ops("resize.onnx")
@@ -55,18 +55,19 @@ def upgrade_ops(
 ) -> Upgraded:
     """Replaces standard Resize, Upsample and DeformConv nodes by ours, so that our kernels run.
 
-    Nodes of op libraries whose meaning is that of an earlier version of their domain are written
-    with the newest version, and compute what they computed before; where the author of an op said
-    no way (`upgrade=` of `Library.define`), all nodes of that domain stay as they are.
+    Nodes of op libraries with an earlier version of their domain are written with the newest
+    version, and compute the same as before. If an op has no function for this (`upgrade=` of
+    `Library.define`), all nodes of that domain are kept.
 
-    A node is replaced only when our op says exactly what it says; all others stay, with a reason.
-    "nearest" then picks the same elements as ONNX Runtime's own kernel; the other modes and
-    DeformConv agree within rounding, 1e-5 of the largest element in float32. `lower` leads back.
-    One thing only a run can tell: factors that are inputs, and so near 1 that no length changes
-    (5 * 1.1 is 5), are ignored by ONNX Runtime's kernel and applied by ours.
+    A standard node is replaced only if our op has exactly the same meaning; all others are kept,
+    with a reason. "nearest" then selects the same elements as ONNX Runtime's own kernel; the other
+    modes and DeformConv agree within rounding, 1e-5 of the largest element in float32. `lower` is
+    the reverse. One difference cannot be found without a run: factors that are inputs, and so close
+    to 1 that no length changes (5 * 1.1 is 5), are ignored by ONNX Runtime's kernel but applied by
+    ours.
 
-    Nodes in bodies of If, Loop and Scan are replaced too; model-local functions that hold such
-    nodes are inlined, because only in the graph their types are known.
+    Nodes in bodies of If, Loop and Scan are replaced too; model-local functions that contain such
+    nodes are inlined, because types are known only in the graph.
 
     Args:
         model: A path, the bytes of a file, or a ModelProto. It is not changed.
@@ -75,7 +76,7 @@ def upgrade_ops(
             runtimes without our library still run the model.
 
     Returns:
-        The new model, and what became of each node.
+        The new model, and the outcome for each node.
 
     Raises:
         ValueError: It is no ONNX model.
@@ -122,7 +123,8 @@ def upgrade_ops(
 
 
 def _state_types(model: onnx.ModelProto) -> None:
-    """Writes down what X is, where only ONNX Runtime knows, as behind its own fused nodes."""
+    """Writes the type of X into the model if only ONNX Runtime knows it, as after its own fused
+    nodes."""
     candidates = [n for n in model.graph.node if n.op_type in _FORMS and n.input]
     wanted = [node.input[0] for node in candidates if not structure.is_custom(node.domain)]
     known = inference.types(model)
@@ -146,7 +148,7 @@ def _form(node: onnx.NodeProto, scope: scopes.Scope) -> Ours | Other:
     version = onnx.defs.get_schema(node.op_type, scope.opset, "").since_version
     try:
         return _FORMS[node.op_type](node, scope, version)
-    except LoweringError as error:  # it needs to know more of the call than the model says
+    except LoweringError as error:  # the model does not contain all that it needs
         return Other(str(error.__cause__ or error))
 
 
@@ -162,7 +164,7 @@ def _replace(graph: Any, place: int, form: Ours) -> None:
 
 
 def _inline_holders(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every function inlined that holds a node which could be upgraded."""
+    """The model in which every function is inlined that contains a node which could be upgraded."""
     holders: set[tuple[str, str]] = set()
     while True:
         found = {

@@ -1,13 +1,13 @@
-"""`view`: Netron on a model, showing our ops with their documentation.
+"""`view`: shows a model in Netron, our ops with their documentation.
 
-Netron reads what it knows of ONNX operators from one file, onnx-metadata.json, and draws what is
-not in it without names of inputs and without help. So it is served from a copy in which that file
-also has the ops of every custom domain that has a schema in this process: ours, and those that
-others registered with onnx.defs.
+Netron reads the ONNX operators from one file, onnx-metadata.json, and draws other operators without
+names of inputs and without documentation. So a copy of Netron is served in which that file also has
+the ops of every custom domain with a schema in this process: ours, and those that others registered
+with onnx.defs.
 
-Netron's page asks a service in the network where the reader is, asks for cookies, and reports its
-use. The page of the copy does none of that: its content security policy lets the browser talk to
-this server only, and it starts with a script without which Netron would ask.
+Netron's page requests the reader's location from a network service, asks for consent to cookies,
+and reports its use. The copy does none of that: its content security policy restricts the browser
+to this server, and a script at the beginning makes Netron not ask.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ Object.defineProperty(document, 'cookie', { get: () => 'consent=0', set: () => {
 
 
 class Viewer:
-    """Netron, serving one model on this machine; a context manager that stops it.
+    """A running Netron that serves one model on this machine; as a context manager, it stops at the
+    end.
 
     Attributes:
-        url: Where the page is.
+        url: The address of the page.
 
     Example:
         >>> viewer = myops.onnx.view("upscale.onnx", browser=False)
@@ -92,16 +93,16 @@ def view(
     Args:
         model: A path, the bytes of a file, or a ModelProto.
         port: Port on this machine. Default: a free one.
-        browser: Whether a web browser is opened.
-        function_bodies: Show our nodes as functions that can be opened, instead of with their
-            documentation; Netron shows one of the two.
+        browser: Whether a web browser is opened. Default: True.
+        function_bodies: Whether our nodes are shown as functions that can be opened, instead of
+            with their documentation; Netron shows only one of the two. Default: False.
 
     Returns:
         The running viewer; it serves in the background until `stop`, or the end of the program.
 
     Raises:
         ImportError: Netron is not installed.
-        OSError: The port is taken.
+        OSError: The port is in use.
 
     Example:
         >>> with myops.onnx.view("upscale.onnx", browser=False) as viewer:
@@ -142,7 +143,7 @@ def metadata(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Netron's own entries, then one for each op of a domain that it does not know.
 
     Args:
-        known: What stands in Netron's onnx-metadata.json.
+        known: The contents of Netron's onnx-metadata.json.
     """
     register_schemas()
     domains = {entry["module"] for entry in known} | {"ai.onnx", ""}
@@ -236,7 +237,7 @@ def _refuse_taken(port: int) -> None:
 
 
 def _copy_of_netron(folder: Path) -> ModuleType:
-    """Netron as a module of its own, from a copy with more in its metadata."""
+    """Imports Netron from a copy with additional metadata."""
     found = importlib.util.find_spec("netron")
     if found is None or not found.submodule_search_locations:
         raise ImportError(
@@ -265,7 +266,7 @@ def _copy_of_netron(folder: Path) -> ModuleType:
 
 
 def _entitle(netron: ModuleType, title: str) -> None:
-    """The title of the page; where Netron keeps it otherwise, it shows a path."""
+    """Sets the title of the page; if Netron stores it elsewhere, the page shows a path."""
     server = sys.modules.get(f"{netron.__name__}.server")
     content = getattr(getattr(server, "_HTTPRequestHandler", None), "content", None)
     if hasattr(content, "name"):
@@ -273,19 +274,19 @@ def _entitle(netron: ModuleType, title: str) -> None:
 
 
 def _local_page(page: str) -> str:
-    """Netron's page, which now talks to nobody but the server that it came from."""
+    """Netron's page, changed so that it contacts no other server."""
     start = re.search(r"<head[^>]*>", page)
     if start is None:
         raise ImportError(f"view: this Netron's {_PAGE} has no head; install another version of it")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     script = f'<script src="{_LOCAL}"></script>'
-    # Without its date it does not send the reader to another site when it is half a year old.
+    # Without its date, the page does not redirect readers when it is half a year old.
     rest = re.sub(r'<meta name="date"[^>]*>', "", page[start.end() :])
     return f"{page[: start.end()]}\n{policy}\n{script}{rest}"
 
 
 def _replace(file: Path, text: str) -> None:
-    """Writes a file anew: what is there may be a link to Netron's own."""
+    """Replaces a file instead of writing to it, because it may be a link to Netron's own."""
     file.unlink()
     file.write_text(text, "utf-8")
 

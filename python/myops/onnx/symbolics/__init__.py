@@ -1,1 +1,1 @@
-"""How torch's two exporters write our nodes, and operators that a user registers."""
+"""How torch's two exporters write our nodes, and the operators that a user registers."""

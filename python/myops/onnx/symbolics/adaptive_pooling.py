@@ -1,9 +1,9 @@
-"""Adaptive pooling of lengths that change, which torch's exporters refuse or build in.
+"""Adaptive pooling of dynamic lengths, which torch's exporters refuse or turn into constants.
 
 Element i of `out` along an axis of `length` is the mean, or the largest, of elements
 floor(i * length / out) to ceil((i + 1) * length / out) - 1 (torch/nn/functional.py,
-adaptive_avg_pool2d). Windows overlap and differ in size, so no AveragePool says it: here each
-window is gathered, and summed with a mask.
+adaptive_avg_pool2d). Windows overlap and differ in size, so AveragePool cannot express it: here
+each window is gathered, and summed with a mask.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INT64 = onnx.TensorProto.INT64
 
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
-    """Inside, both exporters write adaptive pooling, unless somebody has registered it."""
+    """In this context, both exporters write adaptive pooling, unless a user has registered it."""
     functions = {f"aten::{name}": functools.partial(_write, n) for name, n in _OPERATORS.items()}
     for count in (1, 2, 3):
         functions[f"aten::adaptive_max_pool{count}d"] = functools.partial(_write_max, count)
@@ -54,7 +54,7 @@ def _write(count: int, g: Any, x: Any, output_size: Any) -> Any:
 
 
 def _write_max(count: int, g: Any, x: Any, output_size: Any) -> tuple[Any, Any]:
-    """The largest of each window, and its place in the input's last axes, counted through."""
+    """The largest element of each window, and its flat index in the pooled axes of the input."""
     shape, dtype, output_size = _known(count, g, x, output_size)
     if dtype.kind != "f":
         g.refuse(f"its input is {dtype}")
@@ -71,7 +71,7 @@ def _write_max(count: int, g: Any, x: Any, output_size: Any) -> tuple[Any, Any]:
     lengths = g.op("Shape", x)
     valid = place = None
     for number, out in enumerate(output_size):
-        # The windows of the axes before are two axes each by now: [out, elements].
+        # The axes before this one have become two axes each: [out, elements].
         axis, behind = lead + 2 * number, count - 1 - number
         length = g.op("Gather", lengths, g.constant(np.array(lead + number, np.int64)))
         index, inside, _ = _windows(g, length, out)
@@ -112,7 +112,7 @@ def _known(count: int, g: Any, x: Any, output_size: Any) -> tuple[Any, Any, Any]
 
 
 def _flat(g: Any, value: Any, leading: int) -> Any:
-    """All axes behind the first ones as one."""
+    """All axes after the first ones as one."""
     return g.op("Reshape", value, g.constant(np.array([0] * leading + [-1], np.int64)))
 
 
@@ -133,9 +133,9 @@ def _even_steps(lengths: Sequence[int | None], output_size: Sequence[Any]) -> li
 
 
 def _summed(g: Any, x: Any, axis: int, rank: int, out: Any, dtype: Any) -> tuple[Any, Any]:
-    """Sums of the windows along one of the last axes, and how many elements each has.
+    """Sums of the windows along one of the last axes, and the number of elements of each.
 
-    The latter has an axis for each that is not in front of `axis`, to divide by.
+    The numbers have the shape of a divisor: their axes are `axis` and those after it.
     """
     length = g.op("Gather", g.op("Shape", x), g.constant(np.array(rank + axis, np.int64)))
     index, inside, count = _windows(g, length, out)
@@ -148,7 +148,8 @@ def _summed(g: Any, x: Any, axis: int, rank: int, out: Any, dtype: Any) -> tuple
 
 
 def _windows(g: Any, length: Any, out: Any) -> tuple[Any, Any, Any]:
-    """Where the elements of the windows are [out, longest], which are inside, how many [out]."""
+    """The indices of the elements of the windows and which of them exist, both [out, longest], and
+    the number of elements of each window [out]."""
     zero, one = (g.constant(np.array(value, np.int64)) for value in (0, 1))
     if isinstance(out, int):
         out = divisor = g.constant(np.array(out, np.int64))

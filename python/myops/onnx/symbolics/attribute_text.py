@@ -1,4 +1,4 @@
-"""What is said of an attribute that is no constant, by the translations and by the checks."""
+"""The message for an attribute that is not constant, for the translations and the checks."""
 
 from __future__ import annotations
 

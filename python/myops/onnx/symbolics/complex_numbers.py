@@ -1,4 +1,4 @@
-"""Complex numbers in an export: no ONNX Runtime has tensors of them, so the nodes are refused."""
+"""Refuses nodes with complex tensors, because ONNX Runtime has no such tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def refuse(info: OpInfo, dtypes: Sequence[str | None]) -> None:
     """Refuses a node with a complex input or output.
 
     Args:
-        dtypes: One entry an input; None for one that is left out or not known.
+        dtypes: One entry per input; None for an input that is left out or unknown.
 
     Raises:
         ValueError: One of them is complex.
@@ -42,8 +42,8 @@ def takes_any(info: OpInfo) -> bool:
 
 
 def refusing(info: OpInfo) -> Callable[..., Any]:
-    """What torch.export's exporter calls for a node with complex inputs, in place of the
-    translation. It has their parts as float32 or float64, in one more axis."""
+    """The function that the exporter based on torch.export calls for a node with complex inputs,
+    instead of the translation. It represents them as floats with one more axis for the parts."""
 
     def translate(*inputs: Any, **attributes: Any) -> Any:
         parts: Mapping[str, str] = {"FLOAT": "complex64", "DOUBLE": "complex128"}

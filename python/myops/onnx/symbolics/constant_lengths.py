@@ -1,10 +1,10 @@
-"""Which lengths of an operator's results are the same at every length of its inputs.
+"""Finds the lengths of an operator's results that are equal for all lengths of its inputs.
 
-A trace knows the lengths of the example alone, and torch's exporter computes with every length that
-a value is said to have. So a node that it has no shape inference for may only be given those that
-cannot change. The operator's fake kernel tells them: with symbols for the lengths that are dynamic,
-what is no symbol in its results is constant. A fake kernel that reads a length as a number makes a
-constant of it, at three lengths three different ones.
+A trace knows only the lengths of the example, and torch's exporter computes with every length that
+is declared for a value. For a node without shape inference, only lengths that cannot change may be
+declared. The operator's fake kernel tells which: it is called with symbols for the dynamic lengths,
+and a length of its results that is no symbol is constant. A fake kernel that reads a length as a
+number returns a number too; calling it with three different lengths shows that it is not constant.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
-# Stands for a number that the graph computes.
+# Stand for numbers that the graph computes.
 INTEGER, FLOAT = object(), object()
 
 
-# What a length that is not known is, and what is added to the dynamic ones in each attempt.
+# For each of the attempts: the number for an unknown length, and the number added to dynamic ones.
 _UNKNOWN, _LONGER = 16, (0, 1, 13)
 
 
 class Described:
     """A tensor among the arguments: the example's lengths, and which of them are constant.
 
-    example, lengths: With None for what is not known, or not constant.
+    example: The lengths of the example; None for an unknown length.
+    lengths: The constant lengths; None for a dynamic length.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Described:
 def of_results(
     overload: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[list[int | None]] | None:
-    """The constant lengths of each result; None where they cannot be told.
+    """The constant lengths of each result; None if they cannot be found.
 
     Args:
         args, kwargs: As for a call, with `Described` for tensors, INTEGER and FLOAT.

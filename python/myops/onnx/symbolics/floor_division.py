@@ -1,7 +1,7 @@
 """`a // b`, rounded down as in PyTorch.
 
 torch's older exporter rounds towards zero, which makes -(-h // 14) the same as h // 14. The newer
-one rounds the quotient before: 1.0 // 0.1 is 9, as in Python, though 1.0 / 0.1 rounds to 10.
+one first rounds the quotient: 1.0 // 0.1 is 9, as in Python, but 1.0 / 0.1 rounds to 10.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL = ("Add", "Mul", "Div", "Max", "Concat")
 
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
-    """Inside, both exporters round `a // b` down, unless somebody has registered it."""
+    """In this context, both exporters round `a // b` down, unless a user has registered it."""
     with register.registered_for_now({_NAME: _write}, _OPSET):
         yield
 
@@ -43,7 +43,8 @@ def _write(g: Any, a: Any, b: Any) -> Any:
 
 
 def _dtype(g: Any, a: Any, b: Any) -> np.dtype:
-    """What torch computes in: numbers count only where they are floats and tensors integers."""
+    """The dtype in which torch computes. The dtype of a number matters only if the number is a
+    float and the tensors are integers."""
     tensors = [item for item in (a, b) if not _is_number(g, item)]
     known = [g.dtype(item) for item in tensors or (a, b) if not isinstance(item, (int, float))]
     found = [item for item in known if item is not None] or [np.dtype(np.int64)]
@@ -74,7 +75,7 @@ def _value(g: Any, item: Any, dtype: np.dtype) -> Any:
 
 
 def _of_floats(g: Any, a: Any, b: Any, number: Any, dtype: np.dtype) -> Any:
-    """As torch does (c10/util/generic_math.h, div_floor_floating)."""
+    """Computes it as torch does (c10/util/generic_math.h, div_floor_floating)."""
     zero, half, one = (g.constant(np.array(item, dtype)) for item in (0, 0.5, 1))
     remainder = g.op("Mod", a, b, fmod=1)
     quotient = g.op("Div", g.op("Sub", a, remainder), b)
@@ -91,7 +92,7 @@ def _of_floats(g: Any, a: Any, b: Any, number: Any, dtype: np.dtype) -> Any:
 
 
 def _never_negative(item: Any) -> bool:
-    """Whether a number of a trace is a length, or made of lengths without a minus."""
+    """Whether a number of a trace is a length, or computed from lengths without a minus."""
     if isinstance(item, (int, float)):
         return item >= 0
     return isinstance(item, torch._C.Value) and _of_lengths(item, {})

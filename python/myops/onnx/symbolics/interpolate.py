@@ -19,11 +19,11 @@ _ANTIALIASED = tuple(name for name in interpolate.OPERATORS if name.endswith("_a
 def register_interpolate() -> None:
     """Lets torch's exporters write every `torch.nn.functional.interpolate` as myops::Resize.
 
-    For plain `torch.onnx.export`, with dynamo=True and False; `myops.onnx.export` does the same
-    with `register_interpolate=True`, and by itself for antialias=True, which torch's exporters do
-    not know or write wrongly. The nodes round as torch does at any factor and opset; mode "area"
-    is adaptive pooling and stays that. Models stay as they are, and so does what they compute in
-    PyTorch: `myops.patch_interpolate` is for that. Calling it again changes nothing.
+    This is for plain `torch.onnx.export`, with dynamo=True and False; `myops.onnx.export` does the
+    same with `register_interpolate=True`, and always for antialias=True, which torch's exporters do
+    not support or write wrongly. The nodes round as torch does at any factor and opset; mode "area"
+    is still written as adaptive pooling. Models, and their results in PyTorch, do not change; use
+    `myops.patch_interpolate` for that. Calling it again has no effect.
 
     Example:
         >>> myops.onnx.register_interpolate()
@@ -39,10 +39,11 @@ def register_interpolate() -> None:
 
 @contextlib.contextmanager
 def registered(wanted: bool | None) -> Iterator[None]:
-    """Inside, what `register_interpolate` does, for operators that nobody has registered.
+    """In this context, `register_interpolate` is active for operators that no user has registered.
 
     Args:
-        wanted: None: only those with antialias, or all where `patch_interpolate` is active.
+        wanted: True: all; None: only those with antialias, or all while `patch_interpolate` is
+            active; False: none.
     """
     if wanted is None:
         wanted_names: Sequence[str] = _ANTIALIASED
@@ -73,7 +74,7 @@ def _write(name: str, g: Any, input: Any, *arguments: Any) -> Any:
 
 
 def _joined(g: Any, numbers: Any, dtype: Any) -> Any:
-    """Numbers as one value, also where they are computed at run time, in whatever type.
+    """Joins numbers to one value of the graph, even if they are computed at run time, in any type.
 
     torch's trace has lengths in float32 where recompute_scale_factor is set.
     """

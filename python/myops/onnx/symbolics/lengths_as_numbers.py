@@ -1,7 +1,7 @@
-"""Arithmetic with lengths that change, where torch's newer exporter fails or is wrong.
+"""Arithmetic with dynamic lengths, where torch's newer exporter fails or is wrong.
 
 `places % width`, where width is such a length, is `aten::remainder.Scalar`, and torch's translation
-of it fails on a value of the graph. The overload for two tensors takes such a value.
+of it fails on a value of the graph. The overload for two tensors accepts such a value.
 
 `-(-length // 4)` divides a negative number; torch's translation of `//` for lengths rounds towards
 zero.
@@ -18,7 +18,7 @@ import torch
 
 from myops.onnx.symbolics import registered_dynamo
 
-# By name: the overload with a number, the one with tensors, which argument the number is.
+# By name: the overload with a number, the overload with tensors, and the index of the number.
 _PAIRS = [
     ("remainder", "Scalar", "Tensor", 1),
     ("pow", "Tensor_Scalar", "Tensor_Tensor", 1),
@@ -32,7 +32,7 @@ _ALL = ("Add", "Mul", "Div", "Max", "Concat")
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """For the exporter on torch.export; torch's own functions do the work."""
+    """Translations for the exporter based on torch.export, which call torch's own functions."""
     found: dict[Any, Callable[..., Any]] = {operator.floordiv: _rounded_down}
     for name, scalar, tensor, place in _PAIRS:
         packet = getattr(torch.ops.aten, name)
@@ -73,7 +73,7 @@ def _rounded_down(length: Any, divisor: Any) -> Any:
 
 
 def _never_negative(value: Any, known: dict[int, bool]) -> bool:
-    """Whether a number is at least 0, or made of lengths without a minus."""
+    """Whether a number is at least 0, or computed from lengths without a minus."""
     import onnx_ir as ir
 
     if isinstance(value, int):

@@ -18,35 +18,37 @@ def register_symbolic(
 ) -> None:
     """Tells both of torch's exporters how to write an operator in ONNX.
 
-    For `myops.onnx.export` and plain `torch.onnx.export`, with dynamo=True and False, eager and
-    scripted models. Of several registrations for a name the one with the newest lowest opset
-    that fits the export is taken, and among equals the last. Where none fits, torch's own
-    translation is taken, and without one the export fails and names the opsets that are there.
+    It works for `myops.onnx.export` and plain `torch.onnx.export`, with dynamo=True and False, for
+    eager and scripted models. If a name has several registrations for the opset of the export, the
+    one with the highest lowest opset is used, and among equals the last. If none is for this opset,
+    torch's own translation is used; without one the export fails, and the error names the opsets
+    that are registered.
 
     Args:
         name: A dispatcher operator, "namespace::name", such as "aten::asinh"; all its overloads,
             or one: "aten::add.Tensor".
-        function: `function(g, *args, **kwargs)` gets what the operator was called with, defaults
-            filled in: tensors as graph values, everything else as Python values, None for what
-            was left out (keyword-only arguments by keyword; those at their default only when the
-            function takes them). An int or float that is known at run time only is a graph value
-            too. It returns a graph value, or a tuple of them for several outputs. `g` has
+        function: `function(g, *args, **kwargs)` gets the arguments of the operator with defaults
+            filled in: tensors as graph values, everything else as Python values, None for an
+            argument that was left out (keyword-only arguments by keyword; those with their default
+            value only if the function has such a parameter). An int or float that is known at run
+            time only is a graph value too. It returns a graph value, or a tuple of them for several
+            outputs. `g` has
 
             - g.op(type, *inputs, outputs=1, **attributes): adds a node of a standard operator
               ("Asinh") or of another domain ("acme::Swish"); an input "" is left out. Returns
               the output, or a tuple of them;
             - g.constant(array): adds a constant;
-            - g.list(items): a list of ints as one 1-D int64 value, also where some of the items
-              are known at run time only;
+            - g.list(items): a list of ints as one 1-D int64 value, even if some of the items are
+              known at run time only;
             - g.dtype(value), g.shape(value): NumPy dtype and lengths where known, else None;
             - g.opset: the opset that nodes must belong to (exporter="dynamo" writes at least
-              opset 18, and what was asked for is converted from it);
-            - g.refuse(reason): fails, with the operator's name.
+              opset 18 and then converts the model to the requested opset);
+            - g.refuse(reason): raises an error with the operator's name and the reason.
         opset: The lowest opset that the function is for. Default: all.
         opset_range: Lowest and highest opset, both included, instead of `opset`.
 
     Raises:
-        ValueError: No operator has the name, or the opsets make no sense.
+        ValueError: No operator has the name, or the opsets are invalid.
 
     Example:
         >>> myops.onnx.register_symbolic("aten::asinh", lambda g, x: g.op("Asinh", x), opset=9)
@@ -68,7 +70,7 @@ def register_symbolic(
 
 
 def unregister(name: str) -> None:
-    """Takes back the last `register_symbolic` for a name."""
+    """Undoes the last `register_symbolic` for a name."""
     functions = registry.registered[name]
     functions.pop()
     if not functions:
@@ -79,7 +81,8 @@ def unregister(name: str) -> None:
 
 @contextlib.contextmanager
 def registered_for_now(functions: Mapping[str, Callable[..., Any]], opset: int) -> Iterator[None]:
-    """Inside, these functions are registered, but for operators that somebody has registered."""
+    """In this context, these functions are registered, except for operators that a user has
+    registered."""
     taken = {name.partition(".")[0] for name in registry.names()}
     added = [name for name in functions if name not in taken]
     for name in added:
@@ -92,7 +95,7 @@ def registered_for_now(functions: Mapping[str, Callable[..., Any]], opset: int) 
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
-    """What an export with exporter="dynamo" gives torch as custom_translation_table."""
+    """The custom_translation_table that an export with exporter="dynamo" passes to torch."""
     if not registry.registered:
         return {}
     return registered_dynamo.table(opset)

@@ -1,4 +1,4 @@
-"""`register_symbolic` for the exporter on top of torch.export."""
+"""`register_symbolic` for the exporter based on torch.export."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _python(value: Any) -> Any:
 
 
 def table(opset: int) -> dict[Any, Callable[..., Any]]:
-    """The overloads that have a registration for an opset, or no translation of torch's own."""
+    """The overloads that have a registration for an opset, or that torch cannot translate."""
     chosen: dict[Any, tuple[str, int]] = {}
     for name in registry.names():
         found = registry.select(name, opset)
@@ -123,7 +123,7 @@ def install(name: str) -> None:
 
 
 def uninstall(name: str) -> None:
-    """Takes back `install`."""
+    """Undoes `install`."""
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
     mine = [item for item in _installed if item[0] == name]

@@ -82,7 +82,7 @@ def install(name: str) -> None:
 
 
 def uninstall(name: str) -> None:
-    """Takes back `install`."""
+    """Undoes `install`."""
     title = name.partition(".")[0]
     originals = _originals.pop(name)
     for opset in _OPSETS:
@@ -124,7 +124,7 @@ def _symbolic(name: str, graph: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _schema(name: str, graph: Any) -> Any:
-    """The schema of the overload that was called; None when the name is another overload's."""
+    """The schema of the overload that was called; None if the name is that of another overload."""
     node = getattr(graph, "original_node", None)
     text = node.schema() if node is not None else ""
     overloads = overloads_of(name)
@@ -138,7 +138,7 @@ def _schema(name: str, graph: Any) -> Any:
 
 
 def _fitting(schemas: list[Any], node: Any) -> Any:
-    """The first schema for as many arguments as a node has, lists where it has lists."""
+    """The first schema with the number of arguments of a node, and lists where it has lists."""
     values = list(node.inputs()) if node is not None else []
     for schema in schemas:
         kinds = [str(item.real_type) for item in schema.arguments]
@@ -148,7 +148,7 @@ def _fitting(schemas: list[Any], node: Any) -> Any:
 
 
 def _may_be(kind: str, value: Any) -> bool:
-    """Whether a value may be an argument of a type: no list is a number."""
+    """Whether a value may be an argument of a type (a list is no number)."""
     if "Tensor" in kind or "List" in kind:
         return True
     listed = isinstance(value.type(), torch._C.ListType)
@@ -159,7 +159,8 @@ def _may_be(kind: str, value: Any) -> bool:
 
 
 def _with_doubles(graph: Any, args: Any) -> list[Any]:
-    """The arguments, lists of floats as the program has them: torch makes them float32."""
+    """The arguments, with lists of floats from the program, because torch rounds them to
+    float32."""
     node = getattr(graph, "original_node", None)
     sources = list(node.inputs()) if node is not None else []
     if len(sources) != len(args):
@@ -173,7 +174,7 @@ def _with_doubles(graph: Any, args: Any) -> list[Any]:
 
 
 def _read(value: Any, declared: Any) -> Any:
-    """A graph value as a Python value, where the schema says that it is one and it is known."""
+    """A graph value as a Python value, if the schema says that it is one and it is constant."""
     if not isinstance(value, torch._C.Value):
         return value
     if symbolic_helper._is_none(value):
@@ -198,8 +199,8 @@ def _read(value: Any, declared: Any) -> Any:
 
 
 def _set_types(name: str, graph: Any, schema: Any, values: Sequence[Any], result: Any) -> None:
-    """Tells the exporter what is known of the outputs of nodes that it does not know itself: the
-    dtype, the rank, and the lengths that do not change."""
+    """Gives the outputs of nodes without shape inference the dtype, the rank, and the lengths that
+    are constant."""
     node = getattr(graph, "original_node", None)
     if node is None:
         return
@@ -251,7 +252,7 @@ def _constant_lengths(
 
 
 def _described(kind: str, source: Any, value: Any) -> Any:
-    """An argument for constant_lengths.py; NotImplemented where too little is known of it."""
+    """An argument for constant_lengths.py; NotImplemented if too little is known about it."""
     if isinstance(value, (list, tuple)):
         sources = list(source.node().inputs())
         inner = kind.removeprefix("Optional[").removeprefix("List[")

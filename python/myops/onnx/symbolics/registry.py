@@ -1,4 +1,4 @@
-"""The functions that `register_symbolic` was given, and how an exporter calls one."""
+"""The functions given to `register_symbolic`, and how an exporter calls one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTS = (list, tuple)
 
 @dataclass(frozen=True)
 class Registration:
-    """A function and the opsets that it is for."""
+    """A function and the range of its opsets."""
 
     function: Callable[..., Any]
     opsets: tuple[int, int]
@@ -62,7 +62,7 @@ class GraphContext(abc.ABC):
         raise ValueError(f"{self.name}: cannot be written in opset {self.opset}: {reason}")
 
     def inputs_of(self, op_type: str, inputs: Sequence[Any], value_type: Any) -> Any:
-        """The inputs of a node, None for what is left out, but at the end."""
+        """The inputs of a node; None for one that is left out, except at the end."""
         given = [None if item is None or isinstance(item, str) else item for item in inputs]
         while given and given[-1] is None:
             given.pop()
@@ -87,7 +87,7 @@ def refuse_values(
 
 
 def written(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that are there; None and empty lists stand for what is left out."""
+    """The attributes that are given; None and empty lists mean that one is left out."""
     return {
         key: value
         for key, value in attributes.items()
@@ -96,7 +96,7 @@ def written(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 registered: dict[str, list[Registration]] = {}  # by qualified name, newest last
-_exporting: list[int] = []  # the opsets asked for by exports under way
+_exporting: list[int] = []  # the opsets that the exports in progress request
 
 
 def overloads_of(name: str) -> list[torch._ops.OpOverload]:
@@ -129,7 +129,7 @@ def overloads_of(name: str) -> list[torch._ops.OpOverload]:
 
 
 def _writes(overload: torch._ops.OpOverload) -> bool:
-    """Whether it is an out= form; exporters see the plain form instead."""
+    """Whether it is an overload with out=; exporters get the functional overload instead."""
     return any(item.is_out for item in overload._schema.arguments)
 
 
@@ -139,13 +139,13 @@ def names() -> list[str]:
 
 
 def select(name: str, opset: int) -> Registration | None:
-    """The registration that an export to an opset takes."""
+    """The registration for an export to an opset; None if there is none."""
     fitting = [r for r in registered.get(name, []) if r.opsets[0] <= opset <= r.opsets[1]]
     return max(reversed(fitting), key=lambda item: item.opsets[0], default=None)
 
 
 def required(name: str, opset: int) -> Registration:
-    """As `select`; an error where nothing fits."""
+    """As `select`, but raises an error if no registration fits."""
     found = select(name, opset)
     if found is None:
         ranges = ", ".join(
@@ -161,7 +161,7 @@ def required(name: str, opset: int) -> Registration:
 
 @contextlib.contextmanager
 def exporting(opset: int) -> Iterator[None]:
-    """The opset that the export inside was asked for."""
+    """In this context, exports have this requested opset."""
     _exporting.append(opset)
     try:
         yield
@@ -170,7 +170,7 @@ def exporting(opset: int) -> Iterator[None]:
 
 
 def wanted_opset(built: int) -> int:
-    """The opset that the export under way was asked for; `built` for one that is not ours."""
+    """The requested opset of the export in progress; `built` for an export that is not ours."""
     return _exporting[-1] if _exporting else built
 
 
@@ -182,7 +182,7 @@ def apply(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Calls the function with the arguments of the operator, as `register_symbolic` says."""
+    """Calls the function with the arguments that `register_symbolic` describes."""
     function = registration.function
     positional: list[Any] = []
     keywords: dict[str, Any] = {}

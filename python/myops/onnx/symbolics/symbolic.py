@@ -1,4 +1,4 @@
-"""The TorchScript exporter's face of every op: one node, derived from the description."""
+"""Writes every op as one node for the TorchScript exporter, derived from its description."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def emit(g: Any, info: OpInfo, inputs: Sequence[Any], attributes: dict[str, Any]
 
 
 def _dtype(item: Any) -> str | None:
-    """Of a graph value, as far as the exporter knows it."""
+    """The dtype of a graph value, if the exporter knows it."""
     if not isinstance(item, torch._C.Value):
         return None
     kinds = symbolic_helper._type_utils.JitScalarType
@@ -91,7 +91,7 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
     """The Python value of an attribute.
 
     Raises:
-        ValueError: It is computed at run time, in a trace from the length of an input.
+        ValueError: It is computed at run time; in a trace this means, from the length of an input.
     """
     if isinstance(value, torch._C.Value):
         value = _known(value, item)
@@ -108,7 +108,7 @@ def _constant(info: OpInfo, item: Any, value: Any) -> Any:
 
 
 def _known(value: Any, item: AttributeInfo) -> Any:
-    """What a graph value is where it is constant, else the value itself."""
+    """The Python value of a constant graph value; other values are returned unchanged."""
     if item.type != "strings":
         return symbolic_helper._maybe_get_const(value, _PARSE[item.type])
     node = value.node()
@@ -128,7 +128,7 @@ def _value(g: Any, info: OpInfo, number: int, item: Any) -> Any:
 
 
 def values_tensor(numbers: Sequence[float], integer: bool) -> torch.Tensor:
-    """The constant for a list of numbers: float32 when it holds them exactly, else float64."""
+    """The constant for a list of numbers: float32 if it represents them exactly, else float64."""
     if integer:
         return torch.tensor(list(numbers), dtype=torch.int64)
     exact = torch.tensor(list(numbers), dtype=torch.float64)
@@ -139,7 +139,7 @@ def values_tensor(numbers: Sequence[float], integer: bool) -> torch.Tensor:
 def _set_type(
     output: Any, info: OpInfo, number: int, values: Sequence[Any], attributes: dict[str, Any]
 ) -> None:
-    """Tells the exporter dtype and shape, as far as the shape rule knows them."""
+    """Gives the exporter dtype and shape, as far as the shape rule computes them."""
     padded = [*values, *[None] * (len(info.inputs) - len(values))]
     sizes = [None if v is None else symbolic_helper._get_tensor_sizes(v) for v in padded]
     for item, value, known in zip(info.inputs, padded, sizes, strict=True):
@@ -160,7 +160,7 @@ def _set_type(
 
 
 def register(info: OpInfo) -> None:
-    """Makes scripted programs exportable: they hold the dispatcher op, not the Function."""
+    """Makes scripted programs exportable: they contain the dispatcher op, not the Function."""
     # The name stands for all overloads.
     torch.onnx.register_custom_op_symbolic(info.qualified, _scripted(info), 9)
 
@@ -195,8 +195,8 @@ def _is_value(item: Any) -> bool:
 
 
 def _folded(value: Any) -> Any:
-    """The integer that a scripted program computes from static lengths, such as the number of
-    groups; `value` itself where a length in it is dynamic, or something else is computed."""
+    """The integer that a scripted program computes from constant lengths, such as the number of
+    groups; `value` itself if a length in it is dynamic, or the computation is another one."""
     try:
         return int(_evaluate(value))
     except (_NotConstantError, ZeroDivisionError):
@@ -234,7 +234,7 @@ def _evaluate(value: Any) -> Any:
 
 
 def _joined(g: Any, value: Any, integer: bool) -> Any:
-    """A list in the graph as numbers where they are constant, else as one tensor."""
+    """A list in the graph: as numbers if they are constant, else as one tensor."""
     if not isinstance(value.type(), torch._C.ListType):
         return value
     numbers = symbolic_helper._maybe_get_const(value, "is" if integer else "fs")

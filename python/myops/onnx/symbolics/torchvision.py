@@ -20,10 +20,9 @@ _exporting: list[Any] = []  # the op's overload, while `registered` is entered
 def register_torchvision() -> None:
     """Lets torch's exporters write `torchvision.ops.deform_conv2d` as the node myops::DeformConv.
 
-    For plain `torch.onnx.export`, with dynamo=True and False, for models that are scripted too;
-    `myops.onnx.export` does the same by itself. It replaces what onnxscript does with the op;
-    models stay as they are, and so does what they compute in PyTorch. Calling it again changes
-    nothing.
+    This is for plain `torch.onnx.export`, with dynamo=True and False, also for scripted models;
+    `myops.onnx.export` does the same by itself. It replaces onnxscript's translation of the op;
+    models, and their results in PyTorch, do not change. Calling it again has no effect.
 
     Raises:
         RuntimeError: The op is not defined and torchvision cannot be imported.
@@ -45,9 +44,10 @@ def register_torchvision() -> None:
 
 @contextlib.contextmanager
 def registered(wanted: bool) -> Iterator[None]:
-    """Inside, what `register_torchvision` does, where the op is defined and nobody translates it.
+    """In this context, `register_torchvision` is active, if the op is defined and no user has
+    registered it.
 
-    `myops.onnx.export` enters it; plain torch.onnx.export stays as it is.
+    `myops.onnx.export` uses it; plain torch.onnx.export does not change.
     """
     from torch.onnx._internal.torchscript_exporter import registration
 
@@ -70,7 +70,7 @@ def registered(wanted: bool) -> Iterator[None]:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """For the exporter on torch.export, inside `registered`."""
+    """Translations for the exporter based on torch.export, within `registered`."""
     return dict.fromkeys(_exporting, _write_translation)
 
 

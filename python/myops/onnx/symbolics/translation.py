@@ -1,4 +1,5 @@
-"""The torch.export-based exporter's face of every op: one node, derived from the description."""
+"""Writes every op as one node for the exporter based on torch.export, derived from its
+description."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ from myops._description import OpInfo
 from myops.onnx.symbolics import complex_numbers
 from myops.onnx.symbolics.attribute_text import follows_a_length
 
-# With it comes the exporter's list of known ops. Importing it takes more than a second, so
-# `register` waits until somebody exports.
-# Two modules that import each other; which one is finished last depends on who was asked for first.
+# The module with the exporter's list of operators. Importing it takes more than a second, so
+# `register` waits until it is imported for an export. It and another module import each other;
+# which of the two is finished last depends on which is imported first.
 _REGISTRATION = "torch.onnx._internal.exporter._registration"
 _REGISTRY = "torch.onnx._internal.exporter._torchlib._torchlib_registry"
 
-_foreign: dict[Any, Callable[..., Any]] = {}  # what `register_translation` was given
+_foreign: dict[Any, Callable[..., Any]] = {}  # the functions given to `register_translation`
 
 
 def translation_table() -> dict[Any, Callable[..., Any]]:
     """Translations of all ops, for `torch.onnx.export(..., custom_translation_table=...)`.
 
-    `import myops`, and the import of a package with ops of its own, already register them, so the
-    table is only needed where that is refused, for instance by a torch release whose exporter
-    keeps its registry elsewhere.
+    `import myops`, and the import of a package of ops, already register them. The table is only
+    needed where this does not work: with MYOPS_IMPORT_HOOK=0, or in a torch release whose exporter
+    stores its registry elsewhere.
 
     Returns:
         Dispatcher overload -> function that emits the node.
@@ -120,14 +121,14 @@ def translation(info: OpInfo) -> Callable[..., Any]:
 
 
 def _count(wanted: Sequence[bool]) -> int:
-    """How many outputs the node has: one that is left out has a name only before others."""
+    """The number of outputs of the node: trailing outputs that are left out do not count."""
     return max(number for number, given in enumerate(wanted) if given) + 1
 
 
 def _left_out(info: OpInfo, dtypes: Sequence[Any], count: int) -> list[Any]:
-    """Empty tensors, which stand in the program for the outputs behind the first `count`.
+    """Empty tensors, which replace the outputs after the first `count` in the program.
 
-    `dtypes`: those of the inputs, as onnx_ir has them; None where one is not known.
+    `dtypes`: those of the inputs, as onnx_ir has them; None for an unknown one.
     """
     import onnx
     import onnxscript
@@ -145,7 +146,7 @@ def _left_out(info: OpInfo, dtypes: Sequence[Any], count: int) -> list[Any]:
 
 
 def _constant(numbers: Sequence[Any], integer: bool) -> Any:
-    """A list of numbers as a graph value; symbolic integers are joined to it in the graph."""
+    """A list of numbers as a graph value; if some are symbolic, the graph joins them."""
     import onnx_ir
     import onnxscript
 
@@ -166,9 +167,9 @@ def _constant(numbers: Sequence[Any], integer: bool) -> Any:
 def register() -> None:
     """Lets a plain `torch.onnx.export(model, ...)` find the translations.
 
-    Before torch's exporter is imported there is no place for them, and importing it takes more than
-    a second. So a finder on sys.meta_path waits for that import, adds them, and removes itself.
-    MYOPS_IMPORT_HOOK=0 in the environment leaves it out.
+    They are registered in torch's exporter, whose import takes more than a second. So a finder on
+    sys.meta_path waits for that import, adds them, and removes itself. With MYOPS_IMPORT_HOOK=0 in
+    the environment there is no finder.
     """
     if _fill() or os.environ.get("MYOPS_IMPORT_HOOK") == "0":
         return
@@ -177,7 +178,7 @@ def register() -> None:
 
 
 def register_now() -> None:
-    """The same for an export that begins: imports torch's exporter."""
+    """Registers them at the beginning of an export: imports torch's exporter."""
     for name in (_REGISTRATION, _REGISTRY):
         try:
             importlib.import_module(name)
@@ -187,7 +188,7 @@ def register_now() -> None:
 
 
 def _fill() -> bool:
-    """Adds the translations to those of torch's exporter; whether it was there."""
+    """Adds the translations to those of torch's exporter; returns whether it was found."""
     entry = getattr(sys.modules.get(_REGISTRATION), "OnnxDecompMeta", None)
     registry = getattr(sys.modules.get(_REGISTRY), "_registry", None)
     if entry is None or registry is None:
@@ -206,7 +207,7 @@ def _fill() -> bool:
 
 
 def _complex_table() -> dict[Any, Callable[..., Any]]:
-    """What the exporter calls for nodes with complex inputs, for which it has a list of its own."""
+    """The functions for nodes with complex inputs, for which the exporter has a separate list."""
     import torch
 
     return {
@@ -219,9 +220,9 @@ def _complex_table() -> dict[Any, Callable[..., Any]]:
 
 
 class _FillOnImport:
-    """Adds the translations in the moment the exporter is imported.
+    """A finder of modules that adds the translations when the exporter is imported.
 
-    A finder of modules, without the base class: importlib.abc takes as long as all of this.
+    It has no base class, because importing importlib.abc would take as long as all of this.
     """
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:

@@ -1,6 +1,6 @@
-"""`unflatten`: torch's older exporter takes the lengths behind it for constant.
+"""`unflatten`, whose result has constant lengths in files of torch's older exporter.
 
-torch.nn.MultiheadAttention calls it on what its projections give.
+torch.nn.MultiheadAttention calls it on the results of its projections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _OPSET = 11
 
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
-    """Inside, the older exporter keeps the lengths, unless somebody has registered it."""
+    """In this context, the older exporter keeps the lengths dynamic, unless a user has registered
+    the operator."""
     with register.registered_for_now({"aten::unflatten.int": _write}, _OPSET):
         yield
 

@@ -1,12 +1,12 @@
-"""Two ONNX files beside each other; no PyTorch.
+"""Compares two ONNX files, without PyTorch.
 
-scopes       what the values of a graph compute, as numbers that two files share
-matching     which node and value of one file belongs to which of another
-diffing      `diff`: the differences; tensors: those of constants; difference is its result
-comparing    `compare_files`: both run on the same inputs
-backends     what runs them
-tracing      all values of a run, those in bodies of If, Loop and Scan included
-rows         the values side by side
-search       where a difference arises, and where it begins to matter
-result       what comes out; terminal shows it
+numbered_graph  gives equal numbers to values of both files that compute the same
+matching        pairs the nodes and values of both files
+diffing         `diff`: lists the differences; tensors: those of constants; difference: its result
+comparing       `compare_files`: runs both on the same inputs
+backends        the runtimes
+tracing         records all values of a run, including those in bodies of If, Loop and Scan
+rows            pairs the values of two runs
+search          finds where a difference arises, and where it changes the outputs
+result          the report; terminal shows it
 """

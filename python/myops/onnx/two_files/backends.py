@@ -1,4 +1,4 @@
-"""Who runs a model: ONNX Runtime with or without its optimisations, or onnx's own evaluator."""
+"""The runtimes of a model: ONNX Runtime with or without optimisations, or onnx's own evaluator."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Backend:
     """Runs models and fetches values from inside them.
 
     Attributes:
-        name: As in BACKENDS.
+        name: A key of BACKENDS.
         rewrites: Whether it changes a model before it runs it, so that a model with more outputs
-            may compute something else. ONNX Runtime does so without optimisations too: between
-            two casts, it runs what has no float16 kernel in float32.
+            may compute something else. ONNX Runtime does this without optimisations too: nodes
+            without a float16 kernel run in float32 between two casts.
     """
 
     def __init__(self, name: str, libraries: Sequence[str | os.PathLike[str]] = ()) -> None:
@@ -48,7 +48,7 @@ class Backend:
         self._runner = Reference() if name == "reference" else Runner(libraries)
 
     def opened(self, model: onnx.ModelProto, names: Iterable[str] | None = None) -> Run:
-        """A function from inputs to values by name; a string says why there is no array.
+        """A function from inputs to values by name; a string gives the reason for a missing array.
 
         Raises (the function):
             RuntimeError: The model does not load, or RunError: it does not run to its end.
@@ -58,12 +58,13 @@ class Backend:
     def fetch(
         self, graph: Graph, feeds: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> tuple[dict[str, Any], tuple[int, str] | None]:
-        """Values of a graph; where the run stops at a node, those before, its place and why."""
+        """Values of a graph; if the run stops at a node: the values before it, its index, and the
+        reason."""
         return fetch(graph, self._runner, feeds, names, self._level)
 
 
 class Reference(Runner):
-    """onnx.reference, with the nodes of op libraries through NumPy on their kernels."""
+    """onnx.reference; nodes of op libraries call their kernels through NumPy."""
 
     def opened(
         self, model: onnx.ModelProto, names: Iterable[str] | None = None, level: str = ""
@@ -101,7 +102,7 @@ class Reference(Runner):
 
 
 def _narrow(model: onnx.ModelProto) -> dict[str, np.dtype]:
-    """Inputs of types that onnx adds to NumPy's."""
+    """Inputs with the dtypes that onnx adds to NumPy's."""
     import ml_dtypes
 
     bfloat16 = onnx.TensorProto.BFLOAT16

@@ -37,34 +37,34 @@ def compare_files(
 ) -> FileReport:
     """Runs two ONNX files on the same inputs and compares all values, without PyTorch.
 
-    Values are paired by what computes them and from what, where that is changed by their place
-    between others or their name, and at last by their numbers; so the files may come from other
-    exporters, or one may be the other simplified, lowered or edited. Those inside If, Loop and
-    Scan are compared too, each time the body runs.
+    Values are paired if the same operators compute them from the same inputs; where this was
+    changed, by their position between other values or by their name, and last by their numbers. So
+    the files may come from different exporters, or one may be a simplified, lowered or edited form
+    of the other. Values inside If, Loop and Scan are compared too, each time the body runs.
 
-    When the files differ, the first value is named that differs although all before it agree, and
-    its nodes run alone, on the values of the first file: does the difference arise there, or is it
-    inherited? A bisection finds the cut at which the outputs begin to differ.
+    If the files differ, the report names the first value that differs although all before it agree.
+    Its nodes run alone, on the values of the first file, which shows whether the difference arises
+    there or is inherited. A bisection finds the cut at which the outputs begin to differ.
 
     Args:
-        first: A path, the bytes of a file, or a ModelProto: what is expected.
-        second: The same: what is checked. None: the first file, in another backend.
-        inputs: Arrays, or paths of .npy files, by the names of the first file's inputs. What is
-            left out is invented: floats from the normal distribution, integers 1.
-        dims: Lengths of axes that the first file leaves open, by name or as "INPUT:AXIS".
-        shapes: Shapes of invented inputs.
-        backend: Who runs the files: "ort" (ONNX Runtime as it runs in production: inner values
-            come from a run in which they are outputs, the outputs from a run of the untouched
-            file as well), "ort-no-optimization", or "reference" (onnx.reference, with the nodes
-            of op libraries through NumPy on their kernels).
-        against: Who runs the second file. Default: the same.
-        libraries: Custom-op libraries that ONNX Runtime needs besides those of op libraries and
-            of onnxruntime-extensions.
+        first: The expected model: a path, the bytes of a file, or a ModelProto.
+        second: The model to check, in the same forms. None: the first file, in another backend.
+        inputs: Arrays, or paths of .npy files, by the names of the first file's inputs. Inputs that
+            are left out are generated: floats from the normal distribution, integers 1.
+        dims: Lengths of the first file's dynamic axes, by name or as "INPUT:AXIS".
+        shapes: Shapes of generated inputs.
+        backend: What runs the files: "ort" (ONNX Runtime as it runs in production: inner values
+            come from a run in which they are outputs; the outputs also from a run of the unchanged
+            file), "ort-no-optimization", or "reference" (onnx.reference; nodes of op libraries call
+            their kernels through NumPy).
+        against: What runs the second file. Default: the same.
+        libraries: Custom-op libraries that ONNX Runtime needs in addition to those of op libraries
+            and of onnxruntime-extensions.
         rtol: Relative tolerance. Default by dtype: float64 1e-9, float32 1e-4, float16 1e-2,
             bfloat16 5e-2, integers 0.
         atol: Absolute tolerance. Default: rtol times the root mean square of the first file's
             value, at least rtol / 100; for integers 0.
-        progress: Called with what is done now.
+        progress: Called with the name of each step.
 
     Returns:
         The report.
@@ -72,7 +72,7 @@ def compare_files(
     Raises:
         ValueError: Inputs that do not fit, an unknown backend, or nothing to compare.
         FileNotFoundError: No such file or library.
-        RuntimeError: A file does not load, or the first runs on no inputs that were tried.
+        RuntimeError: A file does not load, or the first fails with all inputs that were tried.
 
     Example:
         >>> simplified = myops.onnx.simplify("model.onnx", "simplified.onnx")
@@ -169,7 +169,7 @@ def compare_files(
 def _titles(
     first: files.Model, second: files.Model | None, backends: tuple[Backend, Backend]
 ) -> tuple[str, str]:
-    """What is compared with what."""
+    """The titles of both sides."""
 
     def title(model: files.Model, other: str) -> str:
         return os.fspath(model) if isinstance(model, (str, os.PathLike)) else other
@@ -184,10 +184,10 @@ def _titles(
 
 
 def _unequal_inputs(graphs: tuple[Graph, Graph], named: Mapping[str, str]) -> list[str]:
-    """Notes on inputs that one side lacks.
+    """Notes on inputs that one side does not have.
 
     Raises:
-        ValueError: The second has one for which the first has no value.
+        ValueError: The second has an input for which the first has no value.
     """
     names = [[item.name for item in graph.inputs] for graph in graphs]
     strange = [name for name in names[1] if name not in named.values()]
@@ -212,7 +212,7 @@ def _feeds(
     asked: tuple[Any, Any, Any],
     named: Mapping[str, str],
 ) -> tuple[tuple[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    """Inputs for both sides on which the first runs, if possible the second too."""
+    """Inputs with which the first runs, and if possible the second too; for both sides."""
     from myops.ort import _feeding
 
     runs = [backend.opened(model) for backend, model in zip(backends, models, strict=True)]
@@ -225,7 +225,7 @@ def _feeds(
             try:
                 run(given)
             except RunError:
-                raise  # other inputs may do
+                raise  # other inputs may work
             except RuntimeError as error:
                 raise RuntimeError(f"the {side} file: {error}") from error
 
@@ -237,7 +237,7 @@ def _no_tensors(ends: Mapping[str, str], traces: tuple[Trace, Trace]) -> list[st
     """Notes on outputs that cannot be compared.
 
     Raises:
-        ValueError: None can.
+        ValueError: No output can be compared.
     """
     notes = []
     for name, other in ends.items():
@@ -258,14 +258,14 @@ def _untouched(
     ends: Mapping[str, str],
     tolerance: Tolerance,
 ) -> list[FileValue]:
-    """The outputs of the untouched files; nothing when no backend rewrites what it runs."""
+    """The outputs of the unchanged files; empty if no backend rewrites models."""
     if not any(backend.rewrites for backend in backends):
         return []
     sides = zip(backends, models, feeds, strict=True)
     try:
         one, two = (backend.opened(model)(feed) for backend, model, feed in sides)
     except RuntimeError:
-        return []  # which the run with all values said as well
+        return []  # the run with all values failed too, and its error is reported
     found = []
     for name, other in ends.items():
         if isinstance(one[name], np.ndarray) and isinstance(two[other], np.ndarray):
@@ -275,7 +275,7 @@ def _untouched(
 
 
 def _follow(main: Sequence[FileValue], outputs: Sequence[FileValue]) -> None:
-    """Outputs of the untouched files differ in order only where the others do."""
+    """Gives outputs of the unchanged files the status "order" where the others have it."""
     known = {row.name: row for row in main if row.status == "order"}
     for row in outputs:
         twin = known.get(row.name)
@@ -287,7 +287,7 @@ def _follow(main: Sequence[FileValue], outputs: Sequence[FileValue]) -> None:
 
 
 def _settle_bodies(main: Sequence[FileValue], inner: Sequence[FileValue]) -> None:
-    """What differs in a body whose node gives the same does not matter."""
+    """Marks differences in a body as absorbed if the results of its node agree."""
     made: dict[int, list[FileValue]] = {}
     for row in main:
         made.setdefault(row.depth, []).append(row)

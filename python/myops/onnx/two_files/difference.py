@@ -1,4 +1,4 @@
-"""What `diff` found, as data and in a terminal."""
+"""The result of `diff`, as data and in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
-_MOST = 30  # of one kind, in the terminal
+_MOST = 30  # changes of one kind in the terminal
 _LONGEST = 120  # characters of a value
 
 
@@ -24,10 +24,10 @@ class Detail:
     """One thing that differs.
 
     Attributes:
-        field: What it is, such as "attribute pads", "shape", "inputs"; "" for the thing itself.
-        before, after: On both sides; None where it is not there, or is too long to show.
-        differing, size, largest: Of values of a constant: how many differ, of how many, and by how
-            much at most. None elsewhere.
+        field: The property, such as "attribute pads", "shape", "inputs"; "" for the whole thing.
+        before, after: Its value on both sides; None if there is none, or it is too long to show.
+        differing, size, largest: For the values of a constant: the number of those that differ, the
+            number of all, and the largest difference. None for other fields.
     """
 
     field: str
@@ -68,10 +68,10 @@ class Change:
     Attributes:
         kind: "added", "removed" or "changed".
         what: "model", "opset", "metadata", "input", "output", "node", "constant" or "function".
-        name: Its name in the first file, or in the second where it was added; for a node without
-            a name that of its first output.
+        name: Its name in the first file, or in the second if it was added; for a node without a
+            name, the name of its first output.
         where: The nodes and functions around it; "" in the main graph.
-        details: What differs.
+        details: The differences.
         op: The operator of a node that was changed.
     """
 
@@ -94,10 +94,10 @@ class Difference:
     """The result of `myops.onnx.diff`.
 
     Attributes:
-        first, second: The files, or "the first" and "the second" for models without one.
-        changes: What differs.
-        renamed: What only goes by another name: "value", "node" or "constant", where it is, the
-            name in the first file and in the second.
+        first, second: The files, or "the first" and "the second" for models without a file.
+        changes: The differences.
+        renamed: Things that only have another name: "value", "node" or "constant", the nodes around
+            it, the name in the first file and in the second.
     """
 
     first: str
@@ -107,7 +107,7 @@ class Difference:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs but names inside."""
+        """Whether nothing differs except inner names."""
         return not self.changes
 
     @property
@@ -141,11 +141,11 @@ class Difference:
         return "\n".join([self.summary, *(f"{_SIGNS[c.kind][0]} {c}" for c in self.changes)])
 
     def print(self, console: Console | None = None, *, all_changes: bool = False) -> None:
-        """The changes, in colours where the terminal has them.
+        """Prints the changes, in colours if the terminal has them.
 
         Args:
-            console: Where to. Default: stdout.
-            all_changes: Every change and every new name; otherwise of many the first of a kind.
+            console: A `rich.console.Console`. Default: stdout.
+            all_changes: True: every change and every new name; False: the first ones of each kind.
         """
         from myops._terminal import Console as Terminal
         from myops._terminal import line

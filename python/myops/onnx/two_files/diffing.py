@@ -26,20 +26,20 @@ from myops.onnx.two_files.tensors import of_sides
 
 
 def diff(first: files.Model, second: files.Model) -> Difference:
-    """Finds the differences between two models, whatever their values are called.
+    """Finds the differences between two models, whatever the names of their values are.
 
-    Nodes are paired by what they compute and from what, through the bodies of If, Loop and Scan
-    and through functions; names only decide between equals. A value or node that only goes by
-    another name is listed as renamed, and is no difference, nor are the order of nodes, whether a
-    constant is an initializer or a Constant node, an attribute that states its default, doc
-    strings, value_info, and metadata of nodes.
+    Nodes are paired if they compute the same from the same inputs, also in the bodies of If, Loop
+    and Scan and in functions; names only decide between equal candidates. A value or node that only
+    has another name is listed as renamed and is no difference. Also no differences are the order of
+    nodes, whether a constant is an initializer or a Constant node, an attribute with its default
+    value, doc strings, value_info, and metadata of nodes.
 
     Args:
-        first: A path, the bytes of a file, or a ModelProto; of the model before.
-        second: The same, of the model after.
+        first: The model before: a path, the bytes of a file, or a ModelProto.
+        second: The model after, in the same forms.
 
     Returns:
-        The changes; `equal` when there is none. It prints itself.
+        The changes; its property `equal` is True if there is none.
 
     Raises:
         FileNotFoundError: No such file, or a file with weights is missing.
@@ -154,7 +154,7 @@ def _of_nodes(match: Match, where: str) -> Iterator[Change]:
     for right, node in enumerate(two.nodes):
         if match.is_free(right) and not _is_constant(node, two.constants):
             yield Change("added", "node", _name(node), where, [Detail("", None, _shown(node))])
-    # A body or function: what it gives back, which for the main graph is its interface.
+    # The results of a body or function; those of the main graph are its interface.
     if where and not _reads_alike(match, one.outputs, two.outputs):
         details = [Detail("outputs", list(one.outputs), list(two.outputs))]
         yield Change("changed", "node", where, where, details)
@@ -210,7 +210,7 @@ def _node_details(match: Match, node: onnx.NodeProto, twin: onnx.NodeProto) -> I
 
 
 def _reads_alike(match: Match, one: Any, two: Any) -> bool:
-    """Whether these are names of values that belong together, one by one."""
+    """Whether these are names of values that are paired with each other."""
     names = [list(one), list(two)]
     for side in names:
         while side and not side[-1]:
@@ -231,15 +231,15 @@ def _belong(match: Match, left: str, right: str) -> bool:
         if right in scope.second.numbers:
             return number is not None and number == scope.second.numbers[right]
         scope = scope.around
-    return number is None and left == right  # a name that neither file explains
+    return number is None and left == right  # a name that neither file defines
 
 
 def _attribute(item: AttributeProto) -> tuple[Any, Any]:
-    """An attribute as it is shown, and as it is compared."""
+    """An attribute as text, and in a form for comparison."""
     if item.ref_attr_name:
         return f"@{item.ref_attr_name}", "reference"
     if item.type == AttributeProto.GRAPH:
-        return "a graph", "graph"  # it has changes of its own
+        return "a graph", "graph"  # its changes are listed separately
     if item.type == AttributeProto.TENSOR:
         array = array_of(item.t)
         size = f"{summary.dtype_name(item.t.data_type)}{list(item.t.dims)}"
@@ -259,7 +259,7 @@ def _attribute(item: AttributeProto) -> tuple[Any, Any]:
 
 
 def _renamed(match: Match, where: str) -> Iterator[tuple[str, str, str, str]]:
-    """(what, where, before, after) of what goes by another name only."""
+    """(what, where, before, after) of everything that only has another name."""
     one, two = match.first, match.second
     for left, right in match.constants.items():
         if left != right:

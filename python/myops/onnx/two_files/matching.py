@@ -1,11 +1,11 @@
-"""Which node and which value of one file belongs to which of another, whatever their names.
+"""Pairs the nodes and values of two files, whatever their names are.
 
-How a pair was found, the surest first:
+The ways to find a pair, the most reliable first:
 
     same      it computes the same: the same operators, attributes and constants, from equal inputs
-    place     the same operator between values that belong together; attributes or weights differ
+    place     the same operator between values that are paired; attributes or weights differ
     replaced  another operator in its place: it reads the same, and nothing else there is unpaired
-    name      nothing but the name: behind it are other operators
+    name      only the name is equal; the operators differ
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Match:
     Attributes:
         where: The nodes around it with their attributes, outermost first; () for the main graph.
         first, second: The two sides.
-        nodes: Places of nodes, first to second, and how the pair was found.
+        nodes: Indices of nodes, first to second, and how the pair was found.
         values: Names of values, inputs included, first to second, and how. Several values of the
             first file that compute the same may belong to one of the second.
         constants: Names of constants, first to second.
         around: The match of the graph around it.
-        path: The nodes around it by their places in both files, and the attributes.
+        path: The nodes around it by their indices in both files, and the attributes.
     """
 
     where: tuple[str, ...]
@@ -52,7 +52,7 @@ class Match:
         self._used: set[str] = set()  # values of the second side
 
     def pair_nodes(self, one: int, two: int, how: str) -> None:
-        """Pairs two nodes, and their outputs as far as those are free."""
+        """Pairs two nodes, and those of their outputs that are not paired yet."""
         self.nodes[one] = two, how
         self._taken.add(two)
         for left, right in zip(
@@ -74,7 +74,7 @@ class Match:
         return name not in self._used
 
     def number(self, name: str) -> int | None:
-        """What a value of the first side computes, in terms of the second where it has a pair."""
+        """The number of a value of the first side; if it is paired, that of its partner."""
         if name in self.values:
             return self.second.numbers.get(self.values[name][0])
         if name in self.first.numbers:
@@ -92,17 +92,18 @@ class Match:
 
 
 def match(first: onnx.ModelProto, second: onnx.ModelProto) -> list[Match]:
-    """Pairs the nodes and values of two models, those in bodies included, outer graphs first."""
+    """Pairs the nodes and values of two models, including those in bodies, outer graphs first."""
     return match_graphs(first.graph, second.graph, Numbering())
 
 
 def match_graphs(first: Any, second: Any, numbering: Numbering) -> list[Match]:
-    """The same for two graphs, or what has nodes, inputs and outputs like one."""
+    """The same for two graphs, or objects with nodes, inputs and outputs like a graph."""
     return list(_matched(first, second, numbering, (), None))
 
 
 def interface(one: list[str], two: list[str]) -> dict[str, str]:
-    """Inputs or outputs of two graphs: by name, and the others in order when they are as many."""
+    """Pairs inputs or outputs of two graphs: by name, and the others in order if their numbers are
+    equal."""
     found = {name: name for name in one if name in two}
     left = [name for name in one if name not in found]
     right = [name for name in two if name not in found]
@@ -117,7 +118,7 @@ def _matched(
 ) -> Iterator[Match]:  # fmt: skip
     one, two = NumberedGraph(first), NumberedGraph(second)
     found = Match(where, one, two, around, path)
-    if path:  # inputs and outputs of a body have their places
+    if path:  # inputs and outputs of a body are paired by position
         inputs = dict(zip(one.inputs, two.inputs, strict=False))
     else:
         inputs = interface(one.inputs, two.inputs)
@@ -156,7 +157,7 @@ def _matched(
 
 
 def _around(around: Match | None, name: str) -> int | None:
-    """What a value around the second side computes."""
+    """The number of a value of the graphs around the second side."""
     while around is not None:
         if name in around.second.numbers:
             return around.second.numbers[name]
@@ -165,7 +166,7 @@ def _around(around: Match | None, name: str) -> int | None:
 
 
 def _same(found: Match) -> None:
-    """What computes the same: first under one name, then in order."""
+    """Pairs values that compute the same: first those with equal names, then in order."""
     one, two = found.first, found.second
     theirs: dict[int, list[int]] = defaultdict(list)
     for place, key in two.keys.items():
@@ -197,15 +198,15 @@ def _titles(node: onnx.NodeProto) -> set[str]:
 
 
 def _data(scope: NumberedGraph, node: onnx.NodeProto) -> list[str]:
-    """The inputs of a node, "" where it reads nothing, or what follows from constants alone."""
+    """The inputs of a node, with "" for absent ones and for values computed from constants only."""
     return ["" if name in scope.fixed else name for name in node.input]
 
 
 def _downwards(found: Match, *, replaced: bool = False) -> None:
-    """Nodes of one type that read values which belong together, from the inputs on.
+    """Pairs nodes of one type that read paired values, beginning at the inputs.
 
     Args:
-        replaced: Whether a node of another type will do, where no other reads the same.
+        replaced: Whether a node of another type may be paired, if no other node reads the same.
     """
     one, two = found.first, found.second
     theirs: dict[Any, list[int]] = defaultdict(list)
@@ -226,7 +227,7 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
         if alike:
             wanted = _titles(node)
             twin = next((p for p in alike if wanted & _titles(two.nodes[p])), None)
-            if twin is None:  # rather one whose names nobody else here has
+            if twin is None:  # prefer a node whose names no other candidate has
                 others = (p for p in alike if not titles & _titles(two.nodes[p]))
                 twin = next(others, alike[0])
             found.pair_nodes(place, twin, PLACE)
@@ -235,7 +236,7 @@ def _downwards(found: Match, *, replaced: bool = False) -> None:
 
 
 def _in_order(node: onnx.NodeProto, numbers: list[int | None]) -> tuple[int | None, ...]:
-    """What a node reads, in an order of its own where the order means nothing."""
+    """The inputs of a node; sorted if their order has no meaning."""
     if commutes(node):
         numbers = sorted(numbers, key=lambda number: -2 if number is None else number)
     return tuple(numbers)
@@ -255,7 +256,8 @@ def _second(found: Match, name: str) -> int | None:
 
 
 def _upwards(found: Match, ends: Mapping[str, str]) -> None:
-    """Nodes of one type whose results are used alike, from the outputs and from pairs back."""
+    """Pairs nodes of one type whose results are used in the same way, from the outputs and from
+    pairs backwards."""
     one, two = found.first, found.second
     waiting = list(ends.items())
     for place, (other, _) in found.nodes.items():
@@ -274,13 +276,13 @@ def _upwards(found: Match, ends: Mapping[str, str]) -> None:
 
 
 def _read(found: Match, left: int, right: int) -> list[tuple[str, str]]:
-    """What two nodes read that is not paired on either side."""
+    """Pairs the inputs of two nodes that are not paired on either side."""
     pairs = zip(*aligned(found, left, right), strict=False)
     return [(a, b) for a, b in pairs if a not in found.values and found.is_unused(b)]
 
 
 def aligned(found: Match, left: int, right: int) -> tuple[list[str], list[str]]:
-    """The inputs of two nodes; those of the second turned around where that fits better."""
+    """The inputs of two nodes; those of the second are exchanged if that fits better."""
     one, two = found.first, found.second
     node, twin = one.nodes[left], two.nodes[right]
     read, other = list(node.input), list(twin.input)
@@ -297,7 +299,7 @@ def aligned(found: Match, left: int, right: int) -> tuple[list[str], list[str]]:
 
 
 def _by_name(found: Match) -> None:
-    """What is left and has one name in both: nodes of one type first, then any value."""
+    """Pairs the rest by equal names: first nodes of one type, then all values."""
     one, two = found.first, found.second
     for alike in (True, False):
         for name, left in one.makers.items():
@@ -320,7 +322,7 @@ def _by_name(found: Match) -> None:
 
 
 def _constants(found: Match) -> None:
-    """Constants by name and content, by the nodes that read them, by name, and by content."""
+    """Pairs constants by name and content, by the nodes that read them, by name, and by content."""
     one, two = found.first, found.second
     used: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""What the causes of a difference between two files mean, for readers."""
+"""Texts for readers that explain the causes of a difference between two files."""
 
 from __future__ import annotations
 

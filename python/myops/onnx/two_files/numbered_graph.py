@@ -1,7 +1,7 @@
-"""One list of nodes with what each of its values computes, as a number that two files share.
+"""Value numbering, as in compilers, of one list of nodes; two files share the numbers.
 
-Values get equal numbers when the same operators with the same attributes compute them from equal
-inputs: value numbering, as compilers do. Names play no part in it.
+Values get equal numbers if the same operators with the same attributes compute them from equal
+inputs. Names do not matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONSTANTS = {"value_float": np.float32, "value_floats": np.float32,
 
 
 class Numbering:
-    """Hands out one number for each thing that can be computed."""
+    """Assigns one number to each computation."""
 
     def __init__(self) -> None:
         self._known: dict[Key, int] = {}
@@ -40,13 +40,13 @@ class NumberedGraph:
         graph: The GraphProto.
         nodes: Its nodes.
         inputs, outputs: Names; inputs that have an initializer are constants instead.
-        makers: The place of the node that makes a value.
-        readers: The places of the nodes that read a value, constants included.
-        constants: What is written in the file: initializers, and Constant nodes.
+        makers: The index of the node that makes a value.
+        readers: The indices of the nodes that read a value, including constants.
+        constants: Values stored in the file: initializers, and Constant nodes.
         sparse: Sparse initializers.
-        fixed: All values that follow from these alone.
-        numbers: What each value computes.
-        keys: What each node computes, by place.
+        fixed: All values that are computed from these only.
+        numbers: The number of each value.
+        keys: The key of each node in the numbering, by index.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -110,12 +110,12 @@ class NumberedGraph:
 
 
 def commutes(node: onnx.NodeProto) -> bool:
-    """Whether the two inputs of a node may change places, to the bit."""
+    """Whether the two inputs of a node may be exchanged with bit-identical results."""
     return len(node.input) == 2 and node.op_type in _COMMUTING and not is_custom(node.domain)
 
 
 def _varies(node: onnx.NodeProto) -> bool:
-    """Whether a node may give something else each time, or reads more than its inputs."""
+    """Whether a node may have other results each time, or reads more than its inputs."""
     random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial")
     return random or any(item.type == AttributeProto.GRAPH for item in node.attribute)
 
@@ -126,7 +126,7 @@ def kind(node: onnx.NodeProto) -> Key:
 
 
 def constants(graph: Any) -> dict[str, onnx.TensorProto]:
-    """What is written in a graph: initializers, dense ones, and what Constant nodes hold."""
+    """The values stored in a graph: dense initializers, and the tensors of Constant nodes."""
     found = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and not is_custom(node.domain) and node.output:
@@ -138,7 +138,8 @@ def constants(graph: Any) -> dict[str, onnx.TensorProto]:
 
 
 def _held(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """None for what is no plain tensor: sparse ones, references to attributes of a function."""
+    """The tensor of a Constant node; None if it is no plain tensor: sparse, or a reference to an
+    attribute of a function."""
     for item in node.attribute:
         if item.ref_attr_name:
             return None
@@ -155,9 +156,9 @@ def _held(node: onnx.NodeProto) -> onnx.TensorProto | None:
 
 
 def array_of(tensor: onnx.TensorProto) -> np.ndarray | None:
-    """The numbers of a tensor; None when it is broken or its data are elsewhere."""
+    """The array of a tensor; None if it is invalid or its data are in another file."""
     try:
-        if tensor.data_type == onnx.TensorProto.STRING:  # also such as are no UTF-8
+        if tensor.data_type == onnx.TensorProto.STRING:  # they may be no UTF-8
             return np.array(list(tensor.string_data), object).reshape(tuple(tensor.dims))
         return np.asarray(numpy_helper.to_array(tensor))
     except Exception:  # what onnx raises for a broken tensor has no common base
@@ -165,7 +166,7 @@ def array_of(tensor: onnx.TensorProto) -> np.ndarray | None:
 
 
 def digest(tensor: onnx.TensorProto) -> Key:
-    """Type, shape and content, in whichever field it is written."""
+    """A digest of type, shape and content, whichever field contains it."""
     array = array_of(tensor)
     if array is None:
         data = tensor.SerializeToString(deterministic=True)
@@ -177,7 +178,7 @@ def digest(tensor: onnx.TensorProto) -> Key:
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, AttributeProto]:
-    """The attributes of a node, bodies included, but for those that say what the default is."""
+    """The attributes of a node, including bodies, without those that have their default value."""
     found = {item.name: item for item in node.attribute}
     defaults = _defaults(kind(node)[0], node.op_type)
     return {name: item for name, item in found.items()
@@ -185,7 +186,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, AttributeProto]:
 
 
 def _plain(node: onnx.NodeProto) -> list[Hashable]:
-    """The attributes of a node in an order of their own, without bodies."""
+    """The attributes of a node in a fixed order, without bodies."""
     return [(name, _value(item)) for name, item in sorted(attributes(node).items())
             if item.type != AttributeProto.GRAPH]  # fmt: skip
 
@@ -204,8 +205,8 @@ _cache: dict[tuple[Any, str], dict[str, Hashable]] = {}
 
 
 def _defaults(domain: Any, op_type: str) -> dict[str, Hashable]:
-    """The defaults of the newest version of an operator: they differ between versions only where
-    the meaning of the operator does, and then the operator sets of two files differ too."""
+    """The defaults of the newest version of an operator. They differ between versions only if the
+    meaning of the operator does, and then the opsets of two files differ too."""
     if (domain, op_type) not in _cache:
         found: dict[str, Hashable] = {}
         try:
@@ -222,7 +223,7 @@ def _defaults(domain: Any, op_type: str) -> dict[str, Hashable]:
 def _body(
     graph: Any, numbering: Numbering, head: int, outer: Callable[[str], int]
 ) -> Sequence[Hashable]:
-    """What a body computes from its inputs and from what it reads around it."""
+    """The numbers of a body's results, from its inputs and the outer values that it reads."""
     inner = NumberedGraph(graph)
     inputs = {name: numbering.of("parameter", head, place)
               for place, name in enumerate(inner.inputs)}  # fmt: skip

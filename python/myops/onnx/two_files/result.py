@@ -1,4 +1,4 @@
-"""What a comparison of two files found."""
+"""The results of a comparison of two files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FileValue(Value):
-    """A value of the first file beside one of the second.
+    """A value of the first file and the value of the second with which it was compared.
 
     `name`, `node`, `depth`, `shape`, `dtype` and `expected` are of the first, `onnx_shape`,
     `onnx_dtype` and `got` of the second.
 
     Attributes:
         other: Its name in the second file.
-        paired: How the two were found to belong together: "same" (it computes the same from the
-            same inputs), "place" (the same operator between values that belong together), "name",
-            "numbers" (nothing but their numbers).
+        paired: How the two were paired: "same" (they compute the same from the same inputs),
+            "place" (the same operator between paired values), "name", "numbers" (only their numbers
+            are equal).
         where: The nodes around the body that it is in; () in the main graph.
         iterations: How many runs of the body were compared; 0 in the main graph.
         origin: Of a value that differs: "arises" (the nodes before it give something else from
             equal inputs) or "inherited" (they give the same; what they got differs). "" for others,
             and inside bodies.
-        order: Where it stands in a run, for values in bodies.
+        order: Its position in a run, for values in bodies.
     """
 
     other: str = ""
@@ -46,22 +46,22 @@ class FileValue(Value):
 
     @property
     def title(self) -> str:
-        """The name in the first file, that in the second where it is another, and the body."""
+        """The name in the first file, that in the second if it differs, and the body."""
         title = self.name if self.name == self.other else f"{self.name} | {self.other}"
         return f"{title} in {' > '.join(self.where)}" if self.where else title
 
 
 @dataclass(eq=False)
 class FirstFileMismatch:
-    """Where the difference starts.
+    """The place where the difference starts.
 
     Attributes:
         cause: A key of `meanings.CAUSES`.
         value, other: The first value that differs, by its names in both files.
-        nodes, other_nodes: What is between it and the values before it that agree.
-        evidence: What speaks for it, in sentences.
+        nodes, other_nodes: The nodes between it and the values before it that agree.
+        evidence: The reasons for this conclusion, in sentences.
         inputs: The values that these nodes read, by their names in the first file.
-        alone: The difference when the nodes of the second get the inputs of the first.
+        alone: The difference if the nodes of the second get the inputs of the first.
     """
 
     cause: str
@@ -76,7 +76,7 @@ class FirstFileMismatch:
 
     @property
     def path(self) -> str:
-        """What a plot calls it."""
+        """Its name in a plot."""
         return self.value
 
     @property
@@ -108,20 +108,20 @@ class FileReport:
     """The result of `myops.onnx.compare_files`.
 
     Attributes:
-        passed: Whether the outputs agree, and no value inside differs but where everything that
-            is computed from it agrees.
+        passed: Whether the outputs agree, and inner values differ only where everything that is
+            computed from them agrees.
         sides: What was compared: file and backend, twice.
         values: All values that were compared, in the order of the first file.
-        outputs: The outputs of the untouched files, where a backend rewrites what it runs.
-        first_mismatch: Where the difference starts; None when there is none.
-        begins: The bisection: the first value at which the outputs begin to differ when the
-            second file computes up to there and the first file what follows. None when the
+        outputs: The outputs of the unchanged files, if a backend rewrites models.
+        first_mismatch: The place where the difference starts; None if there is none.
+        begins: The result of the bisection: the first value at which the outputs begin to differ if
+            the second file computes all values up to it and the first file the rest. None if the
             outputs agree.
         unmatched: Values without a counterpart.
-        notes: What else is worth knowing.
-        inputs: dtype and shape of each input, and what of it was invented.
-        versions: Of what was used.
-        command: The command that makes this report again; "" when it was made otherwise.
+        notes: Further remarks.
+        inputs: dtype and shape of each input, and whether it was generated.
+        versions: The versions of the packages that were used.
+        command: The command that makes this report again; "" if no command made it.
     """
 
     passed: bool
@@ -142,7 +142,7 @@ class FileReport:
         return self.first_mismatch
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the arrays, for JSON."""
+        """Everything except the arrays, for JSON."""
         first = self.first_mismatch and self.first_mismatch.to_dict()
         return {
             "passed": self.passed,
@@ -166,24 +166,26 @@ class FileReport:
         return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
     def print(self, console: Console | None = None, *, all_values: bool = False) -> None:
-        """A table in the terminal.
+        """Prints a table in the terminal.
 
         Args:
-            console: Where to. Default: stdout.
-            all_values: Every value; otherwise of a long list what is around the difference.
+            console: A `rich.console.Console`. Default: stdout.
+            all_values: True: every value; False: of a long list, only the part around the
+                difference.
         """
         from myops.onnx.two_files import terminal
 
         terminal.show(self, console, all_values)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from myops.onnx.comparison import html, terminal
 
         return html.fragment(self, terminal.chosen(self.values, self.first_mismatch), self._words())
 
     def write_html(self, path: str | os.PathLike[str]) -> None:
-        """One self-contained file: table, plot along the depth, pictures of image-like values."""
+        """Writes one self-contained file: table, plot along the depth, pictures of image-like
+        values."""
         from myops.onnx.comparison import html
 
         with open(path, "w", encoding="utf-8") as file:

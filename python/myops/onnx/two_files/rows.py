@@ -1,4 +1,4 @@
-"""The values of two runs side by side."""
+"""Pairs the values of two runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from myops.onnx.two_files.tracing import Trace
 
 NUMBERS = "numbers"
 _PROBE = 16  # elements that are compared before all are
-_MOST_TRIED = 64  # values of one shape that are tried for one
+_MOST_TRIED = 64  # values of equal shape that are tried as partners of one value
 
 
 def compared(
@@ -41,7 +41,7 @@ def compared(
 
 
 def differs(expected: np.ndarray, got: Any, tolerance: Tolerance) -> Difference | None:
-    """How far two arrays are apart; None when their shapes differ. Texts are equal or not."""
+    """The difference of two arrays; None if their shapes differ. Texts are equal or not."""
     if not isinstance(got, np.ndarray) or expected.shape != got.shape:
         return None
     if expected.dtype.kind not in "biufc" or got.dtype.kind not in "biufc":
@@ -66,7 +66,7 @@ def of_main_graph(
             continue
         row = compared(name, other, how, expected, got, tolerance)
         if how in (NAME, REPLACED) and name not in outputs and _unlike(expected, got):
-            continue  # that is not enough for values of other shapes
+            continue  # equal names are not enough for values of different shapes
         rows[name] = row
     for row in _by_numbers(match, graphs, (first, second), rows, tolerance):
         rows[row.name] = row
@@ -85,9 +85,10 @@ def _by_numbers(
     match: Match, graphs: tuple[Graph, Graph], values: tuple[Any, Any],
     rows: dict[str, FileValue], tolerance: Tolerance,
 ) -> Iterator[FileValue]:  # fmt: skip
-    """Pairs of what has no partner, or one that surely differs, when only their numbers fit.
+    """Pairs values by their numbers, if they have no partner or one that certainly differs.
 
-    So a convolution into which a normalisation was folded is compared with the normalisation.
+    In this way a convolution into which a normalisation was folded is compared with the
+    normalisation.
     """
     weak = [row for row in rows.values() if row.status == "fail" and row.paired != SAME
             and row.name not in graphs[0].outputs]  # fmt: skip
@@ -116,7 +117,7 @@ def _by_numbers(
 
 
 def _telling(array: Any) -> bool:
-    """Whether equal numbers mean something: there are several, and they are not all one."""
+    """Whether equality is significant: there are several numbers, and they are not all equal."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fc" or array.size < 4:
         return False
     return bool(np.isfinite(array).all() and array.min() != array.max())
@@ -135,10 +136,10 @@ def _agree(values: Sequence[Any], name: str, other: str, tolerance: Tolerance) -
 def of_bodies(
     matches: Sequence[Match], traces: tuple[Trace, Trace], tolerance: Tolerance
 ) -> tuple[list[FileValue], list[str]]:
-    """The values inside If, Loop and Scan: for each the run of its body that is furthest apart.
+    """The values inside If, Loop and Scan: for each, the run of its body that differs most.
 
     Returns:
-        The rows, in the order of the data flow, and what could not be compared.
+        The rows, in the order of the data flow, and notes on values that could not be compared.
     """
     sides = [_by_body(found) for found in traces]
     rows: list[FileValue] = []

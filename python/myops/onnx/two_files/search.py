@@ -1,4 +1,5 @@
-"""Where the difference between two files starts, and where it begins to matter."""
+"""Finds where the difference between two files starts, and where it begins to change the
+outputs."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from myops.onnx.two_files.rows import differs
 from myops.onnx.two_files.tracing import Trace
 
 _MOST_SEARCHES = 8
-_MOST_JUDGED = 300  # values that differ, of which it is found out whether that arises there
+_MOST_JUDGED = 300  # values for which the search finds out whether their difference arises there
 
 
 @dataclass
 class Pairing:
-    """What the search works on; of each pair the first file's comes first.
+    """The data of the search; in each pair, the first file's item comes first.
 
     Attributes:
-        match: Of the main graphs.
+        match: The pairs of the main graphs.
         rows: The values of the main graphs that were compared, in the order of the first.
-        inner: Those in bodies.
+        inner: The values in bodies that were compared.
         inputs: Names of inputs, first to second.
     """
 
@@ -45,7 +46,7 @@ class Pairing:
 
 
 def mark_ties(found: Pairing) -> None:
-    """Marks what differs only in a choice among equals."""
+    """Marks differences that are only a choice among equal values."""
     graph, trace = found.graphs[1], found.traces[1]
     ties = Ties(graph, trace.values, found.tolerance)
     agreeing = [row.other for row in found.rows if row.status == "ok"]
@@ -60,8 +61,8 @@ def mark_ties(found: Pairing) -> None:
 def first_difference(found: Pairing) -> tuple[FirstFileMismatch | None, list[str]]:
     """The first mismatch, and all values at which differences arise.
 
-    A difference that follows from a choice among equals is none; what is inherited is named only
-    where no difference arises.
+    A difference that follows from a choice among equal values does not count; an inherited one is
+    named only if no difference arises anywhere.
     """
     mismatch: FirstFileMismatch | None = None
     seen: set[str] = set()
@@ -94,11 +95,11 @@ def first_difference(found: Pairing) -> tuple[FirstFileMismatch | None, list[str
 def _judge(
     found: Pairing, row: FileValue, trusted: Sequence[FileValue] | None = None
 ) -> FirstFileMismatch:
-    """Runs the nodes before a value of the second file on the values of the first: what differs
-    then arises in these nodes, the rest is inherited.
+    """Runs the nodes before a value of the second file on the values of the first: a difference
+    that remains arises in these nodes, otherwise it is inherited.
 
     Args:
-        trusted: Values whose numbers in the first file are put in. Default: those that agree.
+        trusted: Values that are taken from the first file. Default: those that agree.
     """
     one, two = found.graphs
     if trusted is None:
@@ -139,7 +140,8 @@ def _judge(
 def _alone(
     found: Pairing, row: FileValue, places: Sequence[int], arrays: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """The difference when nodes of the second file get these arrays, or why there is none."""
+    """The difference if nodes of the second file get these arrays, or the reason why there is
+    none."""
     lost = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if lost:
         return None, f"no numbers of {', '.join(map(repr, lost))}."
@@ -180,12 +182,13 @@ def _explain(
 def begins(found: Pairing) -> FirstFileMismatch | None:
     """The bisection: the smallest cut at which the outputs begin to differ.
 
-    At a cut, the second file computes the values before it and the first file what follows from
-    them. Without a cut that is the first file; behind the last value, the second. In between, the
-    outputs begin to differ at a value of the second file that matters, whatever differs elsewhere.
+    At a cut, the second file computes the values before it, and the first file everything that
+    follows from them. A cut before the first value gives the first file, a cut after the last value
+    the second. In between, the outputs begin to differ at a value of the second file that changes
+    them, whatever differs elsewhere.
 
     Returns:
-        None when the outputs agree.
+        The first value after the smallest such cut; None if the outputs agree.
     """
     rows = [row for row in found.rows if isinstance(row.got, np.ndarray)]
     failing = [row for row in rows if row.role == "output" and row.status == "fail"]
@@ -204,7 +207,7 @@ def begins(found: Pairing) -> FirstFileMismatch | None:
 def _differs_from(
     found: Pairing, before: Sequence[FileValue], outputs: Sequence[FileValue]
 ) -> bool:
-    """Whether the first file, given these values of the second, gives other outputs."""
+    """Whether the first file has other outputs if it gets these values of the second."""
     graph = found.graphs[0]
     put = {row.name: row.got for row in before}
     if any(row.name in put and row.status == "fail" for row in outputs):
@@ -216,13 +219,13 @@ def _differs_from(
     known = found.traces[0].values
     arrays: dict[str, Any] = {end: put[end] if end in put else known.get(end) for end in ends}
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        return False  # a value that is no tensor: it stays as it is in the first file
+        return False  # a value that is no tensor: the first file computes it
     names = [row.name for row in wanted]
     model = graph.submodel(places, ends, names, arrays)
     try:
         results = found.backends[0].opened(model, names)(arrays)
     except (RuntimeError, ValueError):
-        return True  # values of another shape, which the first file cannot go on from
+        return True  # values of another shape, with which the first file cannot continue
     for row in wanted:
         apart = differs(row.expected, results[row.name], found.tolerance)
         if apart is None or not apart.agrees:

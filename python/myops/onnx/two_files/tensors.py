@@ -1,4 +1,4 @@
-"""What differs in the constants of two graphs."""
+"""The differences between the constants of two graphs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _size(tensor: onnx.TensorProto) -> str:
 
 
 def details(one: onnx.TensorProto, two: onnx.TensorProto) -> Iterator[Detail]:
-    """What differs between two tensors: dtype, shape, or values of one shape."""
+    """The differences between two tensors: dtype, shape, or values of equal shape."""
     if one.data_type != two.data_type:
         names = [summary.dtype_name(item.data_type) for item in (one, two)]
         yield of_sides("dtype", names)
@@ -76,7 +76,7 @@ def _of_values(one: np.ndarray | None, two: np.ndarray | None) -> Iterator[Detai
     differs = (one != two) & ~(np.isnan(a) & np.isnan(b))
     count = int(np.count_nonzero(differs))
     if not count:
-        return  # other bits of one number: -0.0, another NaN, another dtype
+        return  # different bits of equal numbers: -0.0, another NaN, another dtype
     with np.errstate(invalid="ignore"):
         gap = np.abs(np.where(differs, b - a, 0))
     largest = float(np.where(np.isnan(gap), np.inf, gap).max())

@@ -23,7 +23,7 @@ _MOST_ODD = 6
 
 
 def show(report: FileReport, console: Console | None, all_values: bool) -> None:
-    """Prints the table of values, what differs and why, and the verdict."""
+    """Prints the table of values, the differences with their reasons, and the verdict."""
     console = console or Terminal()
     line(console, f"first   {escape(report.sides[0])}")
     line(console, f"second  {escape(report.sides[1])}")

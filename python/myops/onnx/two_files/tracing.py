@@ -1,8 +1,8 @@
-"""All values of a run, those inside If, Loop and Scan included.
+"""All values of a run, including those inside If, Loop and Scan.
 
-A body is run as a model of its own, with what it reads from around it as further inputs; that of
-a loop once an iteration. So its values may have another shape in each iteration, which outputs of
-the node itself could not have.
+A body runs as a separate model, whose additional inputs are the outer values that it reads; the
+body of a loop runs once per iteration. So its values may have another shape in each iteration,
+which would be impossible for outputs of the node itself.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from myops.onnx.comparison.metrics import Tolerance, difference
 from myops.onnx.graph import structure
 from myops.onnx.two_files.backends import BACKENDS, Backend, Run
 
-MOST_ITERATIONS = 100  # of a loop, that are looked into
-MOST_BYTES = 1 << 30  # of values inside bodies, that are kept
+MOST_ITERATIONS = 100  # iterations of a loop that are recorded
+MOST_BYTES = 1 << 30  # bytes of values inside bodies that are kept
 
-Path = tuple[tuple[int, str], ...]  # the nodes around a body, by place, and the attributes
+Path = tuple[tuple[int, str], ...]  # the nodes around a body, by index, and the attributes
 Lookup = Callable[[str], Any]
 
 
 class _StopError(Exception):
-    """A body cannot be run alone; the text says why."""
+    """A body cannot be run alone; the message gives the reason."""
 
 
 @dataclass
@@ -35,10 +35,10 @@ class Trace:
     """The values of one run.
 
     Attributes:
-        values: Those of the main graph by name; a string says why there is no array.
+        values: Those of the main graph by name; a string gives the reason for a missing array.
         inner: Those in bodies: by the nodes around them, the iterations, and the name.
-        stop: The place of the node at which the run stopped, and why.
-        notes: What could not be looked into.
+        stop: The index of the node at which the run stopped, and the reason.
+        notes: Notes on values that could not be recorded.
     """
 
     values: dict[str, Any]
@@ -81,7 +81,7 @@ class _Bodies:
         self._chain: list[Any] = []  # graphs, from the main graph inwards
 
     def enter(self, graph: Any, lookup: Lookup, path: Path, iterations: tuple[int, ...]) -> None:
-        """Looks into every If, Loop and Scan of a graph."""
+        """Records the values in every If, Loop and Scan of a graph."""
         self._chain.append(graph)
         try:
             for place, node in enumerate(graph.node):
@@ -105,7 +105,7 @@ class _Bodies:
             self._check(node, lookup(name) if name else None, array)
 
     def _check(self, node: onnx.NodeProto, whole: Any, alone: Any) -> None:
-        """A body that runs alone must give what it gave in the graph."""
+        """Checks that a body has the same results alone as in the graph."""
         if not isinstance(whole, np.ndarray) or not isinstance(alone, np.ndarray):
             return
         same = whole.shape == alone.shape
@@ -186,7 +186,8 @@ class _Bodies:
         self, node: onnx.NodeProto, path: Path, iterations: tuple[int, ...], inputs: list[Any],
         lookup: Lookup,
     ) -> list[Any]:  # fmt: skip
-        """Runs a body once, keeps its values, looks into it; what it gives back."""
+        """Runs a body once and records its values and those of its own bodies; returns its
+        results."""
         body = next(item.g for item in node.attribute if item.name == path[-1][1])
         fed = {
             item.name: _ranked(array, item) for item, array in zip(body.input, inputs, strict=False)
@@ -226,7 +227,8 @@ class _Bodies:
     def _opened(
         self, body: Any, fed: Mapping[str, np.ndarray], inside: Lookup
     ) -> tuple[Run, list[str], list[str]]:
-        """A body as a model: how it is run, what it reads from around it, what its nodes make."""
+        """A body as a model: the function that runs it, the outer values that it reads, and the
+        values that its nodes make."""
         own = structure.defined(body)
         used = [name for inner in body.node for name in structure.reads(inner)]
         outer = [name for name in dict.fromkeys(used) if name not in own]
@@ -262,7 +264,7 @@ def _array(lookup: Lookup, name: str) -> np.ndarray:
 
 
 def _ranked(array: Any, item: onnx.ValueInfoProto) -> Any:
-    """An iteration number or condition in the rank that the body states: [] or [1]."""
+    """An iteration number or condition with the shape that the body declares: [] or [1]."""
     stated = item.type.tensor_type
     if stated.HasField("shape") and array.size == 1 and len(stated.shape.dim) != array.ndim:
         return array.reshape([1] * len(stated.shape.dim))

@@ -1,7 +1,7 @@
-"""The families of checks: name, what it is, and whether a case must be one that the op takes.
+"""The families of checks: name, function, and whether the op must accept the case.
 
-A family is a function of a `Trial`; it compares, counts and reports, and raises nothing for a
-fault of the op.
+A family is a function of a `Trial`; it compares, counts and reports. A fault of the op raises no
+exception.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from myops.testing.trial import Trial
 
 Family = Callable[[Trial], None]
 
-# In the order in which they run: what explains the others comes first.
+# In the order in which they run: failures of the first ones explain those of the others.
 FAMILIES: dict[str, Family] = {
     "values": values.values,
     "purity": purity.purity,
@@ -47,9 +47,9 @@ FAMILIES: dict[str, Family] = {
     "torchscript": exporters.torchscript,
 }
 
-# For an op that writes into inputs: what no other op has, in place of all others. The op without
-# writes that stands for it in programs is checked by the families above.
+# For an op that writes into inputs, instead of all others. The op without writes that replaces it
+# in programs is checked by the families above.
 WRITING: dict[str, Family] = {"writes": writes.writes}
 
-# For `Case(..., refused=text)`, in place of all others.
+# For `Case(..., refused=text)`, instead of all others.
 REFUSED: Family = errors.refused

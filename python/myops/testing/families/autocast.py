@@ -1,5 +1,5 @@
 """torch.autocast, for ops whose description has a policy: the op computes as if its caller had cast
-the tensors, and gradients arrive in the dtypes of the caller."""
+the tensors, and gradients have the dtypes of the caller's tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CAUSE = (
 
 
 def autocast(trial: Trial) -> None:
-    """Eager, torch.ops and torch.compile under autocast, in bfloat16 and float16."""
+    """Compares eager calls, torch.ops and torch.compile under autocast, in bfloat16 and float16."""
     if not trial.tested.info.autocast:
         return
     cases = [("", trial.case), *_mixed(trial)]
@@ -48,7 +48,7 @@ def _mixed(trial: Trial) -> list[tuple[str, Case]]:
 
 
 def _as_promised(trial: Trial, case: Case, dtype: torch.dtype) -> Case:
-    """The case with the tensors cast by hand."""
+    """The case with explicitly cast tensors."""
     info = trial.tested.info
     tensors = case.tensors
     numbers = variations.input_of_tensors(trial.tested, trial.case)
@@ -87,7 +87,7 @@ def _compare(trial: Trial, label: str, case: Case, dtype: torch.dtype) -> None:
 def _gradients(
     trial: Trial, label: str, run: Any, case: Case, cast: Case, dtype: torch.dtype
 ) -> None:
-    """Those of the cast call, in the dtypes of the caller's tensors."""
+    """Compares the gradients with those of the explicitly cast call, in the caller's dtypes."""
     results = []
     for given, context in ((case, True), (cast, False)):
         leaves = [

@@ -1,4 +1,4 @@
-"""Errors: a call that is refused is refused everywhere, with the same text."""
+"""Errors: a call that is refused is refused in every runtime, with the same text."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def refused(trial: Trial) -> None:
 
 
 def errors(trial: Trial) -> None:
-    """Calls made wrong on purpose: each is refused by all with one text, or taken by all."""
+    """Deliberately wrong calls: all runtimes refuse one with the same text, or all accept it."""
     for label, case in _wrong_calls(trial):
         run = trial.agree(label, case)
         _compare_fake(trial, label, case, run.result)
 
 
 def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> None:
-    """What torch.compile and torch.export see of a refusal."""
+    """Compares the refusal of the fake kernel, which torch.compile and torch.export show."""
     fake = run_fake(trial.tested, case)
     if not expected.refused:
         if fake.refusal:
@@ -88,14 +88,15 @@ def _compare_fake(trial: Trial, label: str, case: Case, expected: Outcome) -> No
 
 
 def _numbers_decide(trial: Trial, case: Case, expected: Outcome) -> bool:
-    """Whether the op takes the call with zeros in place of all numbers, or refuses otherwise."""
+    """Whether the op accepts the call with zeros instead of all numbers, or refuses it with another
+    text."""
     zeros = case.having([torch.zeros_like(tensor) for tensor in case.tensors])
     found = trial.run(zeros).result
     return not found.refused or found.refusal != expected.refusal
 
 
 def _compare_numberless(trial: Trial) -> None:
-    """A fake kernel sees no numbers, so it cannot refuse because of them."""
+    """Checks that a fake kernel, which does not see numbers, does not refuse because of them."""
     fake = run_fake(trial.tested, trial.case)
     trial.tally.ran += 1
     if fake.refusal:
@@ -110,7 +111,7 @@ def _compare_numberless(trial: Trial) -> None:
 
 
 def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
-    """A rank, a length, a dtype, a word: one wrong at a time."""
+    """Calls with one mistake each: a rank, a length, a dtype or a setting."""
     case, labels = trial.case, trial.case.labels()
     for place, tensor in enumerate(case.tensors):
         yield f"{labels[place]} of rank {tensor.dim() + 1}", case.changed(place, tensor[None])
@@ -128,7 +129,8 @@ def _wrong_calls(trial: Trial) -> Iterator[tuple[str, Case]]:
 
 
 def _other_dtype(tensor: torch.Tensor) -> torch.dtype | None:
-    """Of the same kind, so that a public function that computes with the tensor still can."""
+    """Another dtype of the same kind, so that a public function can still compute with the
+    tensor."""
     if tensor.is_complex():
         return torch.complex64 if tensor.dtype == torch.complex128 else torch.complex128
     if tensor.is_floating_point():

@@ -1,5 +1,5 @@
 """Exporters: both write the op's node with its attributes, and ONNX Runtime computes torch's bits
-from the file at other lengths too: natively, as a PyOp, and through the function body."""
+with the file, at other lengths too: natively, as a PyOp, and through the function body."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _NUMBERS_CAUSE = (
 
 
 def dynamo(trial: Trial) -> None:
-    """torch.onnx.export(dynamo=True)."""
+    """Checks torch.onnx.export(dynamo=True)."""
     _export(trial, "dynamo")
 
 
 def torchscript(trial: Trial) -> None:
-    """torch.onnx.export(dynamo=False)."""
+    """Checks torch.onnx.export(dynamo=False)."""
     _export(trial, "torchscript")
 
 
@@ -80,7 +80,7 @@ def _export(trial: Trial, exporter: str) -> None:
 
 
 def _refused_by_name(trial: Trial, text: str, call: Call) -> None:
-    """What no runtime of a file could run is refused, and the text names the dtype."""
+    """Checks that a dtype that ONNX Runtime lacks is refused with a text that names it."""
     names = {str(array.dtype) for array in call.inputs if array is not None} & {*COMPLEX}
     trial.tally.ran += 1
     if not any(name in text for name in names):
@@ -91,7 +91,7 @@ def _refused_by_name(trial: Trial, text: str, call: Call) -> None:
 
 
 def _node_is_right(trial: Trial, exporter: str, model: onnx.ModelProto, call: Call) -> bool:
-    """The graph has the op's node, with the attributes of the call in torch."""
+    """Checks that the graph has the op's node, with the attributes of the call in torch."""
     info = trial.tested.info
     nodes = [
         node
@@ -129,7 +129,7 @@ def _plain(value: Any) -> Any:
 
 
 def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
-    """The file gives torch's bits; and without the library the same within rounding."""
+    """Checks that the file gives torch's bits, and without the library the same within rounding."""
     import onnxruntime
 
     tested = trial.tested
@@ -146,7 +146,7 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
         )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
-        onnx.save(model, path)  # what users load is a file
+        onnx.save(model, path)  # users load files
         loaders: dict[str, Callable[[], Any]] = {}
         if tested.is_native:
             loaders["ONNX Runtime"] = lambda: tested.native_session(onnx.load(path), options())
@@ -169,7 +169,8 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
 
 
 def _as_expected(results: Sequence[np.ndarray], expected: Outcome) -> list[np.ndarray]:
-    """ONNX Runtime's Python API gives floats that NumPy lacks as the integers of their bits."""
+    """Converts outputs whose float dtype NumPy lacks: ONNX Runtime returns their bits as
+    integers."""
     wanted = [array.dtype for array in expected.outputs] + [None] * len(results)
     return [
         array.view(dtype)

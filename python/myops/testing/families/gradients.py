@@ -1,8 +1,8 @@
-"""Gradients: against differences, to the order that the op promises, and on tensors without
-memory.
+"""Gradients: compared with finite differences, up to the order that the op promises, and run on
+tensors without memory.
 
-Differences are taken in float64; in float32 of an op that takes no float64, by larger steps and
-with larger tolerances.
+Differences are computed in float64, or, for an op without float64, in float32 with larger steps and
+tolerances.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from myops.testing.cases import Case
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest, Seen
 from myops.testing.trial import Trial
 
-_MOST_ELEMENTS = 300  # above, one random direction instead of the whole matrix
-# A difference by steps of h is off by about h^2 of the third derivative and u / h of the value. At
-# u = 6e-8 that is least near h = 4e-3, where both are a few 1e-5.
+_MOST_ELEMENTS = 300  # for more, one random direction instead of the whole matrix
+# The error of a difference with step h is about h^2 times the third derivative and u / h times the
+# value. For u = 6e-8 it is smallest near h = 4e-3, where both terms are a few 1e-5.
 _STEPS: dict[torch.dtype, dict[str, float]] = {
     torch.float64: {},
     torch.float32: {"eps": 5e-3, "atol": 2e-3, "rtol": 5e-3},
@@ -43,7 +43,7 @@ _FAKE_CAUSE = (
 
 
 def in_dtype(case: Case, places: list[int], dtype: torch.dtype) -> Case:
-    """The case with the tensors at these places in another dtype; complex ones stay complex."""
+    """The case with these tensors in another dtype; complex ones stay complex."""
     tensors = case.tensors
     for place in places:
         is_complex = tensors[place].is_complex()
@@ -52,7 +52,7 @@ def in_dtype(case: Case, places: list[int], dtype: torch.dtype) -> Case:
 
 
 def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
-    """The case with leaves of autograd at these places, and the leaves."""
+    """The case with leaves of autograd as these tensors, and the leaves."""
     tensors = case.tensors
     leaves = []
     for place in places:
@@ -62,7 +62,7 @@ def leaves_of(case: Case, places: list[int]) -> tuple[Case, list[torch.Tensor]]:
 
 
 def gradients(trial: Trial) -> None:
-    """gradcheck and gradgradcheck of the public function and of the torch op below it."""
+    """Runs gradcheck and gradgradcheck on the public function and on the torch op inside it."""
     tested, order = trial.tested, trial.settings.gradients
     places = trial.differentiable()
     if not places:
@@ -110,7 +110,8 @@ def _of_tensors(function: Callable[..., Any], case: Case, places: list[int]) -> 
 
 
 def _below(tested: OpUnderTest, seen: Seen, case: Case, places: list[int]) -> Callable[..., Any]:
-    """The dispatcher op with what the function gave it, as a function of the leaves."""
+    """The dispatcher op, with the arguments that it got from the function, as a function of the
+    leaves."""
     given = {id(tensor): place for place, tensor in enumerate(case.tensors)}
 
     def call(*leaves: torch.Tensor) -> Any:
@@ -128,7 +129,7 @@ def _below(tested: OpUnderTest, seen: Seen, case: Case, places: list[int]) -> Ca
 
 
 def _with_gradients(results: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Without integers: where one stands before others, gradcheck looks for the wrong result."""
+    """Leaves out integer outputs, because gradcheck uses a wrong output if one precedes others."""
     return tuple(item for item in results if item.is_floating_point() or item.is_complex())
 
 
@@ -142,7 +143,7 @@ def _check(
     }
     for number in range(1, order + 1):
         try:
-            # Of second derivatives one random direction: the whole matrix takes minutes.
+            # Second derivatives in one random direction, because the whole matrix takes minutes.
             fast = number == 2 or not small
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's, of inputs that are not float64
@@ -160,7 +161,8 @@ def _check(
 
 
 def _none_promised(trial: Trial, case: Case, places: list[int]) -> None:
-    """An op without gradients must say so on every way into it: silence would train nothing."""
+    """Checks that an op without gradients raises however it is called: without an error, training
+    would have no effect."""
     tested = trial.tested
     with DispatcherCalls() as seen:
         tested.function(*case.args, **case.kwargs)
@@ -201,7 +203,7 @@ def _total(result: Any) -> torch.Tensor:
 def derive(
     tested: OpUnderTest, case: Case, places: list[int], order: int
 ) -> list[list[torch.Tensor]]:
-    """First and second derivatives of the sum of squares, with respect to the leaves."""
+    """The first and second derivatives of the sum of squares with respect to the leaves."""
     varied, leaves = leaves_of(case, places)
     total = _total(tested.function(*varied.args, **varied.kwargs))
     found = []
@@ -215,7 +217,7 @@ def derive(
 
 
 def _has_float_output(trial: Trial, case: Case) -> bool:
-    """Whether the call makes a float. Integers have no gradient, and say so."""
+    """Whether the call has a float output; integers have no gradient, and torch knows that."""
     result = trial.tested.function(*case.args, **case.kwargs)
     outputs = [item for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
     if any(item.is_floating_point() or item.is_complex() for item in outputs):
@@ -244,7 +246,8 @@ def backward_calls(trial: Trial, case: Case) -> list[Seen]:
 
 
 def _fake(trial: Trial, places: list[int]) -> None:
-    """The same derivatives on tensors without memory have the shapes and dtypes of the leaves."""
+    """Checks that derivatives on tensors without memory have the shapes and dtypes of the
+    leaves."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     if variations.value_tensors(trial.tested, trial.case):
         trial.tally.note("numbers in a tensor decide the shape: derivatives were not run as fakes")
@@ -274,7 +277,8 @@ def _fake(trial: Trial, places: list[int]) -> None:
 
 
 def _dtype(trial: Trial, places: list[int]) -> None:
-    """In the case's own dtype, too, a gradient has the dtype and shape of its input."""
+    """Checks that in the case's own dtype, too, gradients have the dtype and shape of their
+    inputs."""
     try:
         results = derive(trial.tested, trial.case, places, trial.settings.gradients)
     except Exception as error:  # a kernel that float64 did not need

@@ -19,7 +19,7 @@ _CAUSE = (
 
 
 def layouts(trial: Trial) -> None:
-    """Other strides for the same numbers give the same bits, in torch and in NumPy."""
+    """Checks that other strides of the same numbers give the same bits, in torch and in NumPy."""
     for label, case in variations.layouts(trial.case):
         plain = case.having([tensor.contiguous().clone() for tensor in case.tensors])
         expected, actual = trial.run(plain), trial.run(case)
@@ -41,7 +41,7 @@ def _backwards(array: np.ndarray) -> np.ndarray:
 
 
 def _swapped(array: np.ndarray) -> np.ndarray:
-    """In the other byte order, where the dtype has one."""
+    """The arrays in the other byte order, if the dtype has one."""
     return array.astype(array.dtype.newbyteorder()) if array.dtype.kind in "iuf" else array
 
 

@@ -1,4 +1,4 @@
-"""Programs: opcheck, torch.compile and torch.export, with lengths that change."""
+"""Programs: opcheck, torch.compile and torch.export, with dynamic lengths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EAGER_CAUSE = "the compiled program calls the op with other arguments than eage
 
 
 def opcheck(trial: Trial) -> None:
-    """torch.library.opcheck of the op and of what is called backwards, in several layouts."""
+    """Runs torch.library.opcheck on the op and on the ops of its gradient, in several layouts."""
     places = trial.differentiable() if trial.settings.gradients else []
     varied = {
         "": trial.case,
@@ -67,7 +67,7 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
         tuple(seen.args),
     )
     utils = ["test_schema", "test_faketensor"]
-    if not label:  # the others take long, and once is enough
+    if not label:  # the other checks take long, and once is enough
         utils += ["test_autograd_registration", "test_aot_dispatch_dynamic"]
         with torch.no_grad():
             outputs = seen.overload(*args, **seen.kwargs)
@@ -85,7 +85,7 @@ def _opcheck(trial: Trial, label: str, seen: Seen, asked: set[int]) -> None:
 
 
 def _aot_dispatch(trial: Trial, seen: Seen, args: tuple[Any, ...]) -> None:
-    """What opcheck calls test_aot_dispatch_dynamic, with the outputs in an order that it takes."""
+    """opcheck's test_aot_dispatch_dynamic, with the outputs in an order that it accepts."""
     from torch.testing._internal.optests.aot_autograd import aot_autograd_check
 
     def floats_first(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
@@ -115,7 +115,7 @@ class Module(torch.nn.Module):
         super().__init__()
         case, self.function = trial.case, trial.tested.function
         leaves, self.spec = pytree.tree_flatten((tuple(case.args), dict(case.kwargs)))
-        # Everything but the tensors: torch.compile would take those for inputs too.
+        # Everything except the tensors, which torch.compile would make inputs too.
         self.leaves = [None if isinstance(item, torch.Tensor) else item for item in leaves]
         self.places = [n for n, item in enumerate(leaves) if isinstance(item, torch.Tensor)]
 
@@ -131,7 +131,8 @@ class Module(torch.nn.Module):
 
 
 def module_of(trial: Trial, kind: type[Module] = Module) -> Module:
-    """Its forward has one named parameter for each tensor: exporters name inputs by them."""
+    """A module whose forward has a named parameter for each tensor, because exporters use the
+    names."""
     names = input_names(trial)
     text = f"def forward(self, {', '.join(names)}):\n    return self.call([{', '.join(names)}])\n"
     scope: dict[str, Any] = {}
@@ -167,7 +168,8 @@ def other_lengths(trial: Trial) -> list[tuple[str, Case]]:
 
 
 def compiled(trial: Trial) -> None:
-    """torch.compile(fullgraph=True, dynamic=True): eager's bits and gradients, compiled once."""
+    """Checks torch.compile(fullgraph=True, dynamic=True): eager's bits and gradients, compiled
+    once."""
     torch._dynamo.reset()
     module = module_of(trial)
     program = torch.compile(
@@ -177,7 +179,7 @@ def compiled(trial: Trial) -> None:
     for label, case in [("", trial.case), *other_lengths(trial)]:
         ran, leaves = leaves_of(case, places)
         try:
-            # Lengths that are equal by chance are no reason to compile again.
+            # Otherwise lengths that happen to be equal would cause another compilation.
             apart = symbolic_settings.patch(use_duck_shape=False)  # type: ignore[attr-defined]
             with apart, torch._dynamo.config.patch(error_on_recompile=bool(label)):
                 result = program(ran.tensors)
@@ -201,7 +203,7 @@ def compare_gradients(
     expected: Any,
     expected_leaves: Any,
 ) -> None:
-    """Of the sum of the results, with respect to the leaves, within torch's tolerances."""
+    """Compares gradients of the sum of the results, within torch's tolerances."""
     made = [item for item in pytree.tree_leaves(result) if isinstance(item, torch.Tensor)]
     if not leaves or not any(map(variations.is_float, made)):
         return
@@ -227,12 +229,12 @@ def compare_gradients(
 
 
 def real_sum(item: torch.Tensor) -> torch.Tensor:
-    """The sum of all numbers; of complex ones both parts."""
+    """The sum of all numbers; for complex ones, of both parts."""
     return (torch.view_as_real(item) if item.is_complex() else item).sum()
 
 
 def exported(trial: Trial) -> None:
-    """torch.export with every free length dynamic, run at other lengths."""
+    """Checks torch.export with every free length dynamic, at other lengths."""
     axes = dynamic_axes(trial)
     module = module_of(trial)
     shapes = {
@@ -269,7 +271,7 @@ def exported(trial: Trial) -> None:
 
 
 def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None:
-    """What the program expects of its results, at the lengths of the example."""
+    """Compares the shapes that the program declares for its results, at the example's lengths."""
     real = trial.run().result.outputs
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
     for node, array in zip(given_of(output.args[0]), real, strict=True):
@@ -287,6 +289,6 @@ def _expected_sizes(trial: Trial, program: torch.export.ExportedProgram) -> None
 
 
 def head(text: str, lines: int = 12) -> str:
-    """torch's errors without the page of advice behind them."""
+    """The first part of torch's errors, without the page of advice after it."""
     kept = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(kept[:lines])

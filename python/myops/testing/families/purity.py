@@ -1,4 +1,4 @@
-"""Purity: a call changes no input, depends on no other call, and returns memory of its own."""
+"""Purity: a call changes no input, depends on no other call, and returns new memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from myops.testing.cases import copy_of
 from myops.testing.runtimes import HOSTED
 from myops.testing.trial import Trial
 
-_LONGER = 67  # of small blocks the allocator itself writes the first bytes
+_LONGER = 67  # larger, because the allocator itself writes the first bytes of small blocks
 
 
 def purity(trial: Trial) -> None:
-    """A call changes no input, depends on no other call, and returns memory of its own."""
+    """Checks that a call changes no input, depends on no other call, and returns new memory."""
     _inputs_stay(trial)
-    if _repeats(trial):  # else every comparison fails
+    if _repeats(trial):  # otherwise every comparison would fail
         _calls_are_alone(trial)
         _own_memory(trial)
         _changed_in_place(trial)
@@ -56,7 +56,7 @@ def _inputs_stay(trial: Trial) -> None:
 
 
 def _others(trial: Trial) -> list[Any]:
-    """Calls of other numbers and, where the op lets them change, other lengths."""
+    """Calls with other numbers and, if the op allows them, other lengths."""
     case = trial.case
     changed = [
         variations.scaled(t, 0.75) if variations.is_float(t) else t.flip(0) if t.dim() else t
@@ -97,7 +97,7 @@ def _calls_are_alone(trial: Trial) -> None:
 
 
 def _repeats(trial: Trial) -> bool:
-    """The same call on memory that held something else before gives the same bits."""
+    """Checks that the same call gives the same bits on memory with other contents."""
     alike = True
     longer = [(axes.label, axes.at(trial.case, _LONGER)) for axes in trial.axes]
     for label, case in [("", trial.case), *[(f"{x} = {_LONGER}, ", case) for x, case in longer]]:
@@ -155,7 +155,7 @@ def _own_memory(trial: Trial) -> None:
 
 
 def _changed_in_place(trial: Trial) -> None:
-    """An input that changed between calls is read again, also by an op with prepared inputs."""
+    """Checks that an input that changed between calls is read again, also with prepared inputs."""
     for gradient in (False, True):
         given = trial.case.copied()
         floats = [item for item in given.tensors if item.is_floating_point()]
@@ -182,7 +182,7 @@ def _changed_in_place(trial: Trial) -> None:
 
 
 def _random(trial: Trial) -> None:
-    """A random op depends on its seed and on nothing else, whoever gives it."""
+    """Checks that a random op depends on its seed only, whichever argument gives it."""
     if not trial.tested.info.random:
         return
     call = trial.call()
@@ -212,7 +212,8 @@ def _random(trial: Trial) -> None:
 
 
 def _overwritten(trial: Trial) -> None:
-    """ONNX Runtime lays an output into the memory of an input where the description allows it."""
+    """Checks the result if ONNX Runtime puts an output into the memory of an input, as the
+    description allows."""
     allowed = any(output.may_overwrite for output in trial.tested.info.outputs)
     if not allowed or not trial.tested.is_native:
         return

@@ -1,4 +1,5 @@
-"""Shapes: results are as torch's fake kernel, the meta device, onnx and ONNX Runtime expect."""
+"""Shapes: results have the shapes that torch's fake kernel, the meta device, onnx and ONNX Runtime
+expect."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _ONNX_CAUSE = (
 
 @dataclass(frozen=True)
 class Expected:
-    """What a fake run expects of one output; None for a length or stride not known yet."""
+    """Shape, strides and dtype of one output of a fake run; None for an unknown length or
+    stride."""
 
     dtype: str
     shape: list[int | None]
@@ -50,14 +52,14 @@ class FakeRun:
 
 
 def run_fake(tested: OpUnderTest, case: Case) -> FakeRun:
-    """The public function on tensors without memory, as torch.compile and torch.export call it."""
+    """Calls the public function on tensors without memory, like torch.compile and torch.export."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     try:
         fakes = [mode.from_tensor(item.detach(), static_shapes=True) for item in case.tensors]
         with mode:
             varied = case.having(fakes)
             return FakeRun(_expected(tested.function(*varied.args, **varied.kwargs)))
-    except Exception as error:  # whatever a fake kernel raises is compared
+    except Exception as error:  # any exception of a fake kernel is compared
         return FakeRun([], refusal(error))
 
 
@@ -77,7 +79,8 @@ def _expected(result: Any) -> list[Expected]:
 
 
 def shapes(trial: Trial) -> None:
-    """Inferred = fake = real, for the case, its dtypes, layouts and lengths."""
+    """Checks that inferred, fake and real shapes are equal, for the case, its dtypes, layouts and
+    lengths."""
     trial.call()
     varied = [("", trial.case), *variations.layouts(trial.case)]
     varied += [(f"{p} = {n}", case) for p, n, case in variations.dtypes(trial.tested, trial.case)]
@@ -105,7 +108,7 @@ def _fake(trial: Trial, label: str, case: Case) -> None:
         for trait in ("dtype", "shape", "strides"):
             mine, true = getattr(one, trait), getattr(other, trait)
             if trait == "strides" and 0 in other.shape:
-                continue  # strides of nothing mean nothing
+                continue  # strides of an empty tensor have no meaning
             if not _fits(mine, true):
                 trial.tally.fail(
                     label,
@@ -119,8 +122,8 @@ def _fake(trial: Trial, label: str, case: Case) -> None:
 def _unknown_fit(
     trial: Trial, label: str, fakes: Sequence[Expected], reals: Sequence[Expected]
 ) -> None:
-    """Lengths that the data decides stay within their bounds, and are equal where the fake kernel
-    has one symbol for them."""
+    """Checks that lengths that the data decides are within their bounds, and are equal if the fake
+    kernel has one symbol for them."""
     bound: dict[str, int] = {}
     for fake, real in zip(fakes, reals, strict=True):
         for axis, node in fake.unknown.items():
@@ -152,7 +155,7 @@ def _fits(fake: Any, real: Any) -> bool:
 
 
 def _meta(trial: Trial) -> None:
-    """The meta device, where no number decides the shape."""
+    """Checks calls on the meta device, if no number in a tensor decides the shape."""
     if variations.value_tensors(trial.tested, trial.case):
         return
     tensors = [item.to("meta") for item in trial.case.tensors]
@@ -163,7 +166,7 @@ def _meta(trial: Trial) -> None:
         return
     try:
         result = trial.tested.function(*case.args, **case.kwargs)
-    except Exception as error:  # a missing kernel is what is looked for
+    except Exception as error:  # a missing kernel raises
         trial.tally.fail("on the meta device", refusal(error), "a result", _FAKE_CAUSE)
         return
     trial.tally.ran += 1
@@ -173,7 +176,7 @@ def _meta(trial: Trial) -> None:
 
 
 def _refused_on_meta(trial: Trial, case: Case) -> None:
-    """Nobody knows the lengths there."""
+    """Checks that a call on "meta" is refused if the data decides a length."""
     try:
         trial.tested.function(*case.args, **case.kwargs)
         text = "a result"
@@ -188,9 +191,9 @@ def _refused_on_meta(trial: Trial, case: Case) -> None:
 
 
 def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> None:
-    """onnx and ONNX Runtime, with lengths as numbers and as names.
+    """Checks the shapes of onnx and ONNX Runtime, with lengths as numbers and as names.
 
-    `known` has what they inferred before: lengths as names make one model of many cases.
+    `known`: earlier results, because with names, many cases have the same model.
     """
     run = trial.run(case)
     if run.call is None or run.inner.refused:
@@ -272,9 +275,9 @@ def _decided(trial: Trial, call: Call) -> list[list[int]]:
 def _named(
     inferred: list[Any] | None, real: list[int], axes: Sequence[int], bound: dict[str, int]
 ) -> bool:
-    """Whether such lengths have names, which stand for one length each, and the others agree."""
+    """Whether such lengths have names, each for one length, and the other lengths agree."""
     if inferred is None:
-        return True  # a tool that infers nothing here
+        return True  # the tool infers nothing here
     if len(inferred) != len(real):
         return False
     for axis, (one, other) in enumerate(zip(inferred, real, strict=True)):
@@ -287,7 +290,7 @@ def _named(
 
 
 def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
-    """One name for each set of axes that change together, numbers elsewhere."""
+    """One name for each set of axes that change together, numbers for the others."""
     numbers = variations.input_of_tensors(trial.tested, case)
     dims: list[list[Any] | None] = list(call.shapes)
     for index, axes in enumerate(trial.axes):
@@ -299,7 +302,7 @@ def _names(trial: Trial, case: Case, call: Call) -> list[list[Any] | None]:
 
 
 def _bound(dims: Sequence[list[Any] | None], call: Call) -> dict[str, int]:
-    """The length behind each name."""
+    """The length of each name."""
     found: dict[str, int] = {}
     for lengths, array in zip(dims, call.inputs, strict=True):
         if lengths is not None and array is not None:
@@ -340,5 +343,5 @@ def _by_ort(trial: Trial, model: onnx.ModelProto) -> list[list[Any] | None]:
 
 
 def _length(dim: Any) -> Any:
-    """A number, a name, or None for what ONNX Runtime does not know."""
+    """A number, a name, or None for a length that ONNX Runtime does not know."""
     return int(dim) if isinstance(dim, (int, np.integer)) else dim

@@ -1,4 +1,4 @@
-"""Threads: 1, 2 and 7 of them, and two sessions at once, give the same bits."""
+"""Threads: 1, 2 and 7 threads, and two sessions at once, give the same bits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def threads(trial: Trial) -> None:
-    """The case, the case made large, and what is called backwards, with 1, 2 and 7 threads."""
+    """Compares the case, the enlarged case, and the gradient's ops with 1, 2 and 7 threads."""
     if not trial.tested.is_native:
         trial.tally.note(
             "does not apply to a prototype: a Python function is told no number of threads"
@@ -80,7 +80,7 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
     for seen in calls:
         info = describe(seen.overload.namespace, seen.name)
         if info is None:
-            continue  # not a described kernel, so there is no second host for it
+            continue  # not a described kernel, so it has no second runtime
         inputs, attributes = call_arrays(seen)
         first: Outcome | None = None
         for count in COUNTS:
@@ -91,7 +91,7 @@ def _backward(trial: Trial, label: str, case: Case) -> None:
 
 
 def sessions(trial: Trial) -> None:
-    """Two callers at once: in two sessions, in one session, in torch."""
+    """Compares two callers at once: in two sessions, in one session, in torch."""
     cases = [trial.case, *_other_numbers(trial)]
     runs = [trial.run(case) for case in cases]
     calls = [run.call for run in runs if run.call is not None and not run.inner.refused]

@@ -20,7 +20,7 @@ _TRACE_CAUSE = (
 
 
 def _refused(trial: Trial) -> None:
-    """Graphs of torch.jit.trace have no lists of strings."""
+    """Checks that lists of strings are refused, because torch.jit.trace has none."""
     trial.tally.ran += 1
     try:
         torch.jit.trace(module_of(trial), tuple(trial.case.tensors), check_trace=False)
@@ -34,7 +34,7 @@ def _refused(trial: Trial) -> None:
 
 
 def traced(trial: Trial) -> None:
-    """torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
+    """Checks torch.jit.trace of the function, saved and loaded: eager's bits and gradients."""
     lists = [item.name for item in trial.tested.info.attributes if item.type == "strings"]
     if any(trial.case.kwargs.get(name) is not None for name in lists):
         _refused(trial)

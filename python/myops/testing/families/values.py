@@ -1,4 +1,4 @@
-"""Values: against the reference, at every length, in every dtype, with numbers at the edge; the
+"""Values: compared with the reference, at every length, in every dtype, with extreme numbers; the
 same bits in torch, NumPy, ONNX Runtime and as a PyOp."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "is not a r
 
 
 def values(trial: Trial) -> None:
-    """The case as given: the reference, and equal bits in every runtime."""
-    trial.call()  # a case that is refused is an error in the list of cases
+    """Compares the given case with the reference, and the bits of every runtime."""
+    trial.call()  # raises if the op refuses the case, which is a mistake in the list of cases
     trial.check_reference("", trial.case, trial.agree("", trial.case))
 
 
 def lengths(trial: Trial) -> None:
-    """Empty tensors, length 1, odd lengths, wherever the op lets a length change."""
+    """The same with empty tensors, length 1 and odd lengths, if the op allows them."""
     if not trial.axes:
         trial.tally.note("the op lets no length change")
     for label, case in variations.lengths(trial.case, trial.axes):
@@ -30,7 +30,7 @@ def lengths(trial: Trial) -> None:
 
 
 def dtypes(trial: Trial) -> None:
-    """Every declared dtype; those that torch.autocast chooses, where the op has a policy."""
+    """The same in every declared dtype, and under torch.autocast if the op has a policy."""
     info = trial.tested.info
     autocast(trial)
     for parameter, name, case in variations.dtypes(trial.tested, trial.case):
@@ -44,7 +44,7 @@ def dtypes(trial: Trial) -> None:
         for output, array in zip(outputs, run.inner.outputs, strict=False):
             wanted = name if output.type == parameter else str(array.dtype)
             if output.type not in {item.type for item in info.inputs}:
-                wanted = info.types[output.type][0]  # no call decides it
+                wanted = info.types[output.type][0]  # the call does not decide it
             if str(array.dtype) != wanted:
                 trial.tally.fail(
                     label,
@@ -55,7 +55,7 @@ def dtypes(trial: Trial) -> None:
 
 
 def specials(trial: Trial) -> None:
-    """NaN, Inf, the largest and the smallest numbers."""
+    """The same with NaN, Inf, the largest and the smallest numbers."""
     for kind, label, case in variations.specials(trial.case):
         run = trial.agree(label, case)
         if run.result.refused or trial.settings.reference is None:
@@ -65,7 +65,7 @@ def specials(trial: Trial) -> None:
 
 
 def _same_kind(trial: Trial, label: str, case: object, run: TorchRun) -> None:
-    """NaN, Inf and finite numbers are where the reference has them."""
+    """Checks that NaN, Inf and finite numbers are where the reference has them."""
     expected = reference_outputs(trial.settings.reference, case)  # type: ignore[arg-type]
     trial.tally.ran += 1
     for one, other in zip(run.result.outputs, expected, strict=True):
@@ -86,12 +86,13 @@ def _same_kind(trial: Trial, label: str, case: object, run: TorchRun) -> None:
                 "kernel and reference follow it",
             )
         elif (np.isnan(wide) != np.isnan(right)).any():
-            # 0 * Inf is NaN, and the reference may skip the product: seldom worth a rule.
+            # 0 * Inf is NaN, but the reference may skip the product; this is no failure.
             trial.tally.note(f"{label}: NaN where the reference has Inf")
 
 
 def bodies(trial: Trial) -> None:
-    """The function body: the same numbers within rounding, from an ONNX Runtime without the op."""
+    """Checks that the function body gives the same numbers within rounding, in an ONNX Runtime
+    without the op."""
     trial.call()
     cases = [("", trial.case)]
     other_dtypes = {

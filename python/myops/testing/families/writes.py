@@ -1,5 +1,5 @@
-"""Writes: an op that writes into an input does so everywhere and says so to torch, and exported
-programs have the op without writes in its place."""
+"""Writes: an op that writes into an input does so in every runtime and tells torch, and exported
+programs contain the op without writes instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TORCH_CAUSE = (
 
 
 def functional_of(info: OpInfo) -> OpInfo:
-    """The op without writes that stands for it."""
+    """The op without writes that replaces it in programs."""
     for library in _libraries.known():
         for other in library.ops.values():
             if (other.namespace, other.in_place) == (info.namespace, info.name):
@@ -44,7 +44,7 @@ def functional_of(info: OpInfo) -> OpInfo:
 
 
 class Writer(Module):
-    """Calls the op on copies: what it wrote, then what it returned."""
+    """Calls the op on copies; returns the written tensors, then the results."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)
@@ -59,7 +59,7 @@ class Writer(Module):
 
 
 def places_written(trial: Trial) -> list[int]:
-    """The tensors of the case that the op writes."""
+    """The indices of the tensors that the op writes."""
     numbers = variations.input_of_tensors(trial.tested, trial.case.copied())
     return [
         place
@@ -69,7 +69,7 @@ def places_written(trial: Trial) -> list[int]:
 
 
 def writes(trial: Trial) -> None:
-    """Eager, other layouts, NumPy, compiled and exported programs, and what torch is told."""
+    """Checks eager calls, other layouts, NumPy, compiled and exported programs, and autograd."""
     if trial.tested.info.onnx_type:
         trial.tally.fail("", "an ONNX node of the op", "none: nodes write nothing", _CAUSE)
     places = places_written(trial)
@@ -93,7 +93,7 @@ def writes(trial: Trial) -> None:
 
 
 def _axes(trial: Trial) -> list[variations.Axes]:
-    trial.case = trial.case.copied()  # finding out which lengths go together calls the op
+    trial.case = trial.case.copied()  # the calls that find axes write into it
     return trial.axes
 
 
@@ -102,7 +102,7 @@ def _dtypes(trial: Trial) -> list[tuple[str, str, Case]]:
 
 
 def _without_writes(trial: Trial, case: Case) -> Outcome:
-    """What the op without writes gives for the same call."""
+    """The outcome of the same call of the op without writes."""
     functional = functional_of(trial.tested.info)
     packet = getattr(getattr(torch.ops, functional.namespace), functional.name)
     wanted = functional.present(case.args, case.kwargs)  # empty tensors stand for the others
@@ -150,7 +150,7 @@ def _eager(trial: Trial, label: str, case: Case, places: list[int]) -> None:
 
 
 def _numpy(trial: Trial, places: list[int]) -> None:
-    """In arrays of several layouts."""
+    """Compares with NumPy, in arrays of several layouts."""
     expected = _without_writes(trial, trial.case)
     numbers = variations.input_of_tensors(trial.tested, trial.case.copied())
     layouts: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -173,7 +173,7 @@ def _numpy(trial: Trial, places: list[int]) -> None:
 
 
 def _told(trial: Trial) -> None:
-    """A gradient through the write is refused, on every way into the op."""
+    """Checks that a gradient through the write is refused, however the op is called."""
     packet = getattr(getattr(torch.ops, trial.tested.namespace), trial.tested.name)
     ways = (("the op", trial.tested.function), ("torch.ops", packet))
     for (who, function), place in itertools.product(ways, range(len(trial.case.tensors))):
@@ -219,7 +219,8 @@ def _decomposed(trial: Trial) -> torch.export.ExportedProgram:
 
 
 def _exported(trial: Trial, expected: Outcome) -> None:
-    """To ONNX: the node of the op without writes, and torch's bits in ONNX Runtime."""
+    """Checks the export to ONNX: the node of the op without writes, and torch's bits in ONNX
+    Runtime."""
     functional = functional_of(trial.tested.info)
     if not functional.onnx_type:
         trial.tally.note(f"{functional.name} has no ONNX node: nothing was exported")

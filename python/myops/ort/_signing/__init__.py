@@ -12,27 +12,26 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import hashlib
 import json
 import os
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from myops.ort._signing.keys import Key, identity, private_key, public_keys
+from myops.ort._signing.plain_files import opened, read
+
+__all__ = ["SIGNATURE", "Key", "Signature", "identity", "private_key", "sign", "verified", "verify"]
+
 SIGNATURE = "signature.json"
-TRUSTED_KEYS = "MYOPS_TRUSTED_KEYS"  # environment: files, separated as PATH is
-PASSWORD = "MYOPS_SIGNING_PASSWORD"  # environment: of an encrypted private key
 
 _PAYLOAD_TYPE = "application/vnd.myops.bundle+json"
 _FORMAT = 1
-_TOO_LONG = 1 << 22  # bytes of signature.json; a file takes about 150
 _MOST_SIGNATURES = 64
 
-Key = str | os.PathLike[str] | bytes
 Stated = dict[str, tuple[int, str]]  # file -> size and SHA-256
 
 
@@ -105,10 +104,10 @@ def verify(bundle: str | os.PathLike[str], trusted_keys: Sequence[Key] | None = 
         'upscale.onnx'
     """
     folder = Path(os.fspath(bundle))
-    with _opened(folder) as root:
+    with opened(folder) as root:
         signature, stated = _checked_signature(root, folder, trusted_keys)
         for name, expected in stated.items():
-            _read(root, folder, name, expected, None)
+            read(root, folder, name, expected, None)
     known = {*stated, SIGNATURE}
     folders = {part for name in known for part in map(str, Path(name).parents)}
     for path in sorted(folder.rglob("*")):
@@ -141,7 +140,7 @@ def verified(
         )
     path = Path(model)
     folder = path.parent
-    with _opened(folder) as root, tempfile.TemporaryDirectory(prefix="myops-signed-") as copies:
+    with opened(folder) as root, tempfile.TemporaryDirectory(prefix="myops-signed-") as copies:
         signature, stated = _checked_signature(root, folder, trusted_keys)
         if signature.model != path.name:
             raise ValueError(
@@ -152,100 +151,9 @@ def verified(
         for name, expected in stated.items():
             copy = Path(copies, name)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            _read(root, folder, name, expected, copy)
+            read(root, folder, name, expected, copy)
             found[str(copy)] = expected[1]
         yield str(Path(copies, signature.model)), found
-
-
-# ---- Keys.
-
-
-def identity(key: Any) -> str:
-    """SHA-256 of a public key's 32 bytes."""
-    return hashlib.sha256(key.public_bytes_raw()).hexdigest()
-
-
-def private_key(key: Key) -> Any:
-    """An Ed25519 private key: a PEM file, or the bytes of one.
-
-    An encrypted one is opened with the password in the environment variable MYOPS_SIGNING_PASSWORD.
-    """
-    serialization, ed25519 = _cryptography()
-    data, called = _key_data(key, "sign")
-    password = os.environ.get(PASSWORD)
-    try:
-        found = serialization.load_pem_private_key(data, password.encode() if password else None)
-    except TypeError as error:  # a password without need, or none where there should be one
-        needs = f"unset {PASSWORD}" if password else f"set {PASSWORD} to its password"
-        raise ValueError(f"sign: {called}: {error}; {needs}") from error
-    except ValueError as error:
-        raise ValueError(
-            f"sign: {called}: got no private key that can be read ({error}), expected an Ed25519 "
-            "key as PEM: openssl genpkey -algorithm ed25519 -out key.pem"
-        ) from error
-    if not isinstance(found, ed25519.Ed25519PrivateKey):
-        raise ValueError(
-            f"sign: {called}: got {type(found).__name__}, expected an Ed25519 key: "
-            "openssl genpkey -algorithm ed25519 -out key.pem"
-        )
-    return found
-
-
-def _public_keys(folder: Path, given: Sequence[Key] | None) -> list[Any]:
-    serialization, ed25519 = _cryptography()
-    if given is None:
-        given = [item for item in os.environ.get(TRUSTED_KEYS, "").split(os.pathsep) if item]
-    elif isinstance(given, (str, bytes, os.PathLike)):
-        given = [given]
-    if not given:
-        raise ValueError(
-            f"trusted_keys: got none, and {TRUSTED_KEYS} is not set; expected the public key of "
-            "whoever signs your bundles, as a PEM file that did not come with the bundle"
-        )
-    keys = []
-    for item in given:
-        if not isinstance(item, bytes) and Path(item).resolve().is_relative_to(folder.resolve()):
-            raise ValueError(
-                f"trusted_keys: {item} is in the bundle itself, where anyone could have put it; "
-                "expected a key from elsewhere"
-            )
-        data, called = _key_data(item, "trusted_keys")
-        try:
-            key = serialization.load_pem_public_key(data)
-        except ValueError as error:
-            raise ValueError(
-                f"trusted_keys: {called}: got no public key that can be read, expected an Ed25519 "
-                "key as PEM: openssl pkey -in key.pem -pubout -out public.pem"
-            ) from error
-        if not isinstance(key, ed25519.Ed25519PublicKey):
-            raise ValueError(
-                f"trusted_keys: {called}: got {type(key).__name__}, expected an Ed25519 public key"
-            )
-        keys.append(key)
-    return keys
-
-
-def _key_data(key: Key, argument: str) -> tuple[bytes, str]:
-    if isinstance(key, bytes):
-        return key, "the key"
-    path = os.fspath(key)
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{argument}: no such file: {path}")
-    return Path(path).read_bytes(), path
-
-
-def _cryptography() -> tuple[Any, Any]:
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError as error:
-        raise ImportError(
-            "signed bundles need the package cryptography; get it with `pip install 'myops[sign]'`"
-        ) from error
-    return serialization, ed25519
-
-
-# ---- The envelope.
 
 
 def _signed_bytes(payload: bytes) -> bytes:
@@ -258,10 +166,10 @@ def _checked_signature(
     root: int, folder: Path, trusted_keys: Sequence[Key] | None
 ) -> tuple[Signature, Stated]:
     """What signature.json states, if a trusted key signed it. Before that, none of it is used."""
-    keys = _public_keys(folder, trusted_keys)
+    keys = public_keys(folder, trusted_keys)
     place = folder / SIGNATURE
     try:
-        data = _read(root, folder, SIGNATURE, None, None)
+        data = read(root, folder, SIGNATURE, None, None)
     except FileNotFoundError as error:
         raise ValueError(
             f"{folder}: got no {SIGNATURE}, expected a signed bundle (`myops bundle --sign KEY`)"
@@ -275,14 +183,14 @@ def _checked_signature(
             "or somebody else signed it"
         )
     try:
-        read = json.loads(payload)
-        if read["format"] != _FORMAT:
-            raise TypeError(f"format {read['format']!r}; a later myops reads it")
+        content = json.loads(payload)
+        if content["format"] != _FORMAT:
+            raise TypeError(f"format {content['format']!r}; a later myops reads it")
         stated = {
             _safe(name): (max(0, _of(int, item["size"])), _of(str, item["sha256"]))
-            for name, item in read["files"].items()
+            for name, item in content["files"].items()
         }
-        model = _of(str, read["model"])
+        model = _of(str, content["model"])
         if model not in stated or SIGNATURE in stated:
             raise TypeError("its list of files")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -332,87 +240,3 @@ def _safe(name: str) -> str:
     if "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise ValueError(f"the file name {name!r}")
     return name
-
-
-# ---- Files: only plain ones, opened from the folder down, no link followed.
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """The folder, which stays the same one if its path comes to mean another."""
-    try:
-        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except NotADirectoryError as error:
-        raise ValueError(f"{folder}: got a file, expected the folder of a bundle") from error
-    try:
-        yield root
-    finally:
-        os.close(root)
-
-
-def _read(
-    root: int, folder: Path, name: str, expected: tuple[int, str] | None, copy: Path | None
-) -> bytes:
-    """Reads a file once: hashes it and writes what was hashed to `copy`.
-
-    Returns:
-        The content, where nothing is expected of it; else nothing.
-    """
-    most = expected[0] if expected else _TOO_LONG
-    digest, size, content = hashlib.sha256(), 0, b""
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(_plain_file(root, folder, name))
-        target = stack.enter_context(copy.open("xb")) if copy else None
-        while block := source.read(min(1 << 20, most - size + 1)):
-            size += len(block)
-            if size > most:
-                break
-            digest.update(block)
-            if target:
-                target.write(block)
-            if expected is None:
-                content += block
-    got = digest.hexdigest()
-    if size > most or (expected and (size, got) != expected):
-        what = f"SHA-256 {got}" if size <= most else f"more than {most} bytes"
-        wanted = f"SHA-256 {expected[1]}, as signed" if expected else "fewer"
-        raise ValueError(
-            f"{folder / name}: got {what}, expected {wanted}: the file was changed; copy the "
-            "bundle again from whoever signed it"
-        )
-    return content
-
-
-@contextlib.contextmanager
-def _plain_file(root: int, folder: Path, name: str) -> Iterator[Any]:
-    *folders, last = name.split("/")
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    place = os.dup(root)
-    try:
-        for part in folders:
-            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=place)
-            os.close(place)
-            place = inner
-        opened = os.open(last, flags | os.O_NONBLOCK, dir_fd=place)  # or a FIFO would wait
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{folder / name} is missing, expected a file that was signed; copy the whole bundle "
-            "again"
-        ) from error
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
-            raise
-        raise ValueError(_not_plain(folder / name)) from error
-    finally:
-        os.close(place)
-    with open(opened, "rb", buffering=0) as stream:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            raise ValueError(_not_plain(folder / name))
-        yield stream
-
-
-def _not_plain(path: Path) -> str:
-    return (
-        f"{path}: got a symbolic link, a folder or a device, here or in the path, expected a plain "
-        "file; copy the bundle again (with `cp -L` if its files are links)"
-    )

@@ -1,4 +1,4 @@
-"""Calls that need nothing of torch's dispatcher go past it (adapters/fast_call/fast_call.h)."""
+"""Fast calls: those that bypass torch's dispatcher (csrc/adapters/fast_call/fast_call.h)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from myops._description import OpInfo
 from myops._torch import torch_internals
 from myops._torch.private_names import private
 
-# Faster answers to what is asked below, where there are some for this torch.
+# The module that was built for exactly this torch and reads tensors faster; None without it.
 INTERNALS = torch_internals.table(torch.__version__, torch.version.git_version)
 
 # Private names of torch. Where one is missing, calls go through the dispatcher.
-_WATCHERS = (  # each tells whether something observes torch's calls
+_OBSERVERS = (  # each tells whether something observes torch's calls
     "_are_functorch_transforms_active",
     "_len_torch_dispatch_stack",
     "_len_torch_function_stack",
@@ -28,20 +28,20 @@ _WATCHERS = (  # each tells whether something observes torch's calls
 _WRAP = "_aoti.alloc_tensor_by_stealing_from_void_ptr"
 _BUMP = "_increment_version"
 _LEVEL = "_current_level"  # of forward mode, in torch.autograd.forward_ad
-PRIVATE = (*_WATCHERS, _WRAP, _BUMP)
+PRIVATE = (*_OBSERVERS, _WRAP, _BUMP)
 
-
-# C functions; adapters/torch/services.cpp
+# C functions of csrc/adapters/torch/services.cpp, without the prefix "myops_".
 _SERVICES = ("run_tasks", "new_tensor", "delete_tensor", "grad_enabled", "find_prepared")
 
 
 def caller(
     info: OpInfo, library: Path | None, internals: Any = INTERNALS
 ) -> Callable[[Any, Any, Any], Any] | None:
-    """The op as f(inputs, attributes, out); NotImplemented means: the dispatcher must do it.
+    """Makes the function for fast calls of an op: f(inputs, attributes, out).
 
-    None where there is no such way: the op is a prototype, or this torch lacks DLPack's C
-    interface (2.9 and older) or one of its private names.
+    It returns NotImplemented where the dispatcher must make the call. Returns None instead of a
+    function where there are no fast calls: the op is a prototype, or this torch lacks DLPack's C
+    interface (2.9 and older) or one of the private names.
     """
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if library is None or info.is_prototype or exchange is None:
@@ -70,21 +70,23 @@ def caller(
             "bump": private(_BUMP),
             "is_inference": torch.Tensor.is_inference,
             "forward_ad": torch.autograd.forward_ad,
-            "watchers": [private(name) for name in _WATCHERS],
+            "watchers": [private(name) for name in _OBSERVERS],
         }
     )
 
 
 def use_gradient(info: OpInfo, call: Any, gradient: Any, python: Callable[..., Any]) -> None:
-    """Lets `call`, what `caller` returned for an op, make calls whose first input asks for its
-    gradient, too. Does nothing where there is no such way, or no module for this torch.
+    """Lets fast calls of an op include those whose first input requires a gradient.
+
+    Does nothing where there are no fast calls, or no module built for exactly this torch.
 
     Args:
-        info: The op.
-        call: The op's own.
-        gradient: That of the op that computes the gradient from the gradient of the result, the
-            inputs, of which the first is asked for its shape only, and the same attributes.
-        python: The same computation for what that call cannot do:
+        info: The description of the op.
+        call: What `caller` returned for the op.
+        gradient: What `caller` returned for the op that computes the gradient. Its arguments are
+            the gradient of the result, the inputs (only the shape of the first is read), and the
+            same attributes.
+        python: Computes the same gradient where a fast call of `gradient` is not possible:
             f(grad, shape of the first input, the other inputs, attributes).
     """
     direct = getattr(info.native, "use_gradient", None)

@@ -1,0 +1,86 @@
+#include "unmade_outputs.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace myops {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kMost = size_t{1} << 30;  // of one output
+constexpr size_t kMostStrings = 1 << 16;
+
+// What the memory begins with. No kernel writes these bytes by chance: as numbers of any type they
+// are neither small nor equal to each other.
+constexpr unsigned char kMark[] = {0xa7, 0x5e, 0xc9, 0x83, 0xf1, 0x6b, 0x9d, 0xd4,
+                                   0xb6, 0x7a, 0xe3, 0x95, 0xcb, 0x79, 0x8f, 0xda};
+
+// Kept for the next call of a thread: reserving memory takes longer than a small kernel.
+struct Kept {
+  void* memory = nullptr;
+  size_t bytes = 0;
+  ~Kept() {
+    if (memory != nullptr) munmap(memory, bytes);
+  }
+};
+thread_local Kept kept;
+
+void* map(size_t bytes) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// Whole pages; one more, so that there is one for an empty output.
+size_t pages(DType dtype, const Shape& shape) {
+  return (std::min(byte_count(shape, dtype), kMost) / kPage + 1) * kPage;
+}
+
+}  // namespace
+
+void UnmadeOutputs::reserve(const std::vector<std::pair<DType, Shape>>& outputs) {
+  size_t bytes = 0;
+  for (const auto& [dtype, shape] : outputs) bytes += pages(dtype, shape);
+  if (kept.bytes >= bytes) {
+    memory_ = std::exchange(kept.memory, nullptr);
+    bytes_ = std::exchange(kept.bytes, 0);
+  } else {
+    memory_ = map(bytes);
+    bytes_ = memory_ == nullptr ? 0 : bytes;
+  }
+  auto* next = static_cast<unsigned char*>(memory_);
+  for (const auto& [dtype, shape] : outputs) {
+    if (dtype == DType::String) {
+      const size_t count = std::min(static_cast<size_t>(element_count(shape)), kMostStrings);
+      strings_.emplace_back(count + 1);
+      places_.push_back({strings_.back().data(), true});
+    } else if (next == nullptr) {
+      places_.push_back({nullptr, false});
+    } else {
+      std::memcpy(next, kMark, sizeof(kMark));
+      places_.push_back({next, false});
+    }
+    if (next != nullptr) next += pages(dtype, shape);
+  }
+}
+
+bool UnmadeOutputs::written(size_t number) const {
+  const Place& place = places_[number];
+  if (place.is_string) return !static_cast<const std::string*>(place.data)->empty();
+  return place.data != nullptr && std::memcmp(place.data, kMark, sizeof(kMark)) != 0;
+}
+
+UnmadeOutputs::~UnmadeOutputs() {
+  bool clean = true;
+  for (size_t i = 0; i < places_.size(); ++i) clean = clean && !written(i);
+  if (clean && bytes_ > kept.bytes) {
+    std::swap(memory_, kept.memory);
+    std::swap(bytes_, kept.bytes);
+  }
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+}  // namespace myops

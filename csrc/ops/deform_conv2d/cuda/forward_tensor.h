@@ -1,0 +1,8 @@
+// The kernel of forward.h whose product is made on tensor cores, compiled where it is used: from
+// sm_80 on.
+#pragma once
+
+#define MYOPS_DEFORM_TENSOR
+#include "deform_conv2d/cuda/forward.h"
+
+MYOPS_BLOCK_KERNEL(deform_tensor, DeformForward, ForwardTensorShared, deform_tensor)

@@ -1,0 +1,86 @@
+"""Where a difference or a failure starts: the node of the file, and the model's line behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+import torch
+
+from myops.onnx.exporting.recorded import SourceLine, last_place, traced_place
+from myops.onnx.guards import _advice
+from myops.onnx.guards._difference import Difference
+from myops.onnx.guards._exported import Exported, runnable, unchanged
+
+_SECONDS = 2.0  # of a run in PyTorch; a comparison of all layers takes several
+_TRACE, _CALL = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node"
+_TARGET = re.compile(r"target=torch\.ops\.(\w+)\.(\w+)")
+# How ONNX Runtime names the node that it refuses or fails at.
+_NAMED = re.compile(r"(?:Name:|with name |[Nn]ode:? ?)[('\"]([^'\")]+)[)'\"]")
+
+
+def of_failure(exported: Exported, error: Exception) -> str:
+    """For a model that ONNX Runtime does not load or run: a sentence, or nothing."""
+    found = _NAMED.search(str(error))
+    nodes = [node for node in exported.final.graph.node if found and node.name == found.group(1)]
+    return _said(exported, nodes[0], "It fails at") if nodes else ""
+
+
+def of_difference(
+    exported: Exported, changes: Mapping[str, torch.Tensor], difference: Difference
+) -> str:
+    """For results that differ: a sentence about where that starts, or nothing.
+
+    Args:
+        changes: The inputs that are not the example's.
+    """
+    if difference.text.startswith("dtype "):
+        name = exported.final.graph.output[difference.output].name
+        nodes = [item for item in exported.final.graph.node if name in item.output]
+        return _said(exported, nodes[0], "The output comes from") if nodes else ""
+    node = _first(exported, changes) if exported.seconds < _SECONDS else None
+    return _said(exported, node, "The difference starts at") if node is not None else ""
+
+
+def _first(exported: Exported, changes: Mapping[str, torch.Tensor]) -> onnx.NodeProto | None:
+    """The first node whose inputs are PyTorch's and whose result is not."""
+    from myops.onnx.comparison.with_pytorch import compared
+
+    args, kwargs = exported.inputs.call(changes)
+    try:
+        with torch.no_grad(), unchanged(exported.model):
+            report = compared(
+                runnable(exported.model), args, exported.final, kwargs=kwargs,
+                libraries=exported.libraries, export_again=False,
+            )  # fmt: skip
+    except Exception:  # it cannot pair what it does not know; the difference is told anyway
+        return None
+    found = report.first_mismatch
+    if found is None or not found.nodes:
+        return None
+    name = found.nodes[0].partition(" ")[2].strip("'")
+    nodes = (n for n in exported.final.graph.node if name in (n.name, *n.output[:1]))
+    return next(nodes, None)
+
+
+def _said(exported: Exported, node: onnx.NodeProto, start: str) -> str:
+    metadata = {item.key: item.value for item in node.metadata_props}
+    place = last_place(metadata.get(_TRACE, "")) or _traced(exported, node)
+    call = _TARGET.search(metadata.get(_CALL, ""))
+    operator = f"{call.group(1)}::{call.group(2)}" if call else ""
+    title = f"{node.domain}::" if node.domain not in ("", "ai.onnx") else ""
+    told = f"{start} the node {title}{node.op_type} {node.name or node.output[0]!r}"
+    if place is not None:
+        told += f", which stands for {operator or 'a call'} at {place}"
+    elif operator:
+        told += f", which stands for {operator}"
+    return f"{told}. {_advice.of_operator(operator or 'namespace::name')}"
+
+
+def _traced(exported: Exported, node: Any) -> SourceLine | None:
+    if exported.recorded is None:
+        return None
+    origins = [exported.recorded.origins.get(name, "") for name in node.output]
+    return next(filter(None, map(traced_place, origins)), None)

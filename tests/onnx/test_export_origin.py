@@ -1,0 +1,183 @@
+"""Errors name the line of the model that an exporter cannot write, or writes wrongly."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from myops.onnx import ExportCheckError, export, register_symbolic
+from myops.onnx.symbolics.register import unregister
+
+EXPORTERS = ["dynamo", "torchscript"]
+X = torch.rand(2, 6)
+
+
+class Sines(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y = y.sin()  # fails
+        return y + 1
+
+
+class Products(torch.nn.Module):
+    """torch.export makes other operators of it, for which there is no translation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        y = y.cumprod(1)  # fails
+        return y + 1
+
+
+class Medians(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        return y.median(1)[0] + 1  # fails
+
+
+class Means(torch.nn.Module):
+    """The newer exporter writes it without the mean, the older one refuses."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        index = torch.zeros(2, 6, dtype=torch.int64)
+        return torch.zeros(2, 2).scatter_reduce(1, index, x, "mean") + 1  # fails
+
+
+class Shifts(torch.nn.Module):
+    """Of uint8, the newer exporter makes int8."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x >> 1  # fails
+
+
+def line_of(model: torch.nn.Module) -> str:
+    lines, start = inspect.getsourcelines(type(model))
+    (number,) = [n for n, text in enumerate(lines) if "# fails" in text]
+    return f"{__file__}:{start + number}: {lines[number].strip()}"
+
+
+@pytest.fixture
+def sine() -> Iterator[Callable[[Any], None]]:
+    """Registers a translation of sin for the test."""
+
+    def register(function: Any) -> None:
+        register_symbolic("aten::sin", function)
+
+    yield register
+    unregister("aten::sin")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize(("model", "name"), [(Products(), "cumprod"), (Medians(), "median")])
+def test_an_operator_that_nobody_writes(model: Any, name: str, exporter: str) -> None:
+    with pytest.raises(RuntimeError, match=f"how to write the operator aten::{name}") as caught:
+        export(model, X, exporter=exporter)
+    said = str(caught.value)
+    assert f"Where: {line_of(model)}" in said
+    assert f"register_symbolic('aten::{name}', function)" in said
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_operator_that_is_named_can_be_registered(exporter: str) -> None:
+    """The name is one that both exporters ask for, also where torch.export has another."""
+
+    def cumprod(g: Any, x: Any, dim: int, dtype: Any = None) -> Any:  # of positive numbers
+        logs = g.op("CumSum", g.op("Log", x), g.constant(np.array(dim, np.int64)))
+        return g.op("Exp", logs)
+
+    register_symbolic("aten::cumprod", cumprod)
+    try:
+        assert export(Products(), X + 0.5, exporter=exporter).graph.node
+    finally:
+        unregister("aten::cumprod")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_wrong_translation(exporter: str, sine: Any) -> None:
+    sine(lambda g, x: g.op("Cos", x))
+    with pytest.raises(ExportCheckError, match="starts at the node Cos") as caught:
+        export(Sines(), X, exporter=exporter)
+    assert line_of(Sines()) in str(caught.value)
+    assert "register_symbolic(" in str(caught.value)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_translation_that_does_not_run(exporter: str, sine: Any) -> None:
+    far = np.full(6, 99)  # beyond the axis
+    sine(lambda g, x: g.op("Gather", x, g.constant(far), axis=1))
+    with pytest.raises(ExportCheckError, match="fails at the node Gather") as caught:
+        export(Sines(), X, exporter=exporter)
+    assert line_of(Sines()) in str(caught.value)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_translation_that_is_wrong_at_other_lengths(exporter: str, sine: Any) -> None:
+    def padded(g: Any, x: Any) -> Any:
+        return g.op("Reshape", g.op("Sin", x), g.constant(np.array([2, 6], np.int64)))
+
+    sine(padded)
+    with pytest.raises(ExportCheckError, match="fails at the node Reshape") as caught:
+        export(Sines(), X, exporter=exporter, dynamic_axes={"x": {1: "n"}})
+    assert line_of(Sines()) in str(caught.value)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_translation_that_is_wrong_at_other_numbers(exporter: str, sine: Any) -> None:
+    sine(lambda g, x: g.op("Sin", g.op("Abs", x)))
+    x = torch.rand(2, 3, 6)
+    with pytest.raises(ExportCheckError, match="all negative") as caught:
+        export(Sines(), x, exporter=exporter)
+    assert line_of(Sines()) in str(caught.value)
+
+
+def test_both_exporters_say_their_own_reason() -> None:
+    with pytest.raises(ExportCheckError) as caught:
+        export(Means(), X)
+    said = str(caught.value)
+    assert line_of(Means()) in said
+    assert re.search(r'exporter="torchscript" was tried and fails too: ONNX does not support', said)
+    with pytest.raises(RuntimeError) as second:
+        export(Means(), X, exporter="torchscript")
+    said = str(second.value)
+    assert f"Where: {line_of(Means())}" in said
+    assert "register_symbolic('aten::scatter_reduce', function)" in said
+    assert 'exporter="dynamo" was tried and fails too: numbers: ' in said
+
+
+def test_the_other_exporter_is_tried_where_the_file_is_wrong() -> None:
+    x = torch.randint(0, 255, (2, 6), dtype=torch.uint8)
+    text = 'exporter="torchscript" was tried: it exports the model and passes all checks'
+    with pytest.raises(ExportCheckError, match=text) as caught:
+        export(Shifts(), x)
+    assert line_of(Shifts()) in str(caught.value)
+    assert export(Shifts(), x, exporter="auto").graph.node
+
+
+class Adds(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :4] + x[:, :3]  # fails
+
+
+class Scales(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.max().item()  # fails
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_model_that_pytorch_does_not_run(exporter: str) -> None:
+    with pytest.raises(RuntimeError, match="PyTorch does not run the model") as caught:
+        export(Adds(), X, exporter=exporter)
+    assert f"Where: {line_of(Adds())}" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_number_that_a_trace_reads_has_a_line() -> None:
+    with pytest.raises(ExportCheckError, match="read into Python at") as caught:
+        export(Scales(), X, exporter="torchscript")
+    assert caught.value.check == "frozen_input"
+    assert f"{line_of(Scales())}, by .item()" in str(caught.value)
