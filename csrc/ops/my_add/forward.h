@@ -19,6 +19,33 @@ T twice_plus(T a, T b) {
   }
 }
 
+// Twice as many elements of bfloat16 as a vector has floats: those in the lower halves of 32 bits and
+// those in the upper halves are vectors of floats after one instruction. They are rounded as
+// store_narrow() rounds.
+struct Pairs {
+  using Words = Lanes<uint32_t, kLanes<float>>;
+  static constexpr int64_t kCount = 2 * kLanes<float>;
+  Vector<float> low, high;
+
+  MYOPS_INLINE static Pairs load(const BFloat16* from) {
+    const auto words = load_as<Words>(from);
+    return {(Vector<float>)(words << 16), (Vector<float>)(words & 0xffff0000u)};
+  }
+  MYOPS_INLINE Pairs operator+(const Pairs& other) const {
+    return {low + other.low, high + other.high};
+  }
+  MYOPS_INLINE void store(BFloat16* to) const {
+    MYOPS_ISA::store(to, (rounded(low) >> 16) | (rounded(high) & 0xffff0000u));
+  }
+
+ private:
+  // The upper half is the number.
+  MYOPS_INLINE static Words rounded(const Vector<float>& value) {
+    const auto bits = (Words)value;
+    return value != value ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+  }
+};
+
 // Two operands without gaps.
 template <class T>
 void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
@@ -53,6 +80,12 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
       add(i);
     }
   }
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    for (; i + Pairs::kCount <= count; i += Pairs::kCount) {
+      const Pairs x = Pairs::load(a + i);
+      (x + x + Pairs::load(b + i)).store(c + i);
+    }
+  }
   for (; i + 4 * L <= count; i += 4 * L) {
     add(i);
     add(i + L);
@@ -73,6 +106,13 @@ void run_repeated(T element, bool double_other, const T* other, T* c, int64_t co
     constexpr int64_t L = kLanes<Wide>;
     const Vector<Wide> one = broadcast(static_cast<Wide>(element));
     const Vector<Wide> fixed = double_other ? one : one + one;
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      const Pairs both{fixed, fixed};
+      for (; i + Pairs::kCount <= count; i += Pairs::kCount) {
+        const Pairs x = Pairs::load(other + i);
+        ((double_other ? x + x : x) + both).store(c + i);
+      }
+    }
     for (; i + L <= count; i += L) {
       const Vector<Wide> x = load_wide<Wide>(other + i);
       store_narrow<Wide>(c + i, (double_other ? x + x : x) + fixed);
