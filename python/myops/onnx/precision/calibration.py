@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from myops._text import reason
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, inference, scopes, structure
+from myops.onnx.precision.integer_forms import Form
 from myops.ort import _session
 
 METHODS = {"minmax": "MinMaxCalibrater", "entropy": "EntropyCalibrater",
@@ -133,6 +135,7 @@ def quantized(
     found: Any,
     excluded: Sequence[str],
     places: Mapping[str, dict[int, int]],
+    forms: Mapping[str, Form],
     *,
     activations: str,
     per_channel: bool,
@@ -145,6 +148,7 @@ def quantized(
         found: The result of `ranges`.
         excluded: Nodes that stay float, by name.
         places: Custom nodes that may become integers, by name, with places of outputs and inputs.
+        forms: Custom nodes that other ops compute on integers.
     """
     from onnxruntime.quantization import QuantType, qdq_quantizer, registry
 
@@ -164,6 +168,14 @@ def quantized(
                     self.quantize_output_same_as_input(
                         node.output[made], node.input[given], node.name
                     )
+            form = forms.get(node.name)
+            for place in form.activations if form else ():
+                self.quantize_activation_tensor(node.input[place])
+            for place, axis in form.weights.items() if form else ():
+                if per_channel:
+                    self.quantize_weight_tensor_per_channel(node.input[place], axis)
+                else:
+                    self.quantize_weight_tensor(node.input[place])
             for name in node.input:
                 self.tensor_to_its_receiving_nodes.setdefault(name, []).append(node)
             return False
@@ -183,6 +195,15 @@ def quantized(
     del result.metadata_props[:]
     onnx.helper.set_model_props(result, properties)
     return result
+
+
+def magnitude(found: Any, name: str) -> float | None:
+    """The largest magnitude of a value in what `ranges` returned; None if there is none."""
+    data = found.data.get(name)
+    if data is None:
+        return None
+    most = max(float(np.abs(end).max()) for end in data.range_value)
+    return most if 0 < most < float("inf") else None
 
 
 @contextlib.contextmanager
