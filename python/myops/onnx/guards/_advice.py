@@ -106,6 +106,18 @@ def of_values(exported: Exported, title: str, origin: Callable[[], str]) -> str:
     )
 
 
+def of_dtypes(exported: Exported) -> str:
+    """For a node without a kernel in a model of a 16-bit type."""
+    narrow = sorted(exported.calls.floats & {"float16", "bfloat16"})
+    if not narrow:
+        return ""
+    return (
+        f" The model is in {narrow[0]}, for which ONNX Runtime has few kernels on CPUs. Where it "
+        "is to run on one, write model.float() for the export, and "
+        f'myops.onnx.to_half(exported, dtype="{narrow[0]}") afterwards.'
+    )
+
+
 def of_reads(exported: Exported) -> str:
     """The lines that read a number into Python while the model is traced; empty without any."""
     reads = exported.recorded.reads if exported.recorded is not None else {}
