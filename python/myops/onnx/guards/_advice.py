@@ -53,7 +53,7 @@ def of_lengths(
         lines = [f"{place}, holds only where {text}" for place, text in list(said.items())[:_MOST]]
         found = list(said)
     else:
-        reads = exported.recorded.reads if exported.recorded is not None else {}
+        reads = _reads(exported)
         found = list(reads)
         lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
     resize = of_resize(exported, difference) if difference and not lines else ""
@@ -120,11 +120,16 @@ def of_dtypes(exported: Exported) -> str:
 
 def of_reads(exported: Exported) -> str:
     """The lines that read a number into Python while the model is traced; empty without any."""
-    reads = exported.recorded.reads if exported.recorded is not None else {}
+    reads = _reads(exported)
     lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
-    return (
-        f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}" if lines else ""
-    )
+    where = "; at ".join(lines)
+    return f"A number is read into Python at {where}.{instead(reads)}" if lines else ""
+
+
+def _reads(exported: Exported) -> dict[SourceLine, str]:
+    """What a trace read into Python: branches last, as most of them only refuse wrong inputs."""
+    reads = exported.recorded.reads if exported.recorded is not None else {}
+    return dict(sorted(reads.items(), key=lambda item: item[1].startswith("if")))
 
 
 def of_operator(operator: str) -> str:
