@@ -206,7 +206,7 @@ def test_the_branches_of_a_model_hide_nothing() -> None:
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_a_translation_that_is_no_onnx(exporter: str, sine: Any) -> None:
     sine(lambda g, x: g.op("MaxPool", x, kernel_shape=[2]))  # takes three axes or more
-    with pytest.raises(RuntimeError, match="is not valid ONNX|cannot run") as caught:
+    with pytest.raises(RuntimeError, match=r"is not valid ONNX|cannot run") as caught:
         export(Sines(), X, exporter=exporter)
     said = str(caught.value)
     assert "fails at the node MaxPool" in said

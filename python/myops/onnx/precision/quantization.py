@@ -37,7 +37,8 @@ class QuantizedNode:
         op_type: The type, with the domain where that is not the standard one.
         precision: "int8" where its inputs or outputs are integers, else "float32".
         kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
-            "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
+            "range" (a value of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or
+            "kept"; "" for int8.
         reason: The same in a sentence.
         loss: The relative L2 error of the node alone on integers; None: not measured.
 
@@ -110,9 +111,13 @@ class Quantization:
                          if node.name in self.places})  # fmt: skip
         if run is not None:
             run(self.feeds[0])  # so that what is wrong with the model is said of the model
-        self.ranges = calibration.ranges(
+        self.ranges, unbounded = calibration.ranges(
             self.model, self.feeds, method, custom, self.libraries, self.advance
         )
+        for node in self.model.graph.node:
+            if unbounded.intersection([*node.input, *node.output]):
+                text = "a value of it is infinite or NaN for one of the inputs"
+                self.reasons.setdefault(node.name, ("range", text))
         self.result, self.on_integers = self._quantized(())
         if run is None:
             self.notes.append(
