@@ -19,6 +19,7 @@ from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, ops
 from myops.onnx.guards._calls import Calls, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.guards._exported import Exported, runnable, unchanged
+from myops.onnx.guards._origin import of_failure as origin_of_failure
 
 __all__ = [
     "CHECKS",
@@ -27,6 +28,7 @@ __all__ = [
     "Exported",
     "chosen",
     "is_read",
+    "origin_of_failure",
     "run",
 ]
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -73,8 +74,10 @@ def ranges(
     custom: Sequence[str],
     libraries: Sequence[Any],
     advance: Callable[..., None],
-) -> Any:
-    """The range of each value, by a calibrator of ONNX Runtime.
+) -> tuple[Any, set[str]]:
+    """The range of each value, by a calibrator of ONNX Runtime; and the values without one.
+
+    A value that is infinite or NaN for some input, as scores behind a mask of -inf, has no range.
 
     Args:
         model: A result of `prepared`.
@@ -117,10 +120,33 @@ def ranges(
         )  # fmt: skip
         calibrator.augment_graph()
         calibrator.create_inference_session()
-        for feed in feeds:  # one by one, because it would store the values of all of them
-            calibrator.collect_data(_Reader([feed]))
-            advance("calibration")
-        return calibrator.compute_data()
+        with _leaving_out_infinite(calibrate.HistogramCollector) as unbounded:
+            for feed in feeds:  # one by one: it would keep the values of all of them
+                calibrator.collect_data(_Reader([feed]))
+                advance("calibration")
+        found = calibrator.compute_data()
+        for name, item in list(found.items()):
+            if not all(np.isfinite(limit).all() for limit in item.range_value):
+                unbounded.add(name)
+        for name in unbounded.intersection(found.keys()):
+            del found.data[name]
+        return found, unbounded
+
+
+@contextlib.contextmanager
+def _leaving_out_infinite(collector: Any) -> Iterator[set[str]]:
+    """Inside, histograms leave out values with infinity or NaN in them, and fail on none."""
+    unbounded: set[str] = set()
+    collect = collector.collect
+
+    def collecting(self: Any, arrays: Mapping[str, Any]) -> Any:
+        for name, parts in arrays.items():
+            if not all(np.isfinite(np.asarray(part)).all() for part in parts):
+                unbounded.add(name)
+        return collect(self, {n: item for n, item in arrays.items() if n not in unbounded})
+
+    with mock.patch.object(collector, "collect", collecting):
+        yield unbounded
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:

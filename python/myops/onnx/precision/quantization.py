@@ -34,12 +34,13 @@ class QuantizedNode:
     """The precision of a node and its reason: an entry of `Quantized.nodes`.
 
     Attributes:
-        name: The node's name and type, as text.
-        op_type: The type, with the domain if that is not the standard one.
-        precision: "int8" if its inputs or outputs are integers, else "float32".
-        kind: The reason why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize
-            it), "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
-        reason: The reason in a sentence.
+        name: The node in words: its name and its type.
+        op_type: The type, with the domain where that is not the standard one.
+        precision: "int8" where its inputs or outputs are integers, else "float32".
+        kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
+            "range" (a value of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or
+            "kept"; "" for int8.
+        reason: The same in a sentence.
         loss: The relative L2 error of the node alone on integers; None: not measured.
 
     Example:
@@ -115,10 +116,14 @@ class Quantization:
         custom = sorted({node.op_type for node in self.model.graph.node
                          if node.name in self.places or node.name in self.forms})  # fmt: skip
         if run is not None:
-            run(self.feeds[0])  # so that errors of the model itself are reported as such
-        self.ranges = calibration.ranges(
+            run(self.feeds[0])  # so that what is wrong with the model is said of the model
+        self.ranges, unbounded = calibration.ranges(
             self.model, self.feeds, method, custom, self.libraries, self.advance
         )
+        for node in self.model.graph.node:
+            if unbounded.intersection([*node.input, *node.output]):
+                text = "a value of it is infinite or NaN for one of the inputs"
+                self.reasons.setdefault(node.name, ("range", text))
         self.result, self.on_integers = self._quantized(())
         if run is None:
             self.notes.append(
