@@ -19,8 +19,8 @@ T twice_plus(T a, T b) {
   }
 }
 
-// Twice as many elements of bfloat16 as a vector has floats: those in the lower halves of 32 bits and
-// those in the upper halves are vectors of floats after one instruction. They are rounded as
+// Twice as many elements of bfloat16 as a vector has floats: those in the lower halves of 32 bits
+// and those in the upper halves are vectors of floats after one instruction. They are rounded as
 // store_narrow() rounds.
 struct Pairs {
   using Words = Lanes<uint32_t, kLanes<float>>;
@@ -214,7 +214,7 @@ void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
 // Tiles of the innermost axis and of the axis along which an operand has no gaps: each line of its
 // memory is read once.
 struct Tiles {
-  Axis across, inner;  // rows, columns
+  Axis across, inner;     // rows, columns
   int64_t rows, columns;  // of a tile
   Axes axes;              // the others, then those of the tiles
   int64_t count = 1;
@@ -262,7 +262,7 @@ void run_tiles(const Call<T>& call, const Tiles& tiles, int64_t begin, int64_t e
 inline size_t axis_across(const Axes& axes) {
   const Axis& inner = axes.back();
   if (inner.length < 8 || !kernel_enabled("my_add.tiles")) return axes.size();
-  for (int64_t Axis::*step : {&Axis::a, &Axis::b}) {
+  for (int64_t Axis::* step : {&Axis::a, &Axis::b}) {
     if (inner.*step == 0 || inner.*step == 1) continue;
     for (size_t i = axes.size() - 1; i-- > 0;) {
       if (axes[i].*step == 1 && axes[i].length >= 4) return i;
@@ -318,9 +318,8 @@ void compute_typed(KernelContext& context) {
     if (context.reports()) report(context, call.axes, "tiles", Stores::Plain);
     const Tiles tiles(call.axes, across, kCopied<T>);
     const int64_t most = std::max<int64_t>(1, kGrain / (tiles.rows * tiles.columns));
-    context.parallel_for(
-        tiles.count, piece_of(tiles.count, most),
-        [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
+    context.parallel_for(tiles.count, piece_of(tiles.count, most),
+                         [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
     return;
   }
   const bool packed = rows_are_packed(call.axes);
