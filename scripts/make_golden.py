@@ -28,6 +28,7 @@ import myops.onnx
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from reference_deform_conv2d import deform_conv2d as reference_deform  # noqa: E402
+from reference_deform_conv2d_int8 import deform_conv2d_int8 as reference_int8  # noqa: E402
 from runtimes import feeds, node_model, random_array  # noqa: E402
 
 TOLERANCES = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-10}
@@ -148,6 +149,15 @@ def node_cases(rng: np.random.Generator) -> dict[str, tuple[Any, ...]]:
             wanted = expected_deform(inputs, attributes)
             case = ("deform_conv2d", inputs, attributes, wanted, dtype)
             cases[f"deform_v{version}_{dtype}"] = case
+
+    for dtype in ("uint8", "int8"):
+        X, zero = random_array(rng, (2, 6, 7, 6), dtype), np.array([7], dtype)
+        filters, scales = random_array(rng, (4, 3, 3, 2), "int8"), np.float32([1, 2, 3, 4]) / 256
+        parts = [X, np.float32([0.125]), zero, filters, scales, offset, bias, mask]
+        inputs = [item.astype(np.float32) if item.dtype == np.float64 else item for item in parts]
+        more = {**attributes, "mask_limit": 1.5}
+        wanted = reference_int8(*inputs, **more)
+        cases[f"deform_int8_{dtype}"] = ("deform_conv2d_int8", inputs, more, wanted, dtype)
     return cases
 
 

@@ -23,7 +23,7 @@ Shape elementwise_strides(const TensorPointers& inputs, const Shape& shape) {
   for (const Tensor* input : inputs) {
     if (input->present) strides.push_back(strides_in(*input, shape));
   }
-  // Positive: axis `left` is slower in memory than `right`; 0: no input says.
+  // Positive: axis `left` is slower in memory than `right`; 0: no input decides.
   const auto compare = [&](size_t left, size_t right) {
     for (const Shape& input : strides) {
       if (input[left] == 0 || input[right] == 0) continue;

@@ -8,6 +8,7 @@
 #endif
 
 #include "myops/error.h"
+#include "myops/isa/byte_products.h"
 #include "report.h"
 
 namespace myops {
@@ -19,7 +20,7 @@ constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 // CPUID itself is asked: __builtin_cpu_supports needs the compiler's own library, and that of zig,
 // which links our wheels, answers no to everything.
 struct Cpu {
-  unsigned int leaf1_c = 0, leaf7_b = 0;
+  unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0;
   unsigned int saved = 0;  // the registers that the system saves when it switches threads
   bool amd = false;
 
@@ -29,7 +30,7 @@ struct Cpu {
     if (__get_cpuid(1, &a, &b, &leaf1_c, &d) && (leaf1_c & bit_OSXSAVE)) {
       __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
     }
-    __get_cpuid_count(7, 0, &a, &leaf7_b, &c, &d);
+    __get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d);
   }
 
   bool avx2() const {
@@ -106,6 +107,14 @@ std::vector<Isa> available_isas() {
 const char* isa_name(Isa isa) {
   constexpr const char* names[] = {"portable", "avx2", "avx512", "neon"};
   return names[static_cast<int>(isa)];
+}
+
+bool has_byte_products() {
+#if defined(__x86_64__)
+  return isa() == Isa::Avx512 && (cpu().leaf7_c & bit_AVX512VNNI) != 0;
+#else
+  return false;
+#endif
 }
 
 bool streaming_stores_pay() {

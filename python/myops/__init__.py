@@ -53,6 +53,7 @@ _op_library.install_define(_define)
 _TORCH_FREE = {
     "Attribute": ("myops._description", "AttributeInfo"),
     "Input": ("myops._description", "InputInfo"),
+    "IntegerOp": ("myops._op_library", "IntegerOp"),
     "at_most": ("myops._description", "at_most"),
     "Output": ("myops._description", "OutputInfo"),
     "Philox": ("myops._random", "Philox"),

@@ -13,6 +13,7 @@ from myops._description import OutputInfo as Output
 from myops._description import at_most as at_most
 from myops._explain import explain as explain
 from myops._libraries import op_library as op_library
+from myops._op_library import IntegerOp as IntegerOp
 from myops._prepared import forget_prepared as forget_prepared
 from myops._prototype.define import prototype as prototype
 from myops._random import Philox as Philox
@@ -20,6 +21,7 @@ from myops._stubs import package_stub as package_stub
 from myops._torch.interpolate import patch_interpolate as patch_interpolate
 from myops._torch.torchvision import patch_torchvision as patch_torchvision
 from myops.ops.deform_conv2d import deform_conv2d as deform_conv2d
+from myops.ops.deform_conv2d_int8 import deform_conv2d_int8 as deform_conv2d_int8
 from myops.ops.interpolate import NewInterpolate as NewInterpolate
 from myops.ops.interpolate import interpolate as interpolate
 from myops.ops.my_add import my_add as my_add
@@ -29,6 +31,7 @@ from myops.scaffold import new_package as new_package
 __all__ = [
     "Attribute",
     "Input",
+    "IntegerOp",
     "NewInterpolate",
     "Output",
     "Philox",
@@ -36,6 +39,7 @@ __all__ = [
     "batch",
     "build",
     "deform_conv2d",
+    "deform_conv2d_int8",
     "explain",
     "forget_prepared",
     "interpolate",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,36 @@ from myops._names import choose
 if TYPE_CHECKING:
     from myops._torch.call import TorchOp
 
-# From the attributes of a node to which output has the scale of which input, for integers.
-QuantizedRule = Callable[[Mapping[str, Any]], Mapping[str, str]]
+
+@dataclass(frozen=True)
+class IntegerOp:
+    """The op that computes a node on integers of 8 bits; see `quantized` of `Library.define`.
+
+    It is an op of the same library, has the outputs of the node's op, and its inputs by name. For
+    each input that becomes integers it has one called `<input>_scale`, and it may have one called
+    `<input>_zero_point`, with shape [1], or a number for each channel. Attributes of the same name
+    are taken over.
+
+    Attributes:
+        name: The name of the op.
+        activations: Inputs that become uint8 or int8, with one scale.
+        weights: Constant inputs that become int8, with the axis of their scales; zero points are 0.
+        limits: Attributes that get the largest magnitude that an input has in the calibration.
+
+    Example:
+        >>> myops.IntegerOp("my_conv_int8", activations=("x",), weights={"w": 0})
+        IntegerOp(name='my_conv_int8', activations=('x',), weights={'w': 0}, limits={})
+    """
+
+    name: str
+    activations: Sequence[str] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+# From the attributes of a node to which output has the scale of which input, for integers; or to
+# the op that takes its place.
+QuantizedRule = Callable[[Mapping[str, Any]], Mapping[str, str] | IntegerOp]
 
 _define: Callable[..., Any] | None = None
 
@@ -172,7 +201,8 @@ class Library:
             quantized: `quantized(attributes)` says what the op is on integers q that stand for
                 (q - zero_point) * scale: {output: input} for each output whose integers have
                 scale and zero point of that input; {} where the op needs the numbers themselves.
-                `myops.onnx.quantize` then runs such nodes on integers. Default: never.
+                Or a `myops.IntegerOp`: another op of the library, which computes the node from
+                integers. `myops.onnx.quantize` then runs such nodes on integers. Default: never.
             upgrade: For an op that a later version of its node replaces: `upgrade(g)` writes its
                 meaning with that version, `g.next(*inputs, **attributes)`, and standard nodes where
                 needed, and returns the names of the outputs. `myops upgrade` calls it.

@@ -15,7 +15,7 @@ import warm
 from guard_models import Model
 from node_models import run_plain
 
-from myops.onnx import ExportCheckError, export
+from myops.onnx import ExportCheckError, ExportCheckWarning, export
 
 EXPORTERS = ["dynamo", "torchscript"]
 X = torch.rand(1, 2, 42, 56)
@@ -349,6 +349,13 @@ def test_bfloat16_is_told_before_a_file_is_written(
     assert "\n" not in str(seen.value)
     assert "myops.onnx.to_half" in str(seen.value)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_bfloat16_without_kernels_is_a_warning_that_says_what_to_do(exporter: str) -> None:
+    """A valid file, for a GPU: only nobody has compared it here."""
+    with pytest.warns(ExportCheckWarning, match=r"not run in ONNX Runtime.*myops\.onnx\.to_half"):
+        export(torch.nn.Linear(4, 4).bfloat16(), torch.rand(1, 4).bfloat16(), exporter=exporter)
 
 
 def operations() -> dict[str, Any]:

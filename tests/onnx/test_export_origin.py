@@ -181,3 +181,34 @@ def test_a_number_that_a_trace_reads_has_a_line() -> None:
         export(Scales(), X, exporter="torchscript")
     assert caught.value.check == "frozen_input"
     assert f"{line_of(Scales())}, by .item()" in str(caught.value)
+
+
+class Checks(torch.nn.Module):
+    """Branches that only refuse wrong inputs, before the line that builds a length in."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 2:
+            raise ValueError("two rows")
+        if x.shape[1] > 1000:
+            raise ValueError("too long")
+        if x.dim() == 2 and x.shape[1] < 2:
+            raise ValueError("too short")
+        return x[:, : int(x.shape[1] / 2)]  # fails
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_the_branches_of_a_model_hide_nothing() -> None:
+    with pytest.raises(ExportCheckError, match="is built in at") as caught:
+        export(Checks(), X, exporter="torchscript", dynamic_axes={"x": {1: "n"}})
+    assert f"built in at {line_of(Checks())}, by int()" in str(caught.value)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_translation_that_is_no_onnx(exporter: str, sine: Any) -> None:
+    sine(lambda g, x: g.op("MaxPool", x, kernel_shape=[2]))  # takes three axes or more
+    with pytest.raises(RuntimeError, match=r"is not valid ONNX|cannot run") as caught:
+        export(Sines(), X, exporter=exporter)
+    said = str(caught.value)
+    assert "fails at the node MaxPool" in said
+    assert line_of(Sines()) in said
+    assert re.search('exporter="(dynamo|torchscript)" was tried and fails too', said)

@@ -334,6 +334,29 @@ def test_errors_beside_fill_values_are_losses() -> None:
     check(source, held)
 
 
+@pytest.mark.parametrize("fill", [-np.inf, np.nan])
+@pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
+def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
+    """Scores behind a mask of -inf, as causal attention has them."""
+    mask = np.tri(12, 10, dtype=bool)
+    nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "m"),
+             node("Max" if np.isnan(fill) else "Softmax", "m", "p"),
+             node("Where", "mask p zero", "k"), node("Conv", "k V", "y")]  # fmt: skip
+    weights = [weight("W", RANDOM.standard_normal((3, 3, 1, 1)).astype(np.float32)),
+               weight("V", RANDOM.standard_normal((2, 3, 3, 3)).astype(np.float32)),
+               weight("mask", mask), weight("fill", np.float32(fill)),
+               weight("zero", np.float32(0))]  # fmt: skip
+    source = model(nodes, [value("x", [1, 3, 12, 10])], [value("y")], weights)
+    result = myops.onnx.quantize(source, data=DATA, method=method)
+    assert result.losses["y"] < (0.5 if method == "entropy" else 0.05)
+    found = by_name(result)
+    if np.isinf(fill):  # ONNX Runtime's minimum of values leaves NaN out
+        assert found["Where_m"].kind == "range"
+    assert found["Conv_y"].precision == "int8"
+    result.print()
+    check(source, result)
+
+
 # ---- Inputs from folders.
 
 

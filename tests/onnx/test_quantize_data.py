@@ -72,6 +72,7 @@ def test_wrong_data(tmp_path: Path) -> None:
         (tmp_path / "bad", "a.npy"), (tmp_path / "pickled", "a.npy"),
         (tmp_path / "image", "got no image"), ([], "got no inputs"), ([{}], "no array for"),
         ([{"x": np.ones((1, 4, 5, 5), np.float32)}], r"got shape \[1, 4, 5, 5\]"),
+        ([{"x": np.full((1, 3, 5, 5), np.nan, np.float32)}], "got NaN in 75 of 75 elements"),
         (None, "got none"),
     ):  # fmt: skip
         with pytest.raises((ValueError, FileNotFoundError), match=text):

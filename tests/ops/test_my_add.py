@@ -127,6 +127,20 @@ def test_the_result_lies_in_the_order_of_the_operands(dtype: torch.dtype) -> Non
             assert torch.equal(out, got), label
 
 
+def test_every_bfloat16_in_vectors_and_alone() -> None:
+    """Vectors round pairs of them; NaN and infinities keep the bits that one element alone gets."""
+    every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    for number in (0.0, 1.0, -3.1875, 1e38, float("inf"), float("nan")):
+        b = torch.full_like(every, number)
+        got = myops.my_add(every, b)
+        right = (2 * every.float() + b.float()).to(torch.bfloat16)
+        torch.testing.assert_close(got, right, rtol=0, atol=0, equal_nan=True)
+        alone = [myops.my_add(*pair) for pair in zip(every.split(5), b.split(5), strict=True)]
+        assert torch.equal(torch.cat(alone).view(torch.int16), got.view(torch.int16))
+        for pair, same in (((every, b[:1]), got), ((b[:1], every), myops.my_add(b, every))):
+            assert torch.equal(myops.my_add(*pair).view(torch.int16), same.view(torch.int16))
+
+
 def test_out_in_another_order_is_refused() -> None:
     a = torch.randn(3, 4, 5).permute(2, 0, 1)
     out = torch.empty(4, 5, 3).permute(1, 2, 0)

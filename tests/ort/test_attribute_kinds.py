@@ -26,6 +26,16 @@ INPUTS: dict[str, list[Any]] = {
         None,
         None,
     ],
+    "deform_conv2d_int8": [
+        X.astype(np.uint8),
+        np.float32([1]),
+        None,
+        np.ones((2, 2, 3, 3), np.int8),
+        np.float32([1]),
+        np.zeros((1, 18, 3, 3), np.float32),
+        None,
+        None,
+    ],
 }
 DECLARED = {  # the kinds that stand for a type of the description
     "bool": {"INT"}, "int": {"INT"}, "float": {"FLOAT"}, "string": {"STRING"},

@@ -191,9 +191,13 @@ std::vector<bool> read_needs(const std::string& op, const Attributes& attributes
 }
 
 Op with_attributes(Op op) {
+  return with_geometry(
+      std::move(op).type("T", {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64}));
+}
+
+Op with_geometry(Op op) {
   using Ints = std::vector<int64_t>;
   return std::move(op)
-      .type("T", {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64})
       .attribute({"dilations", Ints{}, "Distance of taps, y and x; default 1."})
       .attribute({"group", int64_t{1}, "Groups of channels that are convolved separately."})
       .attribute({"kernel_shape", Ints{}, "kH and kW; default: those of W."})

@@ -33,7 +33,8 @@ void expect_shape(const ShapeContext& context, const char* name, const Dims& dim
 // The attribute `needs` of a backward op: which gradients are needed. An empty list means all.
 std::vector<bool> read_needs(const std::string& op, const Attributes& attributes, size_t count);
 
-// The type and the attributes that every op of this directory has.
+// The attributes that every op of this directory has; and the type of those on floats.
+Op with_geometry(Op op);
 Op with_attributes(Op op);
 
 struct ConvShape {

@@ -1,7 +1,7 @@
 // The matrix product of this directory. The order of every sum depends on shapes only.
 #pragma once
 
-#include "myops/simd.h"
+#include "myops/simd_integers.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -37,6 +37,16 @@ struct MatrixView {
   int64_t row, step = 1;
 };
 
+// sum + a b, lane by lane. Integers of 32 bits are those of a dot product of several factors each.
+template <class V>
+MYOPS_INLINE V add_product(const V& a, const V& b, const V& sum) {
+  if constexpr (std::is_same_v<V, Lanes<int32_t, sizeof(V) / sizeof(int32_t)>>) {
+    return add_dot(a, b, sum);
+  } else {
+    return fma(a, b, sum);
+  }
+}
+
 // Whether a product adds to its result or overwrites it.
 enum class Result : uint8_t { Add, Overwrite };
 
@@ -61,7 +71,7 @@ inline void multiply_block(const Runs& depth, const MatrixView<A>& left, const A
 #pragma GCC unroll 12
       for (int i = 0; i < kRows; ++i) {
         const V factor = at[i * left.row] - V{};
-        for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(factor, factors[v], sums[i][v]);
+        for (int v = 0; v < kVectors; ++v) sums[i][v] = add_product(factor, factors[v], sums[i][v]);
       }
     }
   }

@@ -19,6 +19,33 @@ T twice_plus(T a, T b) {
   }
 }
 
+// Twice as many elements of bfloat16 as a vector has floats: those in the lower halves of 32 bits
+// and those in the upper halves are vectors of floats after one instruction. They are rounded as
+// store_narrow() rounds.
+struct Pairs {
+  using Words = Lanes<uint32_t, kLanes<float>>;
+  static constexpr int64_t kCount = 2 * kLanes<float>;
+  Vector<float> low, high;
+
+  MYOPS_INLINE static Pairs load(const BFloat16* from) {
+    const auto words = load_as<Words>(from);
+    return {(Vector<float>)(words << 16), (Vector<float>)(words & 0xffff0000u)};
+  }
+  MYOPS_INLINE Pairs operator+(const Pairs& other) const {
+    return {low + other.low, high + other.high};
+  }
+  MYOPS_INLINE void store(BFloat16* to) const {
+    MYOPS_ISA::store(to, (rounded(low) >> 16) | (rounded(high) & 0xffff0000u));
+  }
+
+ private:
+  // The upper half is the number.
+  MYOPS_INLINE static Words rounded(const Vector<float>& value) {
+    const auto bits = (Words)value;
+    return value != value ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+  }
+};
+
 // Two operands without gaps.
 template <class T>
 void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
@@ -53,6 +80,12 @@ void run_whole(const T* a, const T* b, T* c, int64_t count, Stores stores) {
       add(i);
     }
   }
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    for (; i + Pairs::kCount <= count; i += Pairs::kCount) {
+      const Pairs x = Pairs::load(a + i);
+      (x + x + Pairs::load(b + i)).store(c + i);
+    }
+  }
   for (; i + 4 * L <= count; i += 4 * L) {
     add(i);
     add(i + L);
@@ -73,6 +106,13 @@ void run_repeated(T element, bool double_other, const T* other, T* c, int64_t co
     constexpr int64_t L = kLanes<Wide>;
     const Vector<Wide> one = broadcast(static_cast<Wide>(element));
     const Vector<Wide> fixed = double_other ? one : one + one;
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      const Pairs both{fixed, fixed};
+      for (; i + Pairs::kCount <= count; i += Pairs::kCount) {
+        const Pairs x = Pairs::load(other + i);
+        ((double_other ? x + x : x) + both).store(c + i);
+      }
+    }
     for (; i + L <= count; i += L) {
       const Vector<Wide> x = load_wide<Wide>(other + i);
       store_narrow<Wide>(c + i, (double_other ? x + x : x) + fixed);
@@ -174,7 +214,7 @@ void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
 // Tiles of the innermost axis and of the axis along which an operand has no gaps: each line of its
 // memory is read once.
 struct Tiles {
-  Axis across, inner;  // rows, columns
+  Axis across, inner;     // rows, columns
   int64_t rows, columns;  // of a tile
   Axes axes;              // the others, then those of the tiles
   int64_t count = 1;
@@ -222,7 +262,7 @@ void run_tiles(const Call<T>& call, const Tiles& tiles, int64_t begin, int64_t e
 inline size_t axis_across(const Axes& axes) {
   const Axis& inner = axes.back();
   if (inner.length < 8 || !kernel_enabled("my_add.tiles")) return axes.size();
-  for (int64_t Axis::*step : {&Axis::a, &Axis::b}) {
+  for (int64_t Axis::* step : {&Axis::a, &Axis::b}) {
     if (inner.*step == 0 || inner.*step == 1) continue;
     for (size_t i = axes.size() - 1; i-- > 0;) {
       if (axes[i].*step == 1 && axes[i].length >= 4) return i;
@@ -278,9 +318,8 @@ void compute_typed(KernelContext& context) {
     if (context.reports()) report(context, call.axes, "tiles", Stores::Plain);
     const Tiles tiles(call.axes, across, kCopied<T>);
     const int64_t most = std::max<int64_t>(1, kGrain / (tiles.rows * tiles.columns));
-    context.parallel_for(
-        tiles.count, piece_of(tiles.count, most),
-        [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
+    context.parallel_for(tiles.count, piece_of(tiles.count, most),
+                         [&](int64_t begin, int64_t end) { run_tiles(call, tiles, begin, end); });
     return;
   }
   const bool packed = rows_are_packed(call.axes);

@@ -53,7 +53,7 @@ inline Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
 }
 
 // Whether an operand has its elements in memory as the result has them.
-inline bool lies_as_result(const Axes& axes, int64_t Axis::*step) {
+inline bool lies_as_result(const Axes& axes, int64_t Axis::* step) {
   return std::all_of(axes.begin(), axes.end(),
                      [&](const Axis& axis) { return axis.*step == axis.c; });
 }

@@ -1,5 +1,5 @@
-// Copies of what an operand has in a block of the result, in the order of the result: `rows` rows of
-// `columns` elements, one after another. `row_step` and `step` are the operand's.
+// Copies of what an operand has in a block of the result, in the order of the result: `rows` rows
+// of `columns` elements, one after another. `row_step` and `step` are the operand's.
 #pragma once
 
 #include "myops/simd.h"
@@ -8,7 +8,7 @@ namespace myops::my_add::MYOPS_ISA {
 
 using namespace ::myops::MYOPS_ISA;
 
-// Elements are moved, not computed with: vectors hold them as integers of their size.
+// Elements are only moved, so vectors contain them as integers of their size.
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 2, uint16_t,
                                 std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;

@@ -13,6 +13,7 @@ import torch
 
 from myops import _description, _dtypes, _libraries, _numpy
 from myops._description import AttributeInfo, InputInfo, OpInfo, OutputInfo
+from myops._op_library import QuantizedRule
 from myops._prototype import call, shape_rule
 from myops._torch import written
 
@@ -41,7 +42,7 @@ def prototype(
     jvp: Callable[..., Any] | None = None,
     vmap: Callable[..., Any] | None = None,
     standard: Callable[[Any], list[str]] | None = None,
-    quantized: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
+    quantized: QuantizedRule | None = None,
     upgrade: Callable[[Any], list[str]] | None = None,
     autocast: str = "",
     random: bool = False,

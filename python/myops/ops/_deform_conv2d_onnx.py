@@ -18,6 +18,7 @@ are computed in float32 and rounded once; only DeformConv sees float16 as such.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,11 @@ def standard(g: Any) -> list[str]:
         names = ("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
         result = g.op("DeformConv", *inputs, **{name: g.attribute(name) for name in names})
     else:
-        result = _Decomposition(g, inputs, np.dtype(np.float32) if half else kind).result()
+        result = Decomposition(g, inputs, np.dtype(np.float32) if half else kind).result()
     return [g.op("Cast", result, to=helper.np_dtype_to_tensor_dtype(kind)) if half else result]
 
 
-class _Decomposition:
+class Decomposition:
     """Samples columns [N, C, kH, kW, oH, oW] and multiplies them with the weights.
 
     In what follows M is N * offset_group: one image for each batch element and offset group.
@@ -69,19 +70,24 @@ class _Decomposition:
     def result(self) -> str:
         g = self.g
         grid = g.opset >= 16 and self.dtype == np.float32
-        columns = self._by_grid_sample() if grid else self._by_gathers()
+        result = self.sums(self._by_grid_sample() if grid else self._by_gathers(), self.W)
+        if not self.bias:
+            return result
+        one = constant(g, [1], np.int64)
+        return g.op("Add", result, self.reshape(self.bias, self.outputs, one, one))
+
+    def sums(self, columns: str, weights: str) -> str:
+        """The product of all columns with the weights, [N, oC, oH, oW]."""
+        g = self.g
         groups = constant(g, [g.attribute("group")], np.int64)
         depth = self.channels / groups * self.kernel_y * self.kernel_x
-        columns = self._reshape(columns, self.batch, groups, depth, self.out_y * self.out_x)
-        weights = self._reshape(self.W, groups, self.outputs / groups, depth)
+        columns = self.reshape(columns, self.batch, groups, depth, self.out_y * self.out_x)
+        weights = self.reshape(weights, groups, self.outputs / groups, depth)
         # One copy an element: a MatMul that repeats them itself refuses a batch of 0.
         one = constant(g, [1], np.int64)
         copies = arrays.concat([self.batch, one, one, one])
         sums = g.op("MatMul", g.op("Expand", weights, copies.name), columns)
-        result = self._reshape(sums, self.batch, self.outputs, self.out_y, self.out_x)
-        if not self.bias:
-            return result
-        return g.op("Add", result, self._reshape(self.bias, self.outputs, one, one))
+        return self.reshape(sums, self.batch, self.outputs, self.out_y, self.out_x)
 
     def _by_grid_sample(self) -> str:
         """Columns [M, C / offset_group, kH * kW * oH, oW]."""
@@ -93,30 +99,56 @@ class _Decomposition:
         grid = g.op("Concat", ends[1].name, ends[0].name, axis=5)
         rows = self.kernel_y * self.kernel_x * self.out_y
         two, one = constant(g, [2], np.int64), constant(g, [1], np.int64)
-        grid = self._reshape(grid, self.images, rows, self.out_x, two)
-        images = self._reshape(self.X, self.images, self.image_channels, self.height, self.width)
+        grid = self.reshape(grid, self.images, rows, self.out_x, two)
+        images = self.reshape(self.X, self.images, self.image_channels, self.height, self.width)
         columns = g.op("GridSample", images, grid, mode="bilinear", align_corners=0)
         if self.mask:
-            mask = self._reshape(self.mask, self.images, one, rows, self.out_x)
+            mask = self.reshape(self.mask, self.images, one, rows, self.out_x)
             columns = g.op("Mul", columns, mask)
         return columns
 
     def _by_gathers(self) -> str:
-        """Columns [M, C / offset_group, kH * kW, oH * oW].
+        """Columns [M, C / offset_group, kH * kW, oH * oW]."""
+        mask = self.by_sample(self.mask) if self.mask else None
+        total: Array | None = None
+        for values, part in self.corners(self.X, self.dtype):
+            term = values * (part if mask is None else part * mask)
+            total = term if total is None else total + term
+        assert total is not None
+        return self.columns(total)
+
+    def columns(self, samples: Array) -> str:
+        """[M, kH, kW, oH, oW, C / offset_group] with the channels in front of the taps."""
+        taps, pixels = self.kernel_y * self.kernel_x, self.out_y * self.out_x
+        columns = self.reshape(samples.name, self.images, taps, pixels, self.image_channels)
+        return self.g.op("Transpose", columns, perm=[0, 3, 1, 2])
+
+    def by_sample(self, name: str, dtype: Any = None) -> Array:
+        """A tensor with a number for each sample, [M, kH, kW, oH, oW, 1]."""
+        lengths = [self.images, self.kernel_y, self.kernel_x, self.out_y, self.out_x]
+        lengths.append(constant(self.g, [1], np.int64))
+        return Array(self.g, dtype or self.dtype, name=self.reshape(name, *lengths))
+
+    def corners(self, X: str, dtype: Any) -> Iterator[tuple[Array, Array]]:
+        """Pixels at the four corners, [M, kH, kW, oH, oW, C / offset_group], and their weights.
 
         The image gets a border of zeros, so that all four corners of any position exist, and its
         channels come last, so that a corner is one row of a table.
+
+        Args:
+            X: The image.
+            dtype: Its dtype.
         """
         g = self.g
         before, after = -_MISS, 1
         pads = constant(g, [0, 0, before, before, 0, 0, after, after], np.int64)
-        zero = constant(g, 0, self.dtype)
+        zero = constant(g, 0, dtype)
         width = self.width + (before + after)
         area = (self.height + (before + after)) * width
-        table = g.op("Pad", self.X, pads.name, zero.name)
-        table = self._reshape(table, self.images, self.image_channels, area)
+        table = g.op("Pad", X, pads.name, zero.name)
+        table = self.reshape(table, self.images, self.image_channels, area)
         table = g.op("Transpose", table, perm=[0, 2, 1])
-        table = self._reshape(table, self.images * area, self.image_channels)
+        table = self.reshape(table, self.images * area, self.image_channels)
 
         y, x = self._positions()
         top, left = y.floor(), x.floor()
@@ -124,32 +156,22 @@ class _Decomposition:
         row = (top.cast(np.int64) + before) * width + image
         corner = row + (left.cast(np.int64) + before)
         lengths = [self.images, self.kernel_y, self.kernel_x, self.out_y, self.out_x]
-        first = Array(g, np.int64, name=self._reshape(corner.name, *lengths))
+        first = Array(g, np.int64, name=self.reshape(corner.name, *lengths))
         down, right = y - top, x - left
         up, back = 1 - down, 1 - right
-        if self.mask:
-            lengths.append(constant(g, [1], np.int64))
-            mask = Array(g, self.dtype, name=self._reshape(self.mask, *lengths))
-        total: Array | None = None
         for step, part in (
             (constant(g, [0], np.int64), up * back),
             (constant(g, [1], np.int64), up * right),
             (width, down * back),
             (width + 1, down * right),
         ):
-            values = Array(g, self.dtype, name=g.op("Gather", table, (first + step).name, axis=0))
-            term = values * (part * mask if self.mask else part)
-            total = term if total is None else total + term
-        assert total is not None
-        taps, pixels = self.kernel_y * self.kernel_x, self.out_y * self.out_x
-        columns = self._reshape(total.name, self.images, taps, pixels, self.image_channels)
-        return g.op("Transpose", columns, perm=[0, 3, 1, 2])
+            yield Array(g, dtype, name=g.op("Gather", table, (first + step).name, axis=0)), part
 
     def _positions(self) -> list[Array]:
         """y and x of all samples, [M, kH, kW, oH, oW, 1]; _MISS where both sample nothing."""
         g = self.g
         one, two = constant(g, [1], np.int64), constant(g, [2], np.int64)
-        offset = self._reshape(self.offset, self.images, self.kernel_y, self.kernel_x, two,
+        offset = self.reshape(self.offset, self.images, self.kernel_y, self.kernel_x, two,
                                self.out_y, self.out_x, one)  # fmt: skip
         sides = (
             (self.kernel_y, self.out_y, self.height, [-1, 1, 1, 1, 1], [-1, 1, 1]),
@@ -174,7 +196,7 @@ class _Decomposition:
         given = self.g.attribute(name)
         return int(given[axis]) if given else int(name != "pads")
 
-    def _reshape(self, name: str, *lengths: Array) -> str:
+    def reshape(self, name: str, *lengths: Array) -> str:
         """Every length is computed: -1 has no meaning in an empty batch."""
         return self.g.op("Reshape", name, arrays.concat(lengths).name)
 

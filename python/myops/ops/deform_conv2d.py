@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from myops._op_library import IntegerOp
 from myops._torch.define import define
 from myops.ops import _scripting
 from myops.ops._deform_conv2d_onnx import standard
@@ -86,9 +87,23 @@ def _deform(
     dilation: int | Sequence[int],
     mask: Tensor | None,
 ) -> Tensor:
+    attributes = geometry("deform_conv2d", input, offset, weight, stride, padding, dilation)
+    return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
+
+
+def geometry(
+    op: str,
+    input: Tensor,
+    offset: Tensor,
+    weight: Tensor,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+) -> dict[str, Any]:
+    """The attributes of a node, from the arguments of a call."""
     image, field, kernel = input.shape, offset.shape, weight.shape  # asked for once: 100 ns each
     if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
-        _refuse_rank(input=input, offset=offset, weight=weight)
+        _refuse_rank(op, input=input, offset=offset, weight=weight)
     channels, moves = image[1], field[1]
     _, depth, rows, columns = kernel
     if isinstance(channels, Tensor):
@@ -99,25 +114,24 @@ def _deform(
     taps = 2 * rows * columns
     group = channels // depth if depth else 0
     if group == 0 or group * depth != channels:
-        _refuse_groups(channels, depth, "weight", "channels of input")
+        _refuse_groups(op, channels, depth, "weight", "channels of input")
     offset_group = moves // taps if taps else 0
     if offset_group == 0 or offset_group * taps != moves:
-        _refuse_groups(moves, taps, "offset", "channels of offset")
-    attributes: dict[str, Any] = {
-        "dilations": [dilation] * 2 if type(dilation) is int else _pair(dilation, "dilation"),
+        _refuse_groups(op, moves, taps, "offset", "channels of offset")
+    return {
+        "dilations": [dilation] * 2 if type(dilation) is int else _pair(op, dilation, "dilation"),
         "group": int(group),
         "kernel_shape": [],
         "offset_group": int(offset_group),
-        "pads": [padding] * 4 if type(padding) is int else _pads(padding),
-        "strides": [stride] * 2 if type(stride) is int else _pair(stride, "stride"),
+        "pads": [padding] * 4 if type(padding) is int else _pads(op, padding),
+        "strides": [stride] * 2 if type(stride) is int else _pair(op, stride, "stride"),
     }
-    return _deform_conv2d.call((input, weight, offset, bias, mask), attributes)
 
 
-def _refuse_rank(**tensors: Tensor) -> None:
+def _refuse_rank(op: str, **tensors: Tensor) -> None:
     for name, item in tensors.items():
         if item.dim() != 4:
-            raise RuntimeError(f"deform_conv2d: {name}: got rank {item.dim()}, expected 4")
+            raise RuntimeError(f"{op}: {name}: got rank {item.dim()}, expected 4")
 
 
 def _while_tracing(*lengths: Any) -> list[int]:
@@ -128,31 +142,29 @@ def _while_tracing(*lengths: Any) -> list[int]:
         return [int(length) for length in lengths]
 
 
-def _pair(item: int | Sequence[int], name: str) -> list[int]:
-    values = _integers(item, name)
+def _pair(op: str, item: int | Sequence[int], name: str) -> list[int]:
+    values = _integers(op, item, name)
     if len(values) != 2:
-        raise RuntimeError(f"deform_conv2d: {name}: got {len(values)} numbers, expected 1 or 2")
+        raise RuntimeError(f"{op}: {name}: got {len(values)} numbers, expected 1 or 2")
     return values
 
 
-def _pads(item: int | Sequence[int]) -> list[int]:
-    values = _integers(item, "padding")
+def _pads(op: str, item: int | Sequence[int]) -> list[int]:
+    values = _integers(op, item, "padding")
     if len(values) == 2:
         return [*values, *values]
     if len(values) != 4:
-        raise RuntimeError(f"deform_conv2d: padding: got {len(values)} numbers, expected 1, 2 or 4")
+        raise RuntimeError(f"{op}: padding: got {len(values)} numbers, expected 1, 2 or 4")
     return values
 
 
-def _integers(item: int | Sequence[int], name: str) -> list[int]:
+def _integers(op: str, item: int | Sequence[int], name: str) -> list[int]:
     """As a list; a single one counts twice."""
-    return integers(f"deform_conv2d: {name}", item if isinstance(item, Iterable) else [item, item])
+    return integers(f"{op}: {name}", item if isinstance(item, Iterable) else [item, item])
 
 
-def _refuse_groups(total: int, each: int, name: str, what: str) -> None:
-    raise RuntimeError(
-        f"deform_conv2d: {name}: got {total} {what}, expected a positive multiple of {each}"
-    )
+def _refuse_groups(op: str, total: int, each: int, name: str, what: str) -> None:
+    raise RuntimeError(f"{op}: {name}: got {total} {what}, expected a positive multiple of {each}")
 
 
 def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
@@ -275,9 +287,17 @@ def _third_backward(ctx: Any, change: Tensor | None, *grads: Tensor | None) -> t
     return None, *[item if need else None for item, need in zip(results, needed, strict=True)]
 
 
+def _quantized(attributes: Mapping[str, Any]) -> Mapping[str, str] | IntegerOp:
+    """With groups there are few products for each sample, whose rounding would not pay."""
+    if attributes["group"] != 1:
+        return {}
+    return IntegerOp("deform_conv2d_int8", ["X"], {"W": 0}, limits={"mask_limit": "mask"})
+
+
 _deform_conv2d = define(
-    "deform_conv2d", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard
-)
+    "deform_conv2d", shape=_shape, save=_save, backward=_backward, jvp=_jvp, standard=standard,
+    quantized=_quantized,
+)  # fmt: skip
 _backward_op = define(
     "deform_conv2d_backward",
     shape=_backward_shape,

@@ -148,7 +148,7 @@ def _operators(context: SearchContext, mismatch: FirstMismatch) -> list[np.ndarr
             context.model, context.args, context.kwargs, mismatch.path, mismatch.call
         )
     except Exception as error:  # a model that runs may fail while it is observed
-        mismatch.evidence.append(f"The operators of PyTorch could not be watched: {error}")
+        mismatch.evidence.append(f"The operators of PyTorch could not be observed: {error}")
         return []
     return [array for _, array in made]
 

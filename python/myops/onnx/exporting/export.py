@@ -249,10 +249,10 @@ def _any(task: _Task) -> onnx.ModelProto:
 
 def _one(task: _Task, exporter: str) -> onnx.ModelProto:
     """With one exporter; where torch fails, the error says whether the other would do."""
-    error: failures.ExporterError | ExportCheckError
+    error: failures.ExporterError | ExportCheckError | finishing.InvalidModelError
     try:
         return _made(task, exporter)
-    except failures.ExporterError as raised:
+    except (failures.ExporterError, finishing.InvalidModelError) as raised:
         error = raised
     except ExportCheckError as raised:
         if not raised.elsewhere:
@@ -265,6 +265,8 @@ def _one(task: _Task, exporter: str) -> onnx.ModelProto:
     if isinstance(error, failures.ExporterError):
         error.add(said)
         raise error.complete() from error.__cause__
+    if isinstance(error, finishing.InvalidModelError):
+        raise RuntimeError(f"{error} {said}") from error.__cause__
     raise ExportCheckError(error.check, f"{error.text} {said}") from error.__cause__
 
 
@@ -307,17 +309,19 @@ def _made(task: _Task, exporter: str) -> onnx.ModelProto:
     finishing.add_shapes(proto)
     if task.initializers_as_inputs:
         finishing.add_initializers_to_inputs(proto)
+    exported = guards.Exported(
+        task.model, task.inputs, written, proto, exporter, task.opset, program,
+        task.libraries, _axes.limits(task.inputs, task.dynamic_shapes), task.multiples,
+        _axes.asked(task.inputs, task.dynamic_axes, task.dynamic_shapes), recorded,
+    )  # fmt: skip
     if not files.is_large(proto):
-        finishing.refuse_invalid(proto)
+        try:
+            finishing.refuse_invalid(proto)
+        except finishing.InvalidModelError as error:
+            where = guards.origin_of_failure(exported, error)
+            raise finishing.InvalidModelError(f"{error} {where}".rstrip()) from error.__cause__
     with exporters.without_own_messages():
-        guards.run(
-            guards.Exported(
-                task.model, task.inputs, written, proto, exporter, task.opset, program,
-                task.libraries, _axes.limits(task.inputs, task.dynamic_shapes), task.multiples,
-                _axes.asked(task.inputs, task.dynamic_axes, task.dynamic_shapes), recorded,
-            ),
-            task.checks,
-        )  # fmt: skip
+        guards.run(exported, task.checks)
     return proto
 
 

@@ -13,11 +13,15 @@ from myops.onnx.schema import DECIDED, attribute_value
 _BFLOAT16 = onnx.TensorProto.BFLOAT16
 
 
+class InvalidModelError(RuntimeError):
+    """What torch's exporter wrote is no ONNX model."""
+
+
 def refuse_invalid(model: onnx.ModelProto) -> None:
     """Refuses a model of torch's exporter that onnx.checker refuses.
 
     Raises:
-        RuntimeError: The model is invalid; the message says what to do if bfloat16 is the reason.
+        InvalidModelError: With what is wrong with it, and what to do where bfloat16 is the reason.
     """
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -25,7 +29,7 @@ def refuse_invalid(model: onnx.ModelProto) -> None:
         lines = [line for line in str(error).splitlines() if line.strip()]
         said = lines[0].removeprefix("[ShapeInferenceError] ").rstrip(".")
         advice = _about_bfloat16(model)
-        raise RuntimeError(
+        raise InvalidModelError(
             f"export: the model that torch's exporter wrote is not valid ONNX: {said}.{advice}"
         ) from error
 

@@ -19,6 +19,7 @@ from myops.onnx.guards import _difference, frozen_input, lost_node, numbers, ops
 from myops.onnx.guards._calls import Calls, Reads
 from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.guards._exported import Exported, runnable, unchanged
+from myops.onnx.guards._origin import of_failure as origin_of_failure
 
 __all__ = [
     "CHECKS",
@@ -27,6 +28,7 @@ __all__ = [
     "Exported",
     "chosen",
     "is_read",
+    "origin_of_failure",
     "run",
 ]
 
@@ -62,7 +64,9 @@ def _runnable(exported: Exported, checks: Sequence[str]) -> Sequence[str]:
             exported.prepare(Calls())
             return checks
         except Exception as error:  # torch.cond and similar ones cannot be observed
-            exported.warn(f"lost_node: PyTorch does not run a model that is observed: {error}")
+            exported.warn(
+                f"lost_node: PyTorch does not run the model while it is observed: {error}"
+            )
             checks = [name for name in checks if name != "lost_node"]
     if not set(checks) - {"opset"}:
         return checks

@@ -53,7 +53,7 @@ def of_lengths(
         lines = [f"{place}, holds only where {text}" for place, text in list(said.items())[:_MOST]]
         found = list(said)
     else:
-        reads = exported.recorded.reads if exported.recorded is not None else {}
+        reads = _reads(exported)
         found = list(reads)
         lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
     resize = of_resize(exported, difference) if difference and not lines else ""
@@ -106,13 +106,30 @@ def of_values(exported: Exported, title: str, origin: Callable[[], str]) -> str:
     )
 
 
+def of_dtypes(exported: Exported) -> str:
+    """For a node without a kernel in a model of a 16-bit type."""
+    narrow = sorted(exported.calls.floats & {"float16", "bfloat16"})
+    if not narrow:
+        return ""
+    return (
+        f" The model is in {narrow[0]}, for which ONNX Runtime has few kernels on CPUs. Where it "
+        "is to run on one, write model.float() for the export, and "
+        f'myops.onnx.to_half(exported, dtype="{narrow[0]}") afterwards.'
+    )
+
+
 def of_reads(exported: Exported) -> str:
     """The lines that read a number into Python while the model is traced; empty without any."""
-    reads = exported.recorded.reads if exported.recorded is not None else {}
+    reads = _reads(exported)
     lines = [f"{place}, by {how}" for place, how in list(reads.items())[:_MOST]]
-    return (
-        f"A number is read into Python at {'; at '.join(lines)}.{instead(reads)}" if lines else ""
-    )
+    where = "; at ".join(lines)
+    return f"A number is read into Python at {where}.{instead(reads)}" if lines else ""
+
+
+def _reads(exported: Exported) -> dict[SourceLine, str]:
+    """What a trace read into Python: branches last, as most of them only refuse wrong inputs."""
+    reads = exported.recorded.reads if exported.recorded is not None else {}
+    return dict(sorted(reads.items(), key=lambda item: item[1].startswith("if")))
 
 
 def of_operator(operator: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a difference or a failure starts: the node of the file, and the model's line behind it."""
+"""Finds where a difference or a failure starts: the node of the file, and the line of the model."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from myops.onnx.guards._exported import Exported, runnable, unchanged
 _SECONDS = 2.0  # of a run in PyTorch; a comparison of all layers takes several
 _TRACE, _CALL = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node"
 _TARGET = re.compile(r"target=torch\.ops\.(\w+)\.(\w+)")
-# How ONNX Runtime names the node that it refuses or fails at.
-_NAMED = re.compile(r"(?:Name:|with name |[Nn]ode:? ?)[('\"]([^'\")]+)[)'\"]")
+# How ONNX Runtime names the node that it refuses or fails at, and how onnx.checker does.
+_NAMED = re.compile(
+    r"(?:Name:|with name |[Nn]ode:? ?)[('\"]([^'\")]+)[)'\"]|node name: ([^\s)]+)\)"
+)
 
 
 def of_failure(exported: Exported, error: Exception) -> str:
-    """For a model that ONNX Runtime does not load or run: a sentence, or nothing."""
-    found = _NAMED.search(str(error))
-    nodes = [node for node in exported.final.graph.node if found and node.name == found.group(1)]
+    """For a model that ONNX Runtime or onnx.checker refuses: a sentence, or nothing."""
+    names = {name for found in _NAMED.findall(str(error)) for name in found if name}
+    nodes = [node for node in exported.final.graph.node if node.name in names]
     return _said(exported, nodes[0], "It fails at") if nodes else ""
 
 
 def of_difference(
     exported: Exported, changes: Mapping[str, torch.Tensor], difference: Difference
 ) -> str:
-    """For results that differ: a sentence about where that starts, or nothing.
+    """A sentence about where a difference starts, or "" if it is not found.
 
     Args:
         changes: The inputs that are not the example's.

@@ -30,7 +30,10 @@ def check(exported: Exported) -> None:
     try:
         got = exported.ort_base
     except CannotRunError as error:
-        exported.warn(f"{NAME}: the model was not run in ONNX Runtime: {error}")
+        exported.warn(
+            f"{NAME}: the model was not run in ONNX Runtime: {error}. The file is for runtimes "
+            f"that have what this one lacks.{_advice.of_dtypes(exported)}"
+        )
         return
     except MissingLibraryError as error:
         raise ExportCheckError(

@@ -7,9 +7,9 @@ from myops.onnx.matrix.cells import LOAD_ERROR, REFUSED
 from myops.onnx.matrix.report import Matrix
 
 _ABOUT = """\
-What `torch.onnx.export` makes of `torch.nn.functional.interpolate`, and `myops.onnx.export` of
-`myops.interpolate`, in numbers: every model is exported with each exporter at each opset, run in
-ONNX Runtime, and compared with PyTorch.
+How far exported models are from PyTorch, for `torch.nn.functional.interpolate` with
+`torch.onnx.export` and for `myops.interpolate` with `myops.onnx.export`: every model is exported
+with each exporter at each opset, run in ONNX Runtime, and compared with PyTorch.
 
 - **scale_factor**: a 9x10 image by 2, 1.7, 0.6 and 0.12 (to one pixel), a 1x10 image by 1.7; for
   bilinear and bicubic also with `recompute_scale_factor=True`.
@@ -20,7 +20,7 @@ ONNX Runtime, and compared with PyTorch.
 - **myops ...**: the same factors and sizes through `myops.onnx.export`, which refuses where torch
   would change the opset; its **dynamic** rows have a factor that is an input, too.
 
-A row is as good as its worst size. torch's exporters are called as they are, on models in eval
+Each row shows its worst size. torch's exporters are called without changes, on models in eval
 mode; the library of myops is registered in ONNX Runtime, and only the rows of myops use it."""
 
 # The results of a well-known article for PyTorch 1.4 and ONNX 1.6: whether a model exports.

@@ -13,12 +13,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import onnx
 
 from myops._text import reason
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, inference, scopes, structure
+from myops.onnx.precision.integer_forms import Form
 from myops.ort import _session
 
 METHODS = {"minmax": "MinMaxCalibrater", "entropy": "EntropyCalibrater",
@@ -71,8 +74,10 @@ def ranges(
     custom: Sequence[str],
     libraries: Sequence[Any],
     advance: Callable[..., None],
-) -> Any:
-    """The range of each value, by a calibrator of ONNX Runtime.
+) -> tuple[Any, set[str]]:
+    """The range of each value, by a calibrator of ONNX Runtime; and the values without one.
+
+    A value that is infinite or NaN for some input, as scores behind a mask of -inf, has no range.
 
     Args:
         model: A result of `prepared`.
@@ -115,10 +120,33 @@ def ranges(
         )  # fmt: skip
         calibrator.augment_graph()
         calibrator.create_inference_session()
-        for feed in feeds:  # one by one, because it would store the values of all of them
-            calibrator.collect_data(_Reader([feed]))
-            advance("calibration")
-        return calibrator.compute_data()
+        with _leaving_out_infinite(calibrate.HistogramCollector) as unbounded:
+            for feed in feeds:  # one by one: it would keep the values of all of them
+                calibrator.collect_data(_Reader([feed]))
+                advance("calibration")
+        found = calibrator.compute_data()
+        for name, item in list(found.items()):
+            if not all(np.isfinite(limit).all() for limit in item.range_value):
+                unbounded.add(name)
+        for name in unbounded.intersection(found.keys()):
+            del found.data[name]
+        return found, unbounded
+
+
+@contextlib.contextmanager
+def _leaving_out_infinite(collector: Any) -> Iterator[set[str]]:
+    """Inside, histograms leave out values with infinity or NaN in them, and fail on none."""
+    unbounded: set[str] = set()
+    collect = collector.collect
+
+    def collecting(self: Any, arrays: Mapping[str, Any]) -> Any:
+        for name, parts in arrays.items():
+            if not all(np.isfinite(np.asarray(part)).all() for part in parts):
+                unbounded.add(name)
+        return collect(self, {n: item for n, item in arrays.items() if n not in unbounded})
+
+    with mock.patch.object(collector, "collect", collecting):
+        yield unbounded
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -133,6 +161,7 @@ def quantized(
     found: Any,
     excluded: Sequence[str],
     places: Mapping[str, dict[int, int]],
+    forms: Mapping[str, Form],
     *,
     activations: str,
     per_channel: bool,
@@ -145,6 +174,7 @@ def quantized(
         found: The result of `ranges`.
         excluded: Nodes that stay float, by name.
         places: Custom nodes that may become integers, by name, with places of outputs and inputs.
+        forms: Custom nodes that other ops compute on integers.
     """
     from onnxruntime.quantization import QuantType, qdq_quantizer, registry
 
@@ -164,6 +194,14 @@ def quantized(
                     self.quantize_output_same_as_input(
                         node.output[made], node.input[given], node.name
                     )
+            form = forms.get(node.name)
+            for place in form.activations if form else ():
+                self.quantize_activation_tensor(node.input[place])
+            for place, axis in form.weights.items() if form else ():
+                if per_channel:
+                    self.quantize_weight_tensor_per_channel(node.input[place], axis)
+                else:
+                    self.quantize_weight_tensor(node.input[place])
             for name in node.input:
                 self.tensor_to_its_receiving_nodes.setdefault(name, []).append(node)
             return False
@@ -183,6 +221,15 @@ def quantized(
     del result.metadata_props[:]
     onnx.helper.set_model_props(result, properties)
     return result
+
+
+def magnitude(found: Any, name: str) -> float | None:
+    """The largest magnitude of a value in what `ranges` returned; None if there is none."""
+    data = found.data.get(name)
+    if data is None:
+        return None
+    most = max(float(np.abs(end).max()) for end in data.range_value)
+    return most if 0 < most < float("inf") else None
 
 
 @contextlib.contextmanager

@@ -8,21 +8,22 @@ import onnx
 from onnx import numpy_helper
 
 from myops import _libraries
+from myops._op_library import IntegerOp
 from myops.onnx.graph import scopes
+from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE, Form, form_of
 from myops.onnx.schema import node_attributes
 
-QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
-
-def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int], str]:
-    """Which outputs of a custom node have scale and zero point of which input, by index.
+def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int] | Form, str]:
+    """Which outputs of a custom node have scale and zero point of which input, by index, or the op
+    that computes it on integers.
 
     Args:
         node: A node of an op library.
         dtype: "uint8" or "int8", which the op has to accept.
 
     Returns:
-        Indices of outputs and inputs, and the reason if there are none.
+        Indices of outputs and inputs, or the form; or {} and the reason.
     """
     info = scopes.op_of(node)
     if info is None:
@@ -31,7 +32,10 @@ def declared(node: onnx.NodeProto, dtype: str) -> tuple[dict[int, int], str]:
     rule = None if library is None else library.quantized_rule(info)
     if rule is None:
         return {}, "its op does not declare what it is on integers"
-    names = dict(rule(node_attributes(info, node)))
+    found = rule(node_attributes(info, node))
+    if isinstance(found, IntegerOp):
+        return form_of(library, info, found, dtype)
+    names = dict(found)
     if not names:
         return {}, "with these attributes its op needs the numbers themselves"
     inputs = {item.name: place for place, item in enumerate(info.inputs)}

@@ -110,6 +110,7 @@ def counted(nodes: list[Any]) -> str:
 
 INT8_KINDS = {
     "custom": "custom nodes",
+    "range": "infinite or NaN values",
     "quantizer": "not quantized by ONNX Runtime's quantizer",
     "body": "bodies of If, Loop, Scan",
     "bound": "until max_loss holds",

@@ -14,6 +14,7 @@ from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import files, structure
 from myops.onnx.precision import (
     calibration,
+    integer_forms,
     integer_ops,
     layers,
     losses,
@@ -21,7 +22,7 @@ from myops.onnx.precision import (
     samples,
 )  # fmt: skip
 from myops.onnx.precision.frames import frames_of
-from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
+from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE
 
 OLDEST = 11  # the oldest opset that the quantizer supports
 # Up to this number of layers, each is also tried as the only one on integers.
@@ -33,12 +34,13 @@ class QuantizedNode:
     """The precision of a node and its reason: an entry of `Quantized.nodes`.
 
     Attributes:
-        name: The node's name and type, as text.
-        op_type: The type, with the domain if that is not the standard one.
-        precision: "int8" if its inputs or outputs are integers, else "float32".
-        kind: The reason why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize
-            it), "body" (of If, Loop or Scan), "bound" or "kept"; "" for int8.
-        reason: The reason in a sentence.
+        name: The node in words: its name and its type.
+        op_type: The type, with the domain where that is not the standard one.
+        precision: "int8" where its inputs or outputs are integers, else "float32".
+        kind: Why it is float32: "custom", "quantizer" (ONNX Runtime's does not quantize it),
+            "range" (a value of it is infinite or NaN), "body" (of If, Loop or Scan), "bound" or
+            "kept"; "" for int8.
+        reason: The same in a sentence.
         loss: The relative L2 error of the node alone on integers; None: not measured.
 
     Example:
@@ -78,6 +80,7 @@ class Quantization:
     lost: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     places: dict[str, dict[int, int]] = field(default_factory=dict)
+    forms: dict[str, integer_forms.Form] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Names all nodes, and finds the custom nodes that may run on integers."""
@@ -90,11 +93,15 @@ class Quantization:
             if titles.intersection(self.keep):
                 self.reasons[node.name] = "kept", "it was asked for"
             elif custom:
-                places, why = integer_ops.declared(node, self.activations)
-                if places:
-                    self.places[node.name] = places
-                else:
+                found, why = integer_ops.declared(node, self.activations)
+                if isinstance(found, integer_forms.Form):
+                    why = integer_forms.lacks(found, node, self.model)
+                if why:
                     self.reasons[node.name] = "custom", why
+                elif isinstance(found, integer_forms.Form):
+                    self.forms[node.name] = found
+                else:
+                    self.places[node.name] = found
         for name in set(self.keep) - known:
             choose(name, known, "quantize: keep: the model has")
 
@@ -107,12 +114,16 @@ class Quantization:
         found = samples.of(self.base, data, nothing, run or (lambda feed: {}), most, *images)
         self.described, self.feeds = found.described, found.feeds
         custom = sorted({node.op_type for node in self.model.graph.node
-                         if node.name in self.places})  # fmt: skip
+                         if node.name in self.places or node.name in self.forms})  # fmt: skip
         if run is not None:
-            run(self.feeds[0])  # so that errors of the model itself are reported as such
-        self.ranges = calibration.ranges(
+            run(self.feeds[0])  # so that what is wrong with the model is said of the model
+        self.ranges, unbounded = calibration.ranges(
             self.model, self.feeds, method, custom, self.libraries, self.advance
         )
+        for node in self.model.graph.node:
+            if unbounded.intersection([*node.input, *node.output]):
+                text = "a value of it is infinite or NaN for one of the inputs"
+                self.reasons.setdefault(node.name, ("range", text))
         self.result, self.on_integers = self._quantized(())
         if run is None:
             self.notes.append(
@@ -134,13 +145,27 @@ class Quantization:
     def _quantized(self, more: Sequence[str]) -> tuple[onnx.ModelProto, list[str]]:
         excluded = [*self.reasons, *more]
         places = {name: pairs for name, pairs in self.places.items() if name not in more}
+        forms = {name: form for name, form in self.forms.items() if name not in more}
         self.pairs = calibration.quantized(
-            self.model, self.ranges, excluded, places, activations=self.activations,
+            self.model, self.ranges, excluded, places, forms, activations=self.activations,
             per_channel=self.per_channel, reduce_range=self.reduce_range,
         )  # fmt: skip
         made = onnx.ModelProto()
         made.CopyFrom(self.pairs)
-        return made, integer_ops.put_on_integers(made, places)
+        done = integer_forms.replace(made, forms, self._limits())
+        return made, done + integer_ops.put_on_integers(made, places)
+
+    def _limits(self) -> dict[str, dict[str, float]]:
+        """The attributes of forms that are largest magnitudes of the calibration."""
+        found: dict[str, dict[str, float]] = {}
+        for node in self.model.graph.node:
+            form = self.forms.get(node.name)
+            for name, place in form.limits.items() if form else ():
+                if place < len(node.input) and node.input[place]:
+                    most = calibration.magnitude(self.ranges, node.input[place])
+                    if most is not None:
+                        found.setdefault(node.name, {})[name] = most
+        return found
 
     def _losses(self, model: onnx.ModelProto, most: int | None = None) -> dict[str, float]:
         """The losses of outputs, on the first `most` inputs."""

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from myops.onnx.comparison.ort_side import Runner
 from myops.onnx.graph import structure
 from myops.onnx.precision import layers, losses
-from myops.onnx.precision.integer_ops import DEQUANTIZE, QUANTIZE
+from myops.onnx.precision.integer_forms import DEQUANTIZE, QUANTIZE
 
 _RENAMED = "_QuantizeLinear_Input"  # the suffix that the quantizer adds to the name of an output
 

@@ -221,6 +221,11 @@ def _checked(model: onnx.ModelProto, given: Mapping[str, Any], where: str) -> di
             raise ValueError(
                 f"data: {where}: the input {name!r}: got shape {list(array.shape)}, expected {dims}"
             )
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(
+                f"data: {where}: the input {name!r}: got NaN in {int(np.isnan(array).sum())} of "
+                f"{array.size} elements, expected numbers"
+            )
         kind = onnx.helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type)
         found[name] = array if array.dtype == kind else array.astype(kind)
     return found

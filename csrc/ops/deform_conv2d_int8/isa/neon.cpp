@@ -1,0 +1,8 @@
+// clang-format off: shared code comes before the instruction set is switched on
+#include "../../deform_conv2d/conv_shape.h"
+#include "myops/isa/neon.h"
+// clang-format on
+#ifdef MYOPS_ISA
+#include "../convolve.h"
+#endif
+#include "myops/isa/end.h"
