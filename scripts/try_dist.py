@@ -13,6 +13,7 @@ The exit status is 1 where something fails.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import platform
 import re
@@ -92,6 +93,11 @@ TRIALS = (
 )
 
 
+def name_of(trial: Trial) -> str:
+    """What a trial is called."""
+    return f"{trial.python}-{trial.processor}-{trial.name}"
+
+
 def prepared(trial: Trial, dist: Path, wheels_of_torch: Path | None) -> places.Place | None:
     """The environment of a trial with everything installed; None where it cannot be had."""
     distribution = "myops" if trial.torch else "myops_runtime"
@@ -140,7 +146,11 @@ def tried(place: places.Place, trial: Trial) -> dict[str, Any]:
     found["models"] = kept(lambda: models(place.run(str(ROOT / "tests" / "golden.py"), library)))
     calls = str(ROOT / "scripts" / "wheels" / "calls.py")
     for isa in versions["sets"]:
-        found[f"bits {isa}"] = kept(lambda isa=isa: place.run(calls, isa=isa).strip())
+        found[f"bits {isa}"] = item = kept(lambda isa=isa: place.run(calls, isa=isa).strip())
+        if "result" in item:
+            item["calls"] = json.loads(item["result"])
+            item["bits"] = hashlib.sha256(item["result"].encode()).hexdigest()
+            item["result"] = f"{len(item['calls'])} calls"
     if trial.torch:
         found["torch"] = kept(
             lambda: place.run("-c", "import torch; print(torch.__version__)").strip()
@@ -185,17 +195,19 @@ def readme(place: places.Place) -> str:
 
 
 def differences(results: list[dict[str, Any]]) -> list[str]:
-    """Calls whose bits are not those of the first environment with that instruction set."""
+    """Environments whose bits are not those of the first one with that instruction set."""
     found = []
     for isa in ("portable", "avx2", "avx512", "neon"):
-        first: dict[str, str] = {}
-        for result in results:
-            text = result["found"].get(f"bits {isa}", {}).get("result")
-            bits = json.loads(text) if text else {}
-            first = first or bits
-            wrong = [title for title in bits if bits[title] != first.get(title)]
-            if wrong:
-                found.append(f"{result['name']}, {isa}: {len(wrong)} calls, such as {wrong[0]}")
+        items = [(result["name"], result["found"].get(f"bits {isa}", {})) for result in results]
+        items = [(name, item) for name, item in items if "bits" in item]
+        for name, item in items[1:]:
+            first_name, first = items[0]
+            if item["bits"] != first["bits"]:
+                theirs = first.get("calls", {})
+                wrong = [title for title, bits in item.get("calls", {}).items()
+                         if title in theirs and bits != theirs[title]]  # fmt: skip
+                more = f": {len(wrong)} calls, such as {wrong[0]}" if wrong else ""
+                found.append(f"{name}, {isa}: other bits than in {first_name}{more}")
     return found
 
 
@@ -208,7 +220,7 @@ def main() -> int:
     arguments = parser.parse_args()
     results, missing = [], []
     for trial in TRIALS:
-        name = f"{trial.python}-{trial.processor}-{trial.name}"
+        name = name_of(trial)
         if arguments.only not in name:
             continue
         place = prepared(trial, arguments.dist.resolve(), arguments.torch)
@@ -222,15 +234,21 @@ def main() -> int:
         for what, text in errors.items():
             print(f"  {what}: {text}", flush=True)
         results.append({"name": name, "origin": place.origin, "trial": vars(trial), "found": found})
+    new = {result["name"] for result in results} | set(missing)
+    failed = any("error" in item for result in results for item in result["found"].values())
+    if RECORD.exists() and arguments.only:  # the others stay what they were
+        before = json.loads(RECORD.read_text())
+        results += [item for item in before["results"] if item["name"] not in new]
+        missing += [name for name in before["missing"] if name not in new]
     different = differences(results)
     print("\n".join(different) or "bits are equal everywhere")
-    failed = any("error" in item for result in results for item in result["found"].values())
-    if not arguments.keep_docs and not arguments.only:
+    if not arguments.keep_docs:
+        order = [name_of(trial) for trial in TRIALS]
+        results.sort(key=lambda item: order.index(item["name"]))
         for result in results:
-            for what, item in result["found"].items():
-                if what.startswith("bits ") and "result" in item:
-                    item["result"] = f"{len(json.loads(item['result']))} calls"
-        content = {"results": results, "missing": missing, "different": different}
+            for item in result["found"].values():
+                item.pop("calls", None)  # too many to keep
+        content = {"results": results, "missing": sorted(missing), "different": different}
         RECORD.write_text(json.dumps(content, indent=1) + "\n")
         compat.write_page()
     return int(failed or bool(different) or not results)

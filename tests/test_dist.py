@@ -103,6 +103,8 @@ def test_binaries_of_this_machine_are_refused(made: Path, tmp_path: Path) -> Non
          "METADATA: it names LICENSE, which is not in licenses/"),
         (lambda found: found.update({"myops/lib/x.h": str(compiling.ROOT).encode()}),
          "holds the path"),
+        (lambda found: found.update({"myops/lib/x.h": b"/opt/x/lib/python3.11/site-packages/a"}),
+         "holds the path /opt/x/lib/python3.11/site-packages"),
         (lambda found: found.update({next(n for n in found if n.endswith("/WHEEL")): b"Tag: a"}),
          "WHEEL: got the tags"),
         (lambda found: found.pop(next(n for n in found if n.endswith(".cdx.json"))),

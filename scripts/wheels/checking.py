@@ -147,6 +147,11 @@ def _symbols(name: str, data: bytes, processor: str) -> Iterator[str]:
 
 
 def _paths(name: str, data: bytes) -> Iterator[str]:
-    for place in {str(ROOT), str(Path.home()), sys.prefix, "site-packages/"}:
-        if len(place) > 3 and place.encode() in data and not name.endswith((".py", "METADATA")):
+    if name.endswith((".py", "METADATA")):
+        return
+    for place in {str(ROOT), str(Path.home()), sys.prefix}:
+        if len(place) > 3 and place.encode() in data:
             yield f"{name}: holds the path {place}"
+    # Not the name alone: the loader of CUDA's compiler looks for it in such a folder.
+    for found in set(re.findall(rb"(?:/[\w.+-]+){2,}/site-packages", data)):
+        yield f"{name}: holds the path {found.decode()}"
