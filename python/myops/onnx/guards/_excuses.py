@@ -62,10 +62,14 @@ def _run_again(exported: Exported, changes: Any, watch: Any = None) -> list[Any]
         return None
 
 
+def _is_right_with(exported: Exported, changes: Any, got: Sequence[Any], watch: Any) -> bool:
+    """Whether PyTorch computes what the file does while it is changed in one respect."""
+    right = _run_again(exported, changes, watch)
+    return right is not None and watch.found and compare(right, got) is None
+
+
 def _known_fault(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
-    repaired = OnePixelWide()
-    right = _run_again(exported, changes, repaired)
-    if right is None or not repaired.found or compare(right, got) is not None:
+    if not _is_right_with(exported, changes, got, OnePixelWide()):
         return ""
     return (
         "PyTorch's own result is wrong there: torch gives all rows of an antialiased image the "
@@ -93,8 +97,8 @@ def _no_number(exported: Exported, wanted: Sequence[Any], got: Sequence[Any]) ->
     )
 
 
-class _Masked(TorchDispatchMode):
-    """In this context, attention without any position gives NaN, as a softmax of -inf only does."""
+class _Watch(TorchDispatchMode):
+    """While it is entered, `called` calls the operators. found: Whether one was of its kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +107,16 @@ class _Masked(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = dict(kwargs or {})
+        return self.called(function, args, dict(kwargs or {}))
+
+    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class _Masked(_Watch):
+    """In this context, attention without any position gives NaN, as a softmax of -inf only does."""
+
+    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         result = function(*args, **given)
         name = function.name().partition(".")[0]
         if name == "aten::_safe_softmax":
@@ -121,9 +134,7 @@ class _Masked(TorchDispatchMode):
 
 
 def _all_masked(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
-    masked = _Masked()
-    right = _run_again(exported, changes, masked)
-    if right is None or not masked.found or compare(right, got) is not None:
+    if not _is_right_with(exported, changes, got, _Masked()):
         return ""
     return (
         "PyTorch's attention gives 0 where a mask leaves no place to attend to, the file NaN. If "
@@ -131,38 +142,25 @@ def _all_masked(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
     )
 
 
-class _EqualCandidates(TorchDispatchMode):
+class _EqualCandidates(_Watch):
     """Records whether at least one in a hundred of the candidates of a selection equals another.
 
     Numbers are equal here if they differ by less than 1e-6 of the largest, or of 1: ONNX Runtime
     ends the range of functions such as Sigmoid earlier than torch.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         if function.name().partition(".")[0] in _CHOICES and args[0].numel() > 1:
             ordered = args[0].detach().flatten().double().sort().values
             equal = ordered.diff() <= 1e-6 * max(1.0, float(ordered.abs().max()))
             self.found = self.found or 100 * int(equal.sum()) >= equal.numel()
-        return function(*args, **(kwargs or {}))
+        return function(*args, **given)
 
 
-class _FirstOfEqual(TorchDispatchMode):
+class _FirstOfEqual(_Watch):
     """In this context, topk and sort order equal values by their indices."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        given = dict(kwargs or {})
+    def called(self, function: Any, args: Any, given: dict[str, Any]) -> Any:
         aten = torch.ops.aten
         if function not in (aten.topk.default, aten.sort.default):
             return function(*args, **given)
@@ -180,9 +178,7 @@ class _FirstOfEqual(TorchDispatchMode):
 def _equal_values(exported: Exported, changes: Any, got: Sequence[Any]) -> str:
     """The reason, if the results are equal once PyTorch selects the first of equal values, as ONNX
     requires; PyTorch may select any of them."""
-    ordered = _FirstOfEqual()
-    right = _run_again(exported, changes, ordered)
-    if right is None or not ordered.found or compare(right, got) is not None:
+    if not _is_right_with(exported, changes, got, _FirstOfEqual()):
         return ""
     return (
         "PyTorch's topk and sort give equal values in any order. With the lower index first, as "
