@@ -168,8 +168,9 @@ Tensor make_output(const Op& op, size_t index, const TensorPointers& inputs,
     const bool plain = std::all_of(inputs.begin(), inputs.end(), [](const Tensor* input) {
       return !input->present || input->is(Layout::Contiguous);
     });
-    return plain ? runtime.allocate(index, dtype, shape, Layout::Contiguous)
-                 : runtime.allocate_strided(index, dtype, shape, elementwise_strides(inputs, shape));
+    return plain
+               ? runtime.allocate(index, dtype, shape, Layout::Contiguous)
+               : runtime.allocate_strided(index, dtype, shape, elementwise_strides(inputs, shape));
   }
   if (present) return runtime.allocate(index, dtype, shape, output_layout(op, inputs, shape));
   runtime.leave_out(index, dtype);

@@ -106,9 +106,9 @@ Tensor accept_output(const Op& op, const Tensors& inputs, Tensor out, DType dtyp
     const bool contiguous = result.is(Layout::Contiguous);
     if (contiguous || !op.outputs[0].is_elementwise || !out.is(Layout::Contiguous)) {
       fail(op.name, "out", str("strides ", out.strides),
-           contiguous                         ? "contiguous memory"
-           : op.outputs[0].is_elementwise     ? str("contiguous memory, or strides ", strides)
-                                              : "channels_last memory, as that of the input");
+           contiguous                     ? "contiguous memory"
+           : op.outputs[0].is_elementwise ? str("contiguous memory, or strides ", strides)
+                                          : "channels_last memory, as that of the input");
     }
     accepted = strides_for(shape, Layout::Contiguous);
   }

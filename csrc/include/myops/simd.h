@@ -136,8 +136,8 @@ MYOPS_INLINE V shuffle(V a, V b) {
   return __builtin_shufflevector(a, b, kIndex...);
 #else
   constexpr size_t kBytes = sizeof(V) / sizeof...(kIndex);
-  using Index = std::conditional_t<kBytes == 2, int16_t,
-                                   std::conditional_t<kBytes == 4, int32_t, int64_t>>;
+  using Index =
+      std::conditional_t<kBytes == 2, int16_t, std::conditional_t<kBytes == 4, int32_t, int64_t>>;
   return __builtin_shuffle(a, b, Lanes<Index, sizeof...(kIndex)>{kIndex...});
 #endif
 }
@@ -260,7 +260,7 @@ inline void store_narrow(T* to, const Vector<A>& vector) {
     const Bits bits = (Bits)vector, quiet = (bits >> 16) | 0x40u;
     const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     const Bits chosen = vector != vector ? quiet : rounded;  // NaN
-#if MYOPS_VECTOR_BYTES == 32  // as in store_bytes()
+#if MYOPS_VECTOR_BYTES == 32                                 // as in store_bytes()
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                      _mm_packus_epi32(_mm256_castsi256_si128((__m256i)chosen),
                                       _mm256_extracti128_si256((__m256i)chosen, 1)));

@@ -53,9 +53,15 @@ inline Axes loop_nest(const Tensor& a, const Tensor& b, const Tensor& c) {
 }
 
 // Whether an operand has its elements in memory as the result has them.
-inline bool lies_as_result(const Axes& axes, int64_t Axis::*step) {
+inline bool lies_as_result(const Axes& axes, int64_t Axis::* step) {
   return std::all_of(axes.begin(), axes.end(),
                      [&](const Axis& axis) { return axis.*step == axis.c; });
+}
+
+// Whether each row of an operand is the same one.
+inline bool is_one_row(const Axes& axes, int64_t Axis::* step) {
+  return std::all_of(axes.begin(), axes.end() - 1,
+                     [&](const Axis& axis) { return axis.*step == 0; });
 }
 
 // A place in the loop nest: an element of the result, and what belongs to it of the operands.

@@ -44,9 +44,9 @@ MYOPS_OP(my_add) {
                   DType::Int64})
       .input(Input{"a", "T", "The addend that is doubled."}.access(Access::Strided))
       .input(Input{"b", "T", "The other addend."}.access(Access::Strided))
-      .output(
-          Output{"c", "T", "2a + b, of the broadcast shape of a and b."}.may_overwrite({"a", "b"})
-              .elementwise())
+      .output(Output{"c", "T", "2a + b, of the broadcast shape of a and b."}
+                  .may_overwrite({"a", "b"})
+                  .elementwise())
       .shape(shape)
       .autocast(Autocast::Widest)
       .kernel(compute)

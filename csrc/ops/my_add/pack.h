@@ -1,5 +1,5 @@
-// Copies of what an operand has in a block of the result, in the order of the result: `rows` rows of
-// `columns` elements, one after another. `row_step` and `step` are the operand's.
+// Copies of what an operand has in a block of the result, in the order of the result: `rows` rows
+// of `columns` elements, one after another. `row_step` and `step` are the operand's.
 #pragma once
 
 #include "myops/simd.h"
