@@ -122,9 +122,12 @@ def test_the_result_lies_in_the_order_of_the_operands(dtype: torch.dtype) -> Non
         with torch._subclasses.FakeTensorMode() as mode:
             fake = myops.my_add(mode.from_tensor(a), mode.from_tensor(b))
         assert fake.stride() == got.stride(), label
-        for out in (torch.empty_like(got), torch.empty(got.shape, dtype=dtype)):
+        for order in (torch.empty_like(got), torch.empty(got.shape, dtype=dtype)):
+            memory = torch.full([got.numel() + 64], 77, dtype=dtype)
+            out = memory[32:-32].as_strided(got.shape, order.stride(), 32)
             myops.my_add(a, b, out=out)
             assert torch.equal(out, got), label
+            assert bool((memory[:32] == 77).all() and (memory[-32:] == 77).all()), label
 
 
 def test_every_bfloat16_in_vectors_and_alone() -> None:

@@ -190,9 +190,14 @@ void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
   const Axis outer = call.axes.size() > 1 ? call.axes[call.axes.size() - 2] : Axis{1, 0, 0, 0};
   const bool a_lies_so = lies_as_result(call.axes, &Axis::a);
   const bool b_lies_so = lies_as_result(call.axes, &Axis::b);
+  const bool a_is_row = is_one_row(call.axes, &Axis::a);
+  const bool b_is_row = is_one_row(call.axes, &Axis::b);
+  bool copies_a = !a_lies_so, copies_b = !b_lies_so;
+  // Whole rows, if they fit: the copy of a row that is repeated then stays as it is.
+  const int64_t most = std::max<int64_t>(kCopied<T> / inner.length, 1) * inner.length;
   alignas(64) T a_copy[kCopied<T> + kSlack<T>], b_copy[kCopied<T> + kSlack<T>];
   for (Place<T> at = call.place(begin); begin < end;) {
-    const int64_t count = std::min(kCopied<T>, end - begin);
+    const int64_t count = std::min({most, kCopied<T>, end - begin});
     const T* a = a_lies_so ? at.a : a_copy;
     const T* b = b_lies_so ? at.b : b_copy;
     T* c = at.c;
@@ -201,13 +206,17 @@ void run_packed(const Call<T>& call, int64_t begin, int64_t end) {
       const int64_t rows = whole_rows ? std::min(at.rows(), (count - done) / inner.length) : 1;
       const int64_t columns =
           whole_rows ? inner.length : std::min(inner.length - at.column, count - done);
-      if (!a_lies_so) pack(at.a, outer.a, inner.a, rows, columns, a_copy + done);
-      if (!b_lies_so) pack(at.b, outer.b, inner.b, rows, columns, b_copy + done);
+      if (copies_a) pack(at.a, outer.a, inner.a, rows, columns, a_copy + done);
+      if (copies_b) pack(at.b, outer.b, inner.b, rows, columns, b_copy + done);
       done += rows * columns;
       at.advance(rows, columns);
     }
     run_whole(a, b, c, count, call.stores);
     begin += count;
+    if (most <= kCopied<T>) {
+      copies_a = copies_a && !a_is_row;
+      copies_b = copies_b && !b_is_row;
+    }
   }
 }
 
@@ -271,13 +280,17 @@ inline size_t axis_across(const Axes& axes) {
   return axes.size();
 }
 
-constexpr int64_t kShortRow = 128;  // below it the calls for each row take longer than copies
+// Below them the calls for each row take longer than copies; a row that all others repeat is copied
+// once.
+constexpr int64_t kShortRow = 64, kShortRepeatedRow = 512;
 
 inline bool rows_are_packed(const Axes& axes) {
   if (!kernel_enabled("my_add.packed")) return false;
   const Axis& inner = axes.back();
   const bool loops = (inner.a == 0 || inner.a == 1) && (inner.b == 0 || inner.b == 1);
-  return !loops || (axes.size() > 1 && inner.length < kShortRow);
+  const bool repeated =
+      (inner.a == 1 && is_one_row(axes, &Axis::a)) || (inner.b == 1 && is_one_row(axes, &Axis::b));
+  return !loops || (axes.size() > 1 && inner.length < (repeated ? kShortRepeatedRow : kShortRow));
 }
 
 inline void report(const KernelContext& context, const Axes& axes, const char* kernel,

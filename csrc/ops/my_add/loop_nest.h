@@ -58,6 +58,12 @@ inline bool lies_as_result(const Axes& axes, int64_t Axis::* step) {
                      [&](const Axis& axis) { return axis.*step == axis.c; });
 }
 
+// Whether each row of an operand is the same one.
+inline bool is_one_row(const Axes& axes, int64_t Axis::* step) {
+  return std::all_of(axes.begin(), axes.end() - 1,
+                     [&](const Axis& axis) { return axis.*step == 0; });
+}
+
 // A place in the loop nest: an element of the result, and what belongs to it of the operands.
 // Counts, because divisions cost more than short rows.
 template <class T>
