@@ -176,6 +176,8 @@ def wheels_section() -> str:
     lines += [f"- {text}" for text in content["different"]] or ["The bits are equal everywhere."]
     if content["missing"]:
         lines += ["", f"Not to be had: {', '.join(content['missing'])}."]
+    if content["not tried"]:
+        lines += ["", f"Not tried with these wheels: {', '.join(content['not tried'])}."]
     return "\n".join(lines) + "\n"
 
 

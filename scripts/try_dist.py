@@ -248,7 +248,9 @@ def main() -> int:
         for result in results:
             for item in result["found"].values():
                 item.pop("calls", None)  # too many to keep
-        content = {"results": results, "missing": sorted(missing), "different": different}
+        known = {item["name"] for item in results} | set(missing)
+        content = {"results": results, "missing": sorted(missing), "different": different,
+                   "not tried": [name for name in order if name not in known]}  # fmt: skip
         RECORD.write_text(json.dumps(content, indent=1) + "\n")
         compat.write_page()
     return int(failed or bool(different) or not results)
