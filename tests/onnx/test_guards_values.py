@@ -195,6 +195,13 @@ def test_what_a_model_remembers_is_said() -> None:
         export(Counting(), torch.rand(3), exporter="torchscript")
 
 
+def test_weights_that_forward_changes_are_said() -> None:
+    """Only the rows that the example looks up are within the norm in the file."""
+    model = torch.nn.Embedding(5, 4, max_norm=0.1)
+    with pytest.warns(ExportCheckWarning, match="forward changes 'weight'"):
+        export(model, torch.tensor([0, 1]), exporter="torchscript")
+
+
 def test_wrapped_modules() -> None:
     """Their own forward names no parameters."""
     x, axes = torch.rand(2, 3), {"input": {0: "batch"}}

@@ -244,10 +244,12 @@ def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
     """In this context, a run does not change buffers, random numbers and settings.
 
     Args:
-        changed: Receives the names of the buffers that the run changed.
+        changed: Receives the names of the buffers and weights that the run changed.
     """
     buffers = dict(getattr(model, "named_buffers", dict)())
     kept = {name: buffer.detach().clone() for name, buffer in buffers.items()}
+    weights = dict(getattr(model, "named_parameters", dict)())
+    versions = {name: weight._version for name, weight in weights.items()}
     # PyTorch's fused encoder writes zeros at masked positions, which no exporter reproduces.
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -258,6 +260,8 @@ def unchanged(model: Any, changed: set[str] | None = None) -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        if changed is not None:  # as Embedding(max_norm=...) does
+            changed.update(n for n, weight in weights.items() if weight._version != versions[n])
         with torch.no_grad():
             for name, buffer in buffers.items():
                 if buffer.shape == kept[name].shape:
