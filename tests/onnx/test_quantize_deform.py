@@ -74,6 +74,7 @@ def test_deform_conv2d_runs_on_integers(activations: str, per_channel: bool) -> 
     assert 1e-4 < result.losses["y"] < 0.1
     # Nothing reads the float weights or dequantizes the new ones.
     assert "W2" not in weights
+    assert weights.keys() <= {name for item in result.model.graph.node for name in item.input}
     assert not any(made.input[3] in item.input for item in result.model.graph.node
                    if item.op_type == "DequantizeLinear")  # fmt: skip
 

@@ -109,7 +109,8 @@ def replace(
             assert maker is not None
             parameters = dict(zip(("", "_scale", "_zero_point"), maker.input, strict=False))
             for end in parameters.keys() - {""}:
-                parameters[end] = _list(graph, weights, parameters[end])
+                if any(item.name == f"{names[place]}{end}" for item in form.info.inputs):
+                    parameters[end] = _list(graph, weights, parameters[end])
             given |= {f"{names[place]}{end}": name for end, name in parameters.items()}
         known = {item.name for item in form.info.attributes}
         taken = [item for item in node.attribute if item.name in known]

@@ -123,6 +123,14 @@ def _read(graph: Any, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
 
 def _keep(graph: Any, nodes: list[onnx.NodeProto]) -> None:
     kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    before = {name for node in graph.node for name in node.input}
+    after = {name for node in scopes.all_nodes(kept) for name in node.input}
+    gone = before - after - {item.name for item in graph.output}
+    weights = [item for item in graph.initializer if item.name not in gone]
+    if len(weights) < len(graph.initializer):
+        weights = [onnx.TensorProto.FromString(item.SerializeToString()) for item in weights]
+        del graph.initializer[:]
+        graph.initializer.extend(weights)
     del graph.node[:]
     graph.node.extend(kept)
     # Types of values that were removed, or became integers, are no longer right.
