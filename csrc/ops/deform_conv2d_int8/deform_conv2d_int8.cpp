@@ -33,9 +33,11 @@ void shape(ShapeContext& context) {
   context.set_output(0, all.output);
 }
 
+#if defined(__x86_64__)
 bool byte_products() {
   return has_byte_products() && kernel_enabled("deform_conv2d_int8.byte_products");
 }
+#endif
 
 Prepared prepare_chosen(const PrepareContext& context) {
 #if defined(__x86_64__)
