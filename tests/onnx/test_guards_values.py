@@ -195,11 +195,19 @@ def test_what_a_model_remembers_is_said() -> None:
         export(Counting(), torch.rand(3), exporter="torchscript")
 
 
-def test_weights_that_forward_changes_are_said() -> None:
-    """Only the rows that the example looks up are within the norm in the file."""
+@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+def test_weights_that_forward_changes_are_refused(exporter: str) -> None:
+    """Only the rows that the example looks up would be within the norm in the file."""
     model = torch.nn.Embedding(5, 4, max_norm=0.1)
-    with pytest.warns(ExportCheckWarning, match="forward changes 'weight'"):
-        export(model, torch.tensor([0, 1]), exporter="torchscript")
+    rows = torch.tensor([0, 1])
+    with pytest.raises(Exception, match="max_norm"):
+        export(model, rows, exporter=exporter)
+    if exporter == "torchscript":
+        with pytest.warns(ExportCheckWarning, match="forward changes 'weight'"):
+            export(model, rows, exporter=exporter, skip_checks=["numbers"])
+    model.weight.data.renorm_(model.norm_type, 0, model.max_norm)
+    model.max_norm = None
+    export(model, rows, exporter=exporter)
 
 
 def test_wrapped_modules() -> None:

@@ -51,7 +51,7 @@ def run(exported: Exported, checks: Sequence[str]) -> None:
     """
     if set(checks) - {"opset"}:
         checks = _runnable(exported, checks)
-        exported.warn_of_changes()
+        exported.check_changes(refuse_weights="numbers" in checks)
     with _difference.of_narrowest(exported.calls.floats):
         for name in checks:
             CHECKS[name](exported)

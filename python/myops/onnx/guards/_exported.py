@@ -23,7 +23,7 @@ from myops.onnx.exporting.inputs import Inputs
 from myops.onnx.exporting.recorded import Recorded
 from myops.onnx.graph import files, scopes
 from myops.onnx.guards._calls import Calls
-from myops.onnx.guards._errors import ExportCheckWarning
+from myops.onnx.guards._errors import ExportCheckError, ExportCheckWarning
 from myops.onnx.matrix import narrow_floats
 
 Changes = Mapping[str, torch.Tensor]
@@ -89,8 +89,18 @@ class Exported:
             self.excused.add(reason)
             self.warn(f"numbers: {difference}. {reason}.")
 
-    def warn_of_changes(self) -> None:
-        """Warns of buffers that a run of the model changes."""
+    def check_changes(self, refuse_weights: bool) -> None:
+        """Refuses weights that a run of the model changes, and warns of buffers."""
+        weights = self.changed.intersection(dict(getattr(self.model, "named_parameters", dict)()))
+        if weights and refuse_weights:
+            raise ExportCheckError(
+                "numbers",
+                f"forward changes the weights {', '.join(map(repr, sorted(weights)))}, as "
+                "torch.nn.Embedding(max_norm=...) does: a file would have those of now, which are "
+                "wrong for inputs that the model has not seen yet. Change them once, before the "
+                "export (of an embedding: embedding.weight.data.renorm_(norm_type, 0, max_norm), "
+                "then embedding.max_norm = None).",
+            )
         if self.changed:
             self.warn(
                 f"forward changes {', '.join(map(repr, sorted(self.changed)))}. A file keeps "
