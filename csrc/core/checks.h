@@ -15,6 +15,9 @@ void check_attribute(const Op& op, const Attribute& attribute, const AttributeVa
 // of the op, or that uses a length in an output that no input has.
 void check_rule(const Op& op, const std::string& rule);
 
+// Whether a call computes the output (see Output::only_if).
+bool is_wanted(const Op& op, const Output& output, const ShapeContext& context);
+
 // "float16, float32 or float64"
 std::string dtype_names(const std::vector<DType>& dtypes);
 

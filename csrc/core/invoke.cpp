@@ -62,15 +62,6 @@ void check_inputs(const Op& op, const ShapeContext& context) {
   if (!any) fail(op.name, op.inputs[0].name, "no input at all", "a tensor for at least one input");
 }
 
-// Whether the call computes the output (see Output::only_if).
-bool is_wanted(const Op& op, const Output& output, const ShapeContext& context) {
-  if (output.condition.empty()) return true;
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (op.inputs[i].name == output.condition) return context.has(i);
-  }
-  return context.attributes().flag(output.condition.c_str());
-}
-
 // The output's lengths as integers; -1 for one that the kernel decides. All input lengths were
 // known to the rule, so all others must be known too.
 Shape concrete(const Op& op, size_t index, const ShapeContext& context) {
@@ -240,6 +231,14 @@ std::string dtype_names(const std::vector<DType>& dtypes) {
 
 void refuse_dtype(const Op& op, const Input& input, const std::string& got) {
   fail(op.name, input.name, "dtype " + got, dtype_names(op.dtypes(input.type)));
+}
+
+bool is_wanted(const Op& op, const Output& output, const ShapeContext& context) {
+  if (output.condition.empty()) return true;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i].name == output.condition) return context.has(i);
+  }
+  return context.attributes().flag(output.condition.c_str());
 }
 
 DType output_dtype(const Op& op, size_t output, const DTypes& inputs) {

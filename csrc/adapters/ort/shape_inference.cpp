@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "../../core/checks.h"
 #include "status.h"
 #include "typed_op.h"
 
@@ -117,7 +118,8 @@ Status* infer_output_shape(const CustomOp* self, ShapeInferContext* context) noe
     infer(op, attributes, shapes);
     std::map<std::string, std::string> decided;
     for (size_t i = 0; i < op.outputs.size(); ++i) {
-      if (!shapes.output(i)) continue;
+      // ONNX Runtime 1.17 ends the process if a shape is set for an output that a node leaves out.
+      if (!shapes.output(i) || !is_wanted(op, op.outputs[i], shapes)) continue;
       const OutputShape shape(api, output_dtype(op, i, shapes.dtypes_), *shapes.output(i), decided);
       Status* status = api.ShapeInferContext_SetOutputTypeShape(context, i, shape.get());
       if (op.outputs[i].condition.empty()) {
