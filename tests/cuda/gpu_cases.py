@@ -49,6 +49,30 @@ def deformed(place: int) -> OnDevice:
     return OnDevice(deform_conv2d, Case(tensors), False, 4)
 
 
+def bytes_deformed(place: int, dtype: torch.dtype) -> OnDevice:
+    (x, weight, offset, bias, mask), attributes = build(CASES[place], dtype="float32")
+    low = torch.iinfo(dtype).min
+    tensors: dict[str, torch.Tensor | None] = {
+        "X": torch.randint(low, low + 256, x.shape).to(dtype),
+        "X_scale": torch.tensor([0.02]),
+        "X_zero_point": torch.tensor([low + 100], dtype=dtype),
+        "W": torch.randint(-127, 128, weight.shape).to(torch.int8),
+        "W_scale": torch.rand(weight.shape[0]) + 0.01,
+        "offset": offset,
+        "B": bias,
+        "mask": mask,
+    }
+    present = [name for name, tensor in tensors.items() if tensor is not None]
+
+    def deform_conv2d_int8(*given: torch.Tensor) -> torch.Tensor:
+        full = {**dict.fromkeys(tensors), **dict(zip(present, given, strict=True))}
+        return torch.ops.myops.deform_conv2d_int8(*full.values(), **attributes)
+
+    return OnDevice(
+        deform_conv2d_int8, Case(tuple(t for t in tensors.values() if t is not None)), True
+    )
+
+
 def added(*shapes: tuple[int, ...]) -> OnDevice:
     return OnDevice(myops.my_add, Case(tuple(numbers(*shape) for shape in shapes)), True)
 
@@ -68,4 +92,9 @@ ON_DEVICE = {
         if not (antialias and mode in ("nearest", "area"))
     },
     **{f"deform_conv2d-{place}": deformed(place) for place in range(len(CASES))},
+}
+WITHOUT_GRADIENTS = {
+    f"deform_conv2d_int8-{str(dtype).removeprefix('torch.')}-{place}": bytes_deformed(place, dtype)
+    for place in range(0, len(CASES), 3)
+    for dtype in (torch.uint8, torch.int8)
 }

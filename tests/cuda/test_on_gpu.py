@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpu_cases import ON_DEVICE
+from gpu_cases import ON_DEVICE, WITHOUT_GRADIENTS
 from on_device import check_case
 
 from myops.testing import Case
@@ -74,6 +74,16 @@ def test_autocast_is_that_of_the_cpu(name: str) -> None:
         with torch.autocast(device, torch.bfloat16):
             results.append(function(*inputs))
     assert results[0].dtype == results[1].dtype
+
+
+@pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
+def test_bits_of_an_op_without_gradients(name: str) -> None:
+    function, case = WITHOUT_GRADIENTS[name][:2]
+    expected = function(*case.tensors)
+    inputs = [item.cuda() for item in case.tensors]
+    assert torch.equal(function(*inputs).cpu(), expected)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(function)(*inputs).cpu(), expected)
 
 
 def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:

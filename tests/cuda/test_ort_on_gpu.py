@@ -9,11 +9,12 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from gpu_cases import ON_DEVICE
+from gpu_cases import ON_DEVICE, WITHOUT_GRADIENTS
 
 import myops.onnx
 import myops.ort
 
+ALL = ON_DEVICE | WITHOUT_GRADIENTS
 PROVIDER = "CUDAExecutionProvider"
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or PROVIDER not in onnxruntime.get_available_providers(),
@@ -31,11 +32,11 @@ class Call(torch.nn.Module):
 
 
 @pytest.mark.parametrize("tf32", [False, True])
-@pytest.mark.parametrize("name", ON_DEVICE)
+@pytest.mark.parametrize("name", ALL)
 def test_equal_bits(name: str, tf32: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flags for TF32, whose defaults differ, are the same here."""
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
-    function, case = ON_DEVICE[name][:2]
+    function, case = ALL[name][:2]
     tensors = tuple(case.tensors)
     names = [f"input_{place}" for place in range(len(tensors))]
     file = str(tmp_path / "model.onnx")

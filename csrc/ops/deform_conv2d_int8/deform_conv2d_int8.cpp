@@ -1,6 +1,7 @@
 // deform_conv2d on integers of 8 bits. The arithmetic is in blocking.h.
 #include "../../core/kernel_switch.h"
 #include "../deform_conv2d/conv_shape.h"
+#include "cuda/entry.h"
 #include "kernels.h"
 #include "myops/isa/byte_products.h"
 
@@ -84,7 +85,8 @@ MYOPS_OP(deform_conv2d_int8) {
       .output({"Y", "T", "[N, oC, oH, oW]"})
       .shape(shape)
       .prepare(prepare_chosen, {"W"})
-      .kernel(compute);
+      .kernel(compute)
+      .cuda(forward_int8_cuda);
 }
 
 }  // namespace myops::deform

@@ -66,6 +66,16 @@ void Case::add_integers(Random& random, DType dtype, const Shape& shape, int64_t
   text += str(" ", dtype_name(dtype), " ", shape);
 }
 
+void Case::add_bytes(Random& random, DType dtype, const Shape& shape, Layout layout) {
+  auto* data = static_cast<uint8_t*>(memory.make(byte_count(shape, dtype)));
+  for (int64_t i = 0; i < element_count(shape); ++i) {
+    const std::vector<uint8_t> ends{0, 127, 128, 255};
+    data[i] = random.chance(4) ? random.one_of(ends) : static_cast<uint8_t>(random.below(256));
+  }
+  inputs.push_back(Tensor(data, dtype, shape, layout));
+  text += str(" ", dtype_name(dtype), " ", shape);
+}
+
 void Case::add_list(const std::vector<double>& numbers) {
   void* data = memory.make(numbers.size() * sizeof(double));
   std::copy(numbers.begin(), numbers.end(), static_cast<double*>(data));
@@ -262,6 +272,61 @@ std::unique_ptr<Case> random_deform(Random& random, int order) {
     for (int i = 0; i < 3 + order; ++i) needs.push_back(random.below(2));
     made->set("needs", needs);
     made->text += str(" needs ", needs);
+  }
+  return made;
+}
+
+std::unique_ptr<Case> random_deform_int8(Random& random) {
+  auto made = std::make_unique<Case>("deform_conv2d_int8");
+  const DType dtype = random.one_of<DType>({DType::UInt8, DType::Int8});
+  const int64_t groups = random.from(1, 3), offset_groups = random.from(1, 3);
+  const int64_t each = random.chance(3) ? random.from(8, 25) : random.from(1, 3);
+  const int64_t channels = groups * offset_groups * each;
+  const int64_t outputs = groups * (random.chance(2) ? random.from(1, 11) : random.from(16, 80));
+  const int64_t batch = random.chance(8) ? 0 : random.from(1, 3);
+  const int64_t height = random.from(1, 9), width = random.from(1, 9);
+  const int64_t ky = random.from(1, 3), kx = random.from(1, 3), taps = ky * kx;
+  const int64_t stride = random.from(1, 2), pad = 2;
+  const int64_t out_height = (height + 2 * pad - ky) / stride + 1;
+  const int64_t out_width = (width + 2 * pad - kx) / stride + 1;
+  made->set("strides", std::vector<int64_t>{stride, stride});
+  made->set("pads", std::vector<int64_t>{pad, pad, pad, pad});
+  made->set("group", groups);
+  made->set("offset_group", offset_groups);
+  made->set("mask_limit", random.one_of<double>({1.0, 0.25, 3.0}));
+  made->text += str(" groups ", groups, " ", offset_groups, " stride ", stride);
+  const auto contiguous = Layout::Contiguous;
+  made->add_bytes(random, dtype, {batch, channels, height, width},
+                  random.chance(2) ? Layout::ChannelsLast : contiguous);
+  made->add_numbers(random, DType::Float32, {1}, 0.1);
+  if (random.chance(2)) {
+    made->add_nothing();
+  } else {
+    made->add_bytes(random, dtype, {1}, contiguous);
+  }
+  made->add_bytes(random, DType::Int8, {outputs, channels / groups, ky, kx}, contiguous);
+  made->add_numbers(random, DType::Float32, {random.chance(2) ? outputs : 1}, 0.1);
+  made->add_numbers(random, DType::Float32,
+                    {batch, 2 * offset_groups * taps, out_height, out_width}, 2, true);
+  Tensor& offset = made->inputs.back();
+  if (offset.elements() > 0 && random.chance(3)) {  // what samples nothing
+    store(offset.data, DType::Float32, 0, std::numeric_limits<double>::quiet_NaN());
+  }
+  if (random.chance(2)) {
+    made->add_numbers(random, DType::Float32, {outputs});
+  } else {
+    made->add_nothing();
+  }
+  if (random.chance(3)) {
+    made->add_nothing();
+    return made;
+  }
+  made->add_numbers(random, DType::Float32, {batch, offset_groups * taps, out_height, out_width}, 2,
+                    true);
+  Tensor& mask = made->inputs.back();
+  if (mask.elements() > 0 && random.chance(3)) {
+    const double quiet = std::numeric_limits<double>::quiet_NaN();
+    store(mask.data, DType::Float32, 0, random.chance(2) ? quiet : INFINITY);
   }
   return made;
 }

@@ -30,6 +30,10 @@ class PlainRuntime : public Runtime {
     outputs.push_back(Tensor(blocks.make(byte_count(shape, dtype)), dtype, shape, layout));
     return outputs.back();
   }
+  Tensor allocate_strided(size_t, DType dtype, const Shape& shape, const Shape& strides) override {
+    outputs.push_back(Tensor(blocks.make(byte_count(shape, dtype)), dtype, shape, strides));
+    return outputs.back();
+  }
   void run(int64_t count, Task task, void* argument) override {
     for (int64_t i = 0; i < count; ++i) task(argument, i);
   }

@@ -46,6 +46,8 @@ const char* element_name() {
       return "float64_t";
     case myops::DType::UInt8:
       return "uint8_t";
+    case myops::DType::Int8:
+      return "int8_t";
     case myops::DType::Int32:
       return "int32_t";
     default:
@@ -128,6 +130,9 @@ struct SharedMemory {
 #include "deform_conv2d/cuda/forward_tensor.h"
 #include "deform_conv2d/cuda/transposed_tensor.h"
 #include "deform_conv2d/cuda/weights_tensor.h"
+#undef MYOPS_FAKE_TYPES
+#define MYOPS_FAKE_TYPES uint8_t, int8_t
+#include "deform_conv2d_int8/cuda/kernels.h"
 #undef MYOPS_FAKE_TYPES
 #define MYOPS_FAKE_TYPES float
 #include "probe/kernels.h"

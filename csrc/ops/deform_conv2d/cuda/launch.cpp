@@ -1,6 +1,7 @@
 // Launches the CUDA kernels of deform_conv2d, of its gradients, and of theirs.
 #include "../../../core/kernel_switch.h"
 #include "../conv_shape.h"
+#include "describe.h"
 #include "entry.h"
 #include "forward.h"
 #include "forward_tensor.h"
@@ -31,29 +32,6 @@ cuda::Gpu gpu_with(const KernelContext& context, const cuda::File& main) {
                     {myops_deform_positions, myops_deform_product, myops_deform_cells,
                      myops_deform_forward, myops_deform_transposed, myops_deform_weights}},
                    context.input(0).dtype);
-}
-
-DeformTensor describe(const Tensor& tensor) {
-  DeformTensor described{};
-  if (!tensor.present) return described;
-  described.data = tensor.data;
-  std::copy(tensor.strides.begin(), tensor.strides.end(), described.stride);
-  return described;
-}
-
-DeformResult result(const Tensor& tensor) {
-  DeformResult described{};
-  if (!tensor.present || tensor.elements() == 0) return described;
-  described.data = tensor.data;
-  std::copy(tensor.strides.begin(), tensor.strides.end(), described.stride);
-  return described;
-}
-
-DeformSizes describe(const ConvShape& conv) {
-  return {conv.batch,         conv.channels,  conv.height,       conv.width,      conv.outputs,
-          conv.out_height,    conv.out_width, conv.kernel_width, conv.taps,       conv.groups,
-          conv.offset_groups, conv.stride_y,  conv.stride_x,     conv.dilation_y, conv.dilation_x,
-          conv.pad_top,       conv.pad_left};
 }
 
 size_t sum_size(DType dtype) { return dtype == DType::Float64 ? sizeof(double) : sizeof(float); }
