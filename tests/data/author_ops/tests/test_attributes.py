@@ -117,7 +117,7 @@ def model(given):
     graph = onnx.helper.make_graph([node], "adjust", [info("x", kind, ["n", 5])],
                                    [info("y", kind, None)])  # fmt: skip
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("author_ops", 1)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 class Adjusting(torch.nn.Module):

@@ -38,7 +38,7 @@ def model(label, dims=("n", "m"), constant=None):
         initializers.append(tensor)
     graph = onnx.helper.make_graph([node], "words", inputs, outputs, initializers)
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("author_ops", 1)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 @pytest.mark.parametrize("label", LABELS)
