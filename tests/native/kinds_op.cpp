@@ -50,19 +50,20 @@ void compute_parts(KernelContext& context) {
   }
 }
 
-// Outputs that depend on an attribute and on an optional input.
+// Outputs that depend on attributes. (With optional inputs, no shapes are inferred in old
+// releases.)
 MYOPS_OP(parts) {
   return Op("parts")
       .onnx("Parts", 1)
       .doc("The number of each output.")
       .type("R", {DType::Float64})
       .input({"x", "R", "As long as the outputs."})
-      .input(Input{"more", "R", "Not read."}.optional())
       .output({"y", "R", "0."})
       .output(Output{"flagged", "R", "1."}.only_if("flag"))
       .output(Output{"extra", "R", "2."}.only_if("more"))
       .attribute({"flag", false, "Whether flagged is computed."})
-      .shape("N, M -> N, N, N")
+      .attribute({"more", false, "Whether extra is computed."})
+      .shape("N -> N, N, N")
       .kernel(compute_parts);
 }
 

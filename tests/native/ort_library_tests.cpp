@@ -57,8 +57,7 @@ void test_outputs_that_are_left_out() {
   const Input numbers = input<double>(ElementType::Float64, {3}, {1, 2, 3});
   for (const bool flag : {false, true}) {
     for (const bool more : {false, true}) {
-      Node node{"Parts", {{"flag", {int64_t{flag}}}}, {numbers}};
-      if (more) node.inputs.emplace_back(numbers);
+      Node node{"Parts", {{"flag", {int64_t{flag}}}, {"more", {int64_t{more}}}}, {numbers}};
       if (!flag) node.left_out.push_back(1);
       if (!more) node.left_out.push_back(2);
       for (const Release release : {Release::Newest, Release::Older}) {

@@ -207,9 +207,7 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
     elif trial.tested.is_native:
         tools["ONNX Runtime"] = _by_ort
     else:
-        trial.tally.note(
-            "ONNX Runtime infers no shapes of a prototype, which has no library for it"
-        )
+        trial.tally.note(f"ONNX Runtime infers no shapes: {trial.tested.no_kernel}")
     for kind, dims in (("numbers", run.call.shapes), ("names", named)):
         model = node_model(trial.tested.info, run.call, dims)
         bound = _bound(dims, run.call)
