@@ -63,6 +63,7 @@ void test_outputs_that_are_left_out() {
       for (const Release release : {Release::Newest, Release::Older}) {
         const Session session(node, release);
         expect(session.refusal().empty(), session.refusal());
+        if (!session.refusal().empty()) continue;
         const auto& inferred = session.inferred();
         expect(inferred[0] && inferred[0]->dims == Dims{3}, "y has a shape");
         expect(inferred[1].has_value() == flag, "flagged has a shape where it is computed");
