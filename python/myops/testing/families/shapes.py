@@ -204,6 +204,11 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
     lacks = trial.runtimes.host_lacks(run.call)
     if lacks:
         trial.tally.note(lacks)
+    elif trial.tested.is_native and trial.tested.is_too_old_for_optional_inputs:
+        trial.tally.note(
+            "ONNX Runtime before 1.24 infers no shapes of an op with optional inputs (it would end "
+            "the process where one is left out): not compared"
+        )
     elif trial.tested.is_native:
         tools["ONNX Runtime"] = _by_ort
     else:
