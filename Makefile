@@ -33,6 +33,8 @@
 #   make wheel         a wheel in dist/, for this machine
 #   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: half an hour
 #   make test-dist     test these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
+#   make test-newest-torch  tests with the newest torch of the index (downloads 500 MB); writes
+#                      docs/compatibility.md
 #   make clean         remove what was built
 
 PYTHON ?= python3
@@ -51,7 +53,7 @@ NODE := examples/hosts/node
 PLAYGROUND := examples/playground
 LIBRARY := python/myops/lib/libmyops_torch.so
 
-.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist clean
+.PHONY: demo playground test test-all test-compiled test-python test-cuda test-cuda-sources objects lint tidy format build slowest test-native test-sanitizers test-arm test-cmake test-hosts host-packages ray-packages test-ray bench fuzz load compat zoo precision docs site coverage wheel dist test-dist test-newest-torch clean
 
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 1000
@@ -278,6 +280,11 @@ dist: build
 TRY_FLAGS ?=
 test-dist: dist
 	$(BIN)/python scripts/try_dist.py $(TRY_FLAGS)
+
+# Not part of CI, because of the download. NEWEST_FLAGS="--wheel FILE" uses a downloaded wheel.
+NEWEST_FLAGS ?=
+test-newest-torch: build
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/newest_torch.py $(NEWEST_FLAGS)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

@@ -181,6 +181,27 @@ def wheels_section() -> str:
     return "\n".join(lines) + "\n"
 
 
+def newest_torch_section() -> str:
+    """What scripts/newest_torch.py has found; nothing where it never ran."""
+    record = DOCS / "newest_torch.json"
+    if not record.exists():
+        return ""
+    content = json.loads(record.read_text())
+    lines = [
+        "",
+        "## The newest torch",
+        "",
+        "`make test-newest-torch` runs the tests of torch's private names, of calls of each kind,",
+        "of our ops in every runtime, and of both exporters, with the newest torch that the",
+        "package index has and the libraries that were built with the torch of constraints.txt.",
+        "",
+        "| torch | Python | result |",
+        "|---|---|---|",
+        f"| {content['torch']} | {content['python']} | {content['result']} |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def write_page(results: list[dict[str, Any]] | None = None) -> None:
     """Writes docs/compatibility.md from what was measured, now or before."""
     record = DOCS / "compatibility.json"
@@ -189,7 +210,9 @@ def write_page(results: list[dict[str, Any]] | None = None) -> None:
     else:
         record.write_text(json.dumps(results, indent=1) + "\n")
     count = len(json.loads((ROOT / "tests" / "data" / "golden" / "index.json").read_text()))
-    (DOCS / "compatibility.md").write_text(markdown(results, count) + wheels_section())
+    (DOCS / "compatibility.md").write_text(
+        markdown(results, count) + newest_torch_section() + wheels_section()
+    )
 
 
 def main() -> int:

@@ -323,6 +323,7 @@ def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
         ({"domain": "ai.onnx.ml"}, "domain: got 'ai.onnx.ml', which belongs to"),
         ({"domain": "myops"}, "domain: got 'myops', which belongs to"),
         ({"namespace": "aten"}, "namespace: got 'aten', which belongs to"),
+        ({"domain": "quantized"}, "domain: got 'quantized', which belongs to"),
     ],
 )
 def test_extensions_that_cannot_be(arguments: dict[str, Any], text: str) -> None:

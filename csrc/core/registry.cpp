@@ -2,6 +2,7 @@
 
 #include "library_names.h"
 #include "myops/op.h"
+#include "taken_names.h"
 
 namespace myops {
 namespace {
@@ -24,19 +25,10 @@ std::vector<std::string>& found_faults() {
   return texts;
 }
 
-// Names that ONNX, ONNX Runtime and torch use for their own ops.
-bool belongs_to_others(const std::string& name) {
-  for (const std::string other : {"ai.onnx", "com.microsoft", "aten", "prim", "prims"}) {
-    if (name == other || name.compare(0, other.size() + 1, other + ".") == 0) return true;
-  }
-  return name.empty();
-}
-
 void check_library() {
   for (const std::string name : {library_domain(), library_namespace()}) {
-    if (belongs_to_others(name)) {
-      throw Error(str("domain: got ", quoted(name), ", expected one that belongs to nobody else"));
-    }
+    if (!name.empty() && taken_by(name).empty()) continue;
+    throw Error(str("domain: got ", quoted(name), ", expected one that belongs to nobody else"));
   }
 }
 

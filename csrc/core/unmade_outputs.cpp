@@ -10,7 +10,9 @@ namespace myops {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kMost = size_t{1} << 30;  // of one output
+// Of one output. Only addresses are reserved; memory is taken where a kernel writes. A system that
+// limits addresses (RLIMIT_AS) gives the smaller number.
+constexpr size_t kMost[] = {size_t{1} << 38, size_t{1} << 30};
 constexpr size_t kMostStrings = 1 << 16;
 
 // What the memory begins with. No kernel writes these bytes by chance: as numbers of any type they
@@ -35,21 +37,26 @@ void* map(size_t bytes) {
 }
 
 // Whole pages; one more, so that there is one for an empty output.
-size_t pages(DType dtype, const Shape& shape) {
-  return (std::min(byte_count(shape, dtype), kMost) / kPage + 1) * kPage;
+size_t pages(DType dtype, const Shape& shape, size_t most) {
+  return (std::min(byte_count(shape, dtype), most) / kPage + 1) * kPage;
 }
 
 }  // namespace
 
 void UnmadeOutputs::reserve(const std::vector<std::pair<DType, Shape>>& outputs) {
-  size_t bytes = 0;
-  for (const auto& [dtype, shape] : outputs) bytes += pages(dtype, shape);
-  if (kept.bytes >= bytes) {
-    memory_ = std::exchange(kept.memory, nullptr);
-    bytes_ = std::exchange(kept.bytes, 0);
-  } else {
-    memory_ = map(bytes);
-    bytes_ = memory_ == nullptr ? 0 : bytes;
+  size_t most = 0;
+  for (size_t limit : kMost) {
+    most = limit;
+    size_t bytes = 0;
+    for (const auto& [dtype, shape] : outputs) bytes += pages(dtype, shape, most);
+    if (kept.bytes >= bytes) {
+      memory_ = std::exchange(kept.memory, nullptr);
+      bytes_ = std::exchange(kept.bytes, 0);
+    } else {
+      memory_ = map(bytes);
+      bytes_ = memory_ == nullptr ? 0 : bytes;
+    }
+    if (memory_ != nullptr) break;
   }
   auto* next = static_cast<unsigned char*>(memory_);
   for (const auto& [dtype, shape] : outputs) {
@@ -63,7 +70,7 @@ void UnmadeOutputs::reserve(const std::vector<std::pair<DType, Shape>>& outputs)
       std::memcpy(next, kMark, sizeof(kMark));
       places_.push_back({next, false});
     }
-    if (next != nullptr) next += pages(dtype, shape);
+    if (next != nullptr) next += pages(dtype, shape, most);
   }
 }
 

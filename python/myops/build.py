@@ -161,8 +161,8 @@ def extensions(
     _check(domain, "domain", r"[A-Za-z_][\w.-]*", 'letters, digits, "_", "-" and "."')
     _check(namespace, "namespace", r"[A-Za-z_]\w*", "an identifier")
     if package != "myops":
-        _refuse_taken("domain", domain, ("ai.onnx", "com.microsoft", "myops"))
-        _refuse_taken("namespace", namespace, ("aten", "prim", "prims", "torch", "onnx", "myops"))
+        _refuse_taken("domain", domain)
+        _refuse_taken("namespace", namespace)
     title = package.rpartition(".")[2]
     place = f"{package}.{folder}" if folder else package
     common: dict[str, Any] = {
@@ -218,10 +218,13 @@ def _check(name: str, what: str, pattern: str, expected: str) -> None:
         raise ValueError(f"extensions: {what}: got {name!r}, expected {expected}")
 
 
-def _refuse_taken(what: str, name: str, taken: Iterable[str]) -> None:
-    for other in taken:
-        if name == other or name.startswith(f"{other}."):
-            raise ValueError(f"extensions: {what}: got {name!r}, which belongs to {other}")
+def _refuse_taken(what: str, name: str) -> None:
+    # Imported here, as our own setup.py uses this file before the module exists.
+    from myops import _numpy
+
+    owner = "myops" if name.partition(".")[0] == "myops" else _numpy.taken_by(name)
+    if owner:
+        raise ValueError(f"extensions: {what}: got {name!r}, which belongs to {owner}")
 
 
 def _only_entry() -> list[str]:

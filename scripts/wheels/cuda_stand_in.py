@@ -16,7 +16,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 _SYSTEM = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "ld-linux", "libstdc++",
-           "libgcc_s", "libutil.so")  # fmt: skip
+           "libgcc_s", "libutil.so", "libz.so")  # fmt: skip
 # Symbols without a version: those of CUDA among others that torch's libraries find in each other.
 _OF_CUDA = ("cu", "__cuda", "nccl", "nv", "CUPTI")
 

@@ -63,7 +63,7 @@ class Place:
         command += ["--platform", f"manylinux2014_{self.processor}"]
         command += ["--no-deps"] if alone else []
         done = subprocess.run(
-            [*command, *packages], capture_output=True, text=True, env=_own_pins(), check=False
+            [*command, *packages], capture_output=True, text=True, env=own_pins(), check=False
         )
         if done.returncode == 0:
             return True
@@ -72,11 +72,15 @@ class Place:
             return False
         raise SystemExit(f"pip install {' '.join(packages)}: {done.stderr.strip()[-1000:]}")
 
-    def install_torch(self, wanted: str) -> bool:
-        """Installs torch without CUDA's libraries, for which stand-ins are made."""
+    def install_torch(self, wanted: str, *, beside: bool = True) -> bool:
+        """Installs torch without CUDA's libraries, for which stand-ins are made.
+
+        `beside`: with the other packages that torch needs.
+        """
         if not self.install(wanted, alone=True):
             return False
-        self.install(*BESIDE_TORCH)
+        if beside:
+            self.install(*BESIDE_TORCH)
         cuda_stand_in.make(self.folder / "torch" / "lib")
         return True
 
@@ -103,7 +107,7 @@ class Place:
         return done.stdout
 
 
-def _own_pins() -> dict[str, str]:
+def own_pins() -> dict[str, str]:
     """The environment without settings that hold back versions."""
     return {**os.environ, "PIP_CONSTRAINT": "", "PIP_CONFIG_FILE": os.devnull,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1"}  # fmt: skip

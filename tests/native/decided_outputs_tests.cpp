@@ -190,6 +190,11 @@ void test_writes_before_the_length() {
   body = [](KernelContext& context) { fill(context.output(0), 1 << 20); };
   TestRuntime runtime;
   same(call(op, runtime), never);
+  body = [](KernelContext& context) {  // far beyond the first GiB; a page at each place is taken
+    context.output(0).as<float>()[0] = context.output(0).as<float>()[int64_t{1} << 30] = 1;
+    context.output(1).as<int64_t>()[(int64_t{1} << 30) - 1] = 1;
+  };
+  same(call(op, runtime), never);
   body = [](KernelContext& context) {
     context.set_length("K", 0);
     fill(context.output(0), 0);

@@ -59,7 +59,7 @@ Session::Session(std::initializer_list<Node> nodes, Release release) {
 }
 
 void Session::infer(const Node& node) {
-  ShapeInferContext inference{&node, {}, {}};
+  ShapeInferContext inference{&node, {}, {}, {}};
   inference.outputs.resize(op_->get_output_count(op_));
   for (const std::optional<Input>& input : node.inputs) {
     inference.inputs.push_back(
@@ -67,6 +67,7 @@ void Session::infer(const Node& node) {
   }
   if (op_->infer_output_shape != nullptr) {
     refusal_ = text_of(op_->infer_output_shape(op_, &inference));
+    if (!inference.fault.empty()) refusal_ = inference.fault;
   }
   inferred_ = std::move(inference.outputs);
 }

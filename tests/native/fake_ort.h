@@ -68,6 +68,7 @@ struct Node {
   std::map<std::string, NodeAttribute> attributes;
   std::vector<std::optional<Input>> inputs;  // nothing: left out
   bool on_cuda = false;                      // the execution provider that the session gives it to
+  std::vector<size_t> left_out = {};         // outputs without a name
 };
 
 // How the session runs the pieces of a kernel's work.

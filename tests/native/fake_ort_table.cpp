@@ -261,7 +261,12 @@ Functions make_functions() {
   };
   f.ShapeInferContext_SetOutputTypeShape = [](const ShapeInferContext* context, size_t index,
                                               const TypeAndShape* info) -> Status* {
-    const_cast<ShapeInferContext*>(context)->outputs[index] = *info;
+    auto& inference = const_cast<ShapeInferContext&>(*context);
+    const std::vector<size_t>& left_out = context->node->left_out;
+    if (std::find(left_out.begin(), left_out.end(), index) != left_out.end()) {
+      inference.fault = "a shape for output " + std::to_string(index) + ", which is left out";
+    }
+    inference.outputs[index] = *info;
     return nullptr;
   };
   f.GetTensorElementTypeAndShapeDataReference = [](const Value* value, ElementType* type,

@@ -24,6 +24,7 @@ struct ShapeInferContext {
   const fake_ort::Node* node;
   std::vector<std::unique_ptr<TypeAndShape>> inputs;
   std::vector<std::optional<TypeAndShape>> outputs;
+  std::string fault;  // for which ONNX Runtime would end the process
 };
 struct ComputeContext {
   const fake_ort::Node* node;

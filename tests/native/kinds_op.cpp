@@ -41,5 +41,31 @@ MYOPS_OP(kinds) {
       .kernel(compute_kinds);
 }
 
+void compute_parts(KernelContext& context) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (!context.output(i).present) continue;
+    for (int64_t j = 0; j < context.output(i).elements(); ++j) {
+      context.output(i).as<double>()[j] = static_cast<double>(i);
+    }
+  }
+}
+
+// Outputs that depend on attributes. (With optional inputs, no shapes are inferred in old
+// releases.)
+MYOPS_OP(parts) {
+  return Op("parts")
+      .onnx("Parts", 1)
+      .doc("The number of each output.")
+      .type("R", {DType::Float64})
+      .input({"x", "R", "As long as the outputs."})
+      .output({"y", "R", "0."})
+      .output(Output{"flagged", "R", "1."}.only_if("flag"))
+      .output(Output{"extra", "R", "2."}.only_if("more"))
+      .attribute({"flag", false, "Whether flagged is computed."})
+      .attribute({"more", false, "Whether extra is computed."})
+      .shape("N -> N, N, N")
+      .kernel(compute_parts);
+}
+
 }  // namespace
 }  // namespace myops

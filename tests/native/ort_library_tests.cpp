@@ -52,6 +52,29 @@ void test_what_may_be_overwritten() {
   expect(Session(deform_node()).overwritten().empty(), "deform_conv2d: nothing");
 }
 
+// A shape for an output that the node leaves out ends the process in ONNX Runtime 1.17.
+void test_outputs_that_are_left_out() {
+  const Input numbers = input<double>(ElementType::Float64, {3}, {1, 2, 3});
+  for (const bool flag : {false, true}) {
+    for (const bool more : {false, true}) {
+      Node node{"Parts", {{"flag", {int64_t{flag}}}, {"more", {int64_t{more}}}}, {numbers}};
+      if (!flag) node.left_out.push_back(1);
+      if (!more) node.left_out.push_back(2);
+      for (const Release release : {Release::Newest, Release::Older}) {
+        const Session session(node, release);
+        expect(session.refusal().empty(), session.refusal());
+        if (!session.refusal().empty()) continue;
+        const auto& inferred = session.inferred();
+        expect(inferred[0] && inferred[0]->dims == Dims{3}, "y has a shape");
+        expect(inferred[1].has_value() == flag, "flagged has a shape where it is computed");
+        expect(inferred[2].has_value() == more, "extra has a shape where it is computed");
+        const auto result = session.run(node, Order::Forward, 0xff);
+        expect(result.refusal.empty(), "run: " + result.refusal);
+      }
+    }
+  }
+}
+
 void test_sessions_made_in_threads() {
   const std::vector<Node> nodes = good_nodes();
   std::vector<std::thread> threads;
@@ -137,6 +160,7 @@ int main() {
   test_sessions_and_threads();
   test_an_older_release();
   test_what_may_be_overwritten();
+  test_outputs_that_are_left_out();
   test_a_failing_call_between_good_ones();
   test_sizes_that_change_meanwhile();
   test_lengths_that_lie();

@@ -7,6 +7,7 @@
 #include "../../core/library_names.h"
 #include "../../core/prepared_cache.h"
 #include "../../core/report.h"
+#include "../../core/taken_names.h"
 #include "convert.h"
 #include "description.h"
 #include "myops/isa.h"
@@ -196,6 +197,7 @@ PYBIND11_MODULE(_numpy, module) {
   module.def("recorded_calls", &myops::recorded_calls);
   module.def("forget_prepared", &myops::forget_prepared);
   module.def("max_bytes", &myops::max_bytes);
+  module.def("taken_by", &myops::taken_by);
   module.def("instruction_set", [] { return std::string(myops::isa_name(myops::isa())); });
   module.def("instruction_sets", &numpy::instruction_sets);
 }

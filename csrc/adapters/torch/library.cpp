@@ -27,6 +27,12 @@ namespace {
 
 using torch::stable::detail::from;
 
+// torch's dispatch keys of tensors that are refused by the name of their argument, not by torch
+// with a list of all its keys.
+constexpr const char* kNotDense[] = {"SparseCPU",       "SparseCUDA",    "SparseCsrCPU",
+                                     "SparseCsrCUDA",   "MkldnnCPU",     "QuantizedCPU",
+                                     "NestedTensorCPU", "QuantizedCUDA", "NestedTensorCUDA"};
+
 DType from_torch(const Op& op, const Input& input, ScalarType type) {
   if (const auto dtype = from_scalar_type(type)) return *dtype;
   refuse_dtype(op, input, scalar_type_name(type));
@@ -101,6 +107,33 @@ class TorchRuntime final : public Runtime {
   const Tensors& inputs_;
   TorchTensor* out_;
 };
+
+// Whether a tensor is one block of memory with sizes and strides. torch tells the layout of all but
+// nested tensors, which have no sizes.
+bool is_dense(const TorchTensor& tensor) {
+  static const int32_t strided = aoti_torch_layout_strided();
+  int32_t layout = strided;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_layout(tensor.get(), &layout));
+  if (layout != strided) return false;
+  try {
+    (void)tensor.sizes();
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void refuse_not_dense(const Op& op, const Arguments& arguments) {
+  const auto refuse = [&](const std::string& name) {
+    fail(op.name, name, "a tensor that is sparse, nested or in the layout of MKL-DNN",
+         str("a dense one, such as ", name, ".to_dense()"));
+  };
+  for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    const auto* tensor = std::get_if<TorchTensor>(&arguments.inputs[i]);
+    if (tensor != nullptr && !is_dense(*tensor)) refuse(op.input_name(i));
+  }
+  if (arguments.out && !is_dense(*arguments.out)) refuse("out");
+}
 
 Tensor described(const Op& op, const Input& input, const TorchTensor& tensor) {
   return Tensor(const_cast<void*>(tensor.const_data_ptr()),
@@ -188,6 +221,7 @@ void take_written(const Op& op, Arguments& arguments, TorchRuntime& runtime) {
 // One call: the stack holds the arguments in the schema's order and takes the results.
 void call(const Op& op, Overload overload, StableIValue* stack) {
   Arguments arguments(op, overload, stack);
+  refuse_not_dense(op, arguments);
   std::optional<TorchTensor>& out = arguments.out;
   if (out) refuse_recorded(op, arguments.inputs, *out);
   if (is_elsewhere(op, arguments.inputs)) return call_elsewhere(op, arguments, stack);
@@ -248,10 +282,12 @@ void register_overload(const Op& op, Overload overload, const detail::StackEntry
   const std::string overloaded = overload_name(op, overload);
   auto* implement = new StableLibrary(Kind::IMPL, name, "CPU", file, __LINE__);
   implement->impl(overloaded.c_str(), entry.function);
-  for (const char* device : kOtherDevices) {
-    auto* refuse_or_run = new StableLibrary(Kind::IMPL, name, device, file, __LINE__);
-    refuse_or_run->impl(overloaded.c_str(), entry.function);
-  }
+  const auto refuse_or_run = [&](const char* key) {
+    auto* library = new StableLibrary(Kind::IMPL, name, key, file, __LINE__);
+    library->impl(overloaded.c_str(), entry.function);
+  };
+  for (const char* device : kOtherDevices) refuse_or_run(device);
+  for (const char* key : kNotDense) refuse_or_run(key);
 }
 
 // An exception while a library is being loaded would end the process.

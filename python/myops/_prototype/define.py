@@ -19,8 +19,6 @@ from myops._torch import written
 
 _AUTOCAST = ("", "lower", "float32", "widest")
 _ACCESS = ("contiguous", "channels_last", "strided", "shape_only")
-# Domains and namespaces of others, and what begins with one of these and a dot.
-_TAKEN = ("ai.onnx", "com.microsoft", "aten", "prim", "prims", "torch", "onnx")
 _kept: list[torch.library.Library] = []  # torch forgets the ops of one that is gone
 
 
@@ -271,8 +269,8 @@ def _check(description: Mapping[str, Any], domain: str, namespace: str) -> None:
     whole_number = isinstance(version, int) and 1 <= version <= 1000
     expect(whole_number, "since_version", version, "a whole number from 1 to 1000")
     for what, given in (("domain", domain), ("namespace", namespace)):
-        taken = any(given == other or given.startswith(f"{other}.") for other in _TAKEN)
-        expect(not taken, what, given, "one that belongs to nobody else")
+        free = not _numpy.taken_by(given)
+        expect(free, what, given, "one that belongs to nobody else")
     node = description["onnx_type"]
     expect(not node or re.fullmatch(identifier, node), "onnx_type", node, "an identifier")
     policy = description["autocast"]

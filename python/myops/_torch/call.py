@@ -137,7 +137,11 @@ class TorchOp:
             result = self._fast_call(inputs, attributes, out)
             if result is not NotImplemented:
                 return result
-            result = self._not_fast(inputs, attributes, out)
+            try:
+                result = self._not_fast(inputs, attributes, out)
+            except NotImplementedError:
+                self._refuse_wrapped(inputs)
+                raise
         return self._given(result, inputs, attributes) if self._optional else result
 
     def _not_fast(
@@ -234,6 +238,25 @@ class TorchOp:
                 f"{self.info.name}: {self.info.inputs[0].name}: got no input at all, expected a "
                 "tensor for at least one input"
             )
+
+    def _refuse_wrapped(self, inputs: Inputs) -> None:
+        """Explains torch's refusal of tensors that stand for several others."""
+        flat = self._flat(inputs)
+        for declared, item in zip(self.info.expanded(len(flat)).inputs, flat, strict=False):
+            if not isinstance(item, torch.Tensor):
+                continue
+            start = f"{self.info.name}: {declared.name}: got "
+            if item.is_nested:
+                raise RuntimeError(
+                    f"{start}a nested tensor, expected a dense one: call the op on each of "
+                    f"{declared.name}.unbind(), or on {declared.name}.to_padded_tensor(0)"
+                )
+            if hasattr(item, "device_mesh"):  # a DTensor, whose module may not be loaded
+                raise RuntimeError(
+                    f"{start}a DTensor, expected a plain tensor: the op has no rule for sharded "
+                    f"ones. Call it on {declared.name}.to_local(), or register a rule with "
+                    "torch.distributed.tensor.experimental.register_sharding"
+                )
 
     def _refuse_missing(self, attributes: dict[str, Any]) -> None:
         missing = self.info.missing(attributes)

@@ -33,6 +33,7 @@ class WritingOverload:
         self.functional = functional
         self.written = [n for n, item in enumerate(op.info.inputs) if item.written]
         torch.library.register_fake(overload.name(), op.fake.run, allow_override=True)
+        torch.library.register_vmap(overload.name(), self._batched)
         if any(private(item) is None for item in PRIVATE):
             return
         self._library = torch.library.Library(op.info.namespace, "FRAGMENT")
@@ -96,6 +97,14 @@ class WritingOverload:
             if plain[place] is not inputs[place]:
                 inputs[place].copy_(plain[place])
         return result
+
+    def _batched(self, *_: Any, **__: Any) -> Any:
+        self._refuse(
+            self.op.info.inputs[self.written[0]].name,
+            "a batch of torch.func.vmap",
+            f"none: the op writes into an input; call {self.op.info.name.removesuffix('_')}, "
+            "which writes nothing",
+        )
 
     def _tensors(self, inputs: Any) -> list[tuple[str, Tensor]]:
         flat = self.op.info.flat(inputs)

@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from myops import _numpy
+
 __all__ = ["new_package"]
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -37,11 +39,10 @@ _CUDA_CHANGES = (
         'myops.build.extensions("my_package", include_dirs=["csrc"]),\n',
     ),
 )
-# A package of such a name would hide one that it needs, or share torch's own namespaces.
+# A package of such a name would hide one that it needs.
 _TAKEN = (
     *("myops", "torch", "torchvision", "numpy", "onnx", "onnxruntime", "onnxscript", "setuptools"),
     *("pybind11", "pytest", "ninja", "ml_dtypes", "tests", "csrc", "build", "dist", "setup"),
-    *("aten", "prim", "prims", "quantized", "onednn", "mkldnn", "inductor", "profiler", "c10d"),
 )
 
 
@@ -73,7 +74,7 @@ def new_package(
     """
     _check(name, "the package")
     _check(op, "the op")
-    if name in _TAKEN or name in sys.stdlib_module_names:
+    if name in _TAKEN or name in sys.stdlib_module_names or _numpy.taken_by(name):
         raise ValueError(
             f"new: the name of the package: got {name!r}, which is taken by another package or by "
             f"a namespace of torch; try {name + '_ops'!r}"

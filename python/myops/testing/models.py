@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from myops import _description
 from myops._description import AttributeInfo, OpInfo
 from myops._dtypes import NARROW_FLOATS
+from myops.onnx.exporting import finishing
 from myops.onnx.matrix import narrow_floats
 from myops.onnx.schema import ELEMENT_TYPES, attribute_proto
 from myops.testing.calls import Call
@@ -20,8 +21,7 @@ from myops.testing.calls import Call
 _FITTING: dict[str, Any] = {
     "bool": int, "int": int, "float": (int, float), "double": (int, float), "string": str,
 }  # fmt: skip
-OPSET = 20  # the default of myops.onnx.export
-_IR_VERSION = 10
+OPSET = 20  # the default of myops.onnx.export; ONNX Runtime 1.17 knows it
 
 
 def node_model(
@@ -83,7 +83,9 @@ def node_model(
         helper.make_opsetid("", opset),
         helper.make_opsetid(info.domain, info.since_version),
     ]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    model = helper.make_model(graph, opset_imports=opsets)
+    finishing.set_lowest_ir_version(model)
+    return model
 
 
 def between_nodes(model: onnx.ModelProto) -> onnx.ModelProto:

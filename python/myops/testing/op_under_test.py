@@ -18,6 +18,15 @@ from myops.testing.cases import Case
 
 _TORCHS_OWN = frozenset({"aten", "prim", "prims", "profiler", "inductor"})
 
+_LISTS_OF_STRINGS = (1, 25)  # the first ONNX Runtime that hands them to libraries
+_OPTIONAL_INPUTS = (1, 24)  # the first that infers shapes of ops with them
+
+
+def _onnxruntime_version() -> tuple[int, ...]:
+    import onnxruntime
+
+    return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+
 
 @dataclass(frozen=True)
 class OpUnderTest:
@@ -45,11 +54,32 @@ class OpUnderTest:
 
     @property
     def is_native(self) -> bool:
-        """Whether ONNX Runtime can load its kernel; otherwise it is a prototype, a Python function.
+        """Whether ONNX Runtime can load its kernel.
 
-        Checks that need such a kernel are then left out, with a note in the report.
+        Checks that need such a kernel are otherwise left out, with a note in the report.
         """
-        return not self.info.is_prototype
+        return not self.no_kernel
+
+    @property
+    def no_kernel(self) -> str:
+        """Why ONNX Runtime cannot load its kernel; empty if it can."""
+        import onnxruntime
+
+        if self.info.is_prototype:
+            return "a prototype has no library for ONNX Runtime"
+        lists = [item.name for item in self.info.attributes if item.type == "strings"]
+        if lists and _onnxruntime_version() < _LISTS_OF_STRINGS:
+            return (
+                f"ONNX Runtime {onnxruntime.__version__} hands no lists of strings, such as "
+                f"{lists[0]}, to libraries; 1.25 and later do"
+            )
+        return ""
+
+    @property
+    def is_too_old_for_optional_inputs(self) -> bool:
+        """Whether ONNX Runtime infers no shapes of the op, because it has optional inputs."""
+        optional = any(item.optional for item in self.info.inputs)
+        return optional and _onnxruntime_version() < _OPTIONAL_INPUTS
 
     def is_mine(self, overload: Any) -> bool:
         """Whether a dispatcher op is this one."""

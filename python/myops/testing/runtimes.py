@@ -71,7 +71,8 @@ class Runtimes:
 
     def notes(self) -> list[str]:
         """What of `bit_for_bit` does not run, and why."""
-        found = [] if self.tested.is_native else [NO_KERNEL]
+        reason = self.tested.no_kernel
+        found = [f"{reason}: {IN_ITS_PLACE}"] if reason else []
         return found if has_pyops() else [*found, NO_PYOPS]
 
     def host_lacks(self, call: Call) -> str:
@@ -152,10 +153,7 @@ def has_pyops() -> bool:
 
 EVALUATOR = "onnx.reference"
 HOSTED = ("ONNX Runtime", "PyOp")  # the runtimes that run inside ONNX Runtime
-NO_KERNEL = (
-    "a prototype has no library for ONNX Runtime: PyOps and onnx's evaluator take the place of "
-    "native sessions"
-)
+IN_ITS_PLACE = "PyOps and onnx's evaluator take the place of native sessions"
 NO_PYOPS = (
     "PyOps did not run: onnxruntime-extensions is missing; pip install onnxruntime-extensions"
 )

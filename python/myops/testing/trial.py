@@ -190,7 +190,7 @@ def reference_outputs(reference: Callable[..., Any], case: Case) -> list[Any]:
 def _not_in_backward_of(tested: OpUnderTest) -> set[str]:
     """The inputs that the op's `backward_of` in C++ does not name."""
     below = describe(tested.namespace, f"{tested.name}_backward")
-    if below is None or not tested.is_native:
+    if below is None or tested.info.is_prototype:
         return set()
     named = {item.name.removeprefix("grad_") for item in below.outputs}
     inputs = {item.name for item in tested.info.inputs}

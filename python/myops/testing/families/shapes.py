@@ -204,12 +204,15 @@ def _inferred(trial: Trial, label: str, case: Case, known: dict[Any, Any]) -> No
     lacks = trial.runtimes.host_lacks(run.call)
     if lacks:
         trial.tally.note(lacks)
+    elif trial.tested.is_native and trial.tested.is_too_old_for_optional_inputs:
+        trial.tally.note(
+            "ONNX Runtime before 1.24 infers no shapes of an op with optional inputs (it would end "
+            "the process where one is left out): not compared"
+        )
     elif trial.tested.is_native:
         tools["ONNX Runtime"] = _by_ort
     else:
-        trial.tally.note(
-            "ONNX Runtime infers no shapes of a prototype, which has no library for it"
-        )
+        trial.tally.note(f"ONNX Runtime infers no shapes: {trial.tested.no_kernel}")
     for kind, dims in (("numbers", run.call.shapes), ("names", named)):
         model = node_model(trial.tested.info, run.call, dims)
         bound = _bound(dims, run.call)

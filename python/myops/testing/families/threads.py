@@ -43,7 +43,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def threads(trial: Trial) -> None:
     """Compares the case, the enlarged case, and the gradient's ops with 1, 2 and 7 threads."""
-    if not trial.tested.is_native:
+    if trial.tested.info.is_prototype:
         trial.tally.note(
             "does not apply to a prototype: a Python function is told no number of threads"
         )
@@ -58,7 +58,7 @@ def threads(trial: Trial) -> None:
             with torch_threads(count):
                 results = {"torch": trial.run(case).inner}
             results["NumPy"] = trial.runtimes.numpy(run.call, count)
-            if not trial.runtimes.host_lacks(run.call):
+            if trial.tested.is_native and not trial.runtimes.host_lacks(run.call):
                 results["ONNX Runtime"] = trial.runtimes.native(run.call, count)
             for who, outcome in results.items():
                 where = f"{label}, {count} threads".lstrip(", ")

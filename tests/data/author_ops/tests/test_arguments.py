@@ -172,6 +172,15 @@ def test_a_write_that_is_seen_twice_is_refused():
         myops._numpy_call.call(both, [array])
 
 
+@pytest.mark.parametrize("function", [momentum_, torch.ops.author_ops.momentum_])
+def test_a_batch_is_refused(function):
+    batch = [torch.ones(2, 3) for _ in range(3)]
+    text = "momentum_: parameter: got a batch of torch.func.vmap, .* call momentum, which writes"
+    with pytest.raises(RuntimeError, match=text):
+        torch.vmap(function)(*batch)
+    torch.vmap(lambda *tensors: momentum(*tensors)[:2])(*batch)  # the third is left out
+
+
 def test_memory_that_the_op_writes_and_reads_is_refused():
     """Also where the kernel would get copies of it, because of the layout."""
     text = "momentum_: parameter: got memory that it shares with speed, expected memory of its own"

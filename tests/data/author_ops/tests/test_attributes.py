@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from author_ops.attributes import adjust, every
@@ -99,7 +100,9 @@ def test_the_same_words_everywhere(case):
         torch.compiler.reset()
         with pytest.raises(Exception, match=text):
             torch.compile(lambda x: adjust(x, **given), backend=backend, fullgraph=True)(X)
-    with pytest.raises(Exception, match=text):
+    old = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 25)  # no lists of strings
+    said = "expected ONNX Runtime 1.25 or later" if old and "steps" in given else text
+    with pytest.raises(Exception, match=said):
         myops.ort.session(model(given))
     with pytest.raises(ValueError, match=text):
         myops.ort.pyop_session(model(given)).run(None, {"x": X.numpy()})
@@ -117,7 +120,7 @@ def model(given):
     graph = onnx.helper.make_graph([node], "adjust", [info("x", kind, ["n", 5])],
                                    [info("y", kind, None)])  # fmt: skip
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("author_ops", 1)]
-    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 class Adjusting(torch.nn.Module):
@@ -162,7 +165,6 @@ def test_one_function_for_nodes_that_differ():
         whole.graph.node.append(node)
         whole.graph.output.add(name=f"y_{number}").type.CopyFrom(whole.graph.output[0].type)
     assert first.op_type == "Adjust"
-    import onnxruntime
 
     plain = onnxruntime.InferenceSession(
         myops.onnx.add_function_bodies(whole).SerializeToString()
