@@ -1,9 +1,9 @@
-"""How much memory the calls of leak_calls.py keep. ask() measures it in a process of its own:
+"""How much memory the calls of leak_calls.py leak. ask() measures it in a process of its own:
 
 PYTHONMALLOC=malloc python leaks.py GROUP
 
-All memory then comes from malloc, which counts what is in use to the byte: no page, no pool, no
-collector blurs the sum. Prints a JSON object, {way: [calls, bytes that they kept]}.
+All memory then comes from malloc, which counts the bytes in use exactly: pages, pools and the
+garbage collector do not change the sum. Prints a JSON object, {kind: [calls, bytes leaked]}.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def in_use() -> int:
-    """Bytes that malloc has given and not got back, in its heaps and in mappings of their own."""
+    """Bytes that were allocated and not freed, in the heaps of malloc and in separate mappings."""
     gc.collect()
     ask = ctypes.CDLL(None).mallinfo2
     ask.restype = _Mallinfo
@@ -46,10 +46,10 @@ def in_use() -> int:
 
 
 def kept(call: Callable[[], Any], count: int) -> int:
-    """Bytes that a third of `count` calls keep, once the caches are warm.
+    """Bytes that a third of `count` calls leak, after the caches have been filled.
 
-    The least of three rounds: what grows for a while, such as a table of torch's, is no leak. A
-    round within LIMIT is the last, as the least is within it then, whatever others would keep.
+    The least of three rounds, because a table of torch that grows for a while is no leak. After a
+    round within LIMIT no other round is needed.
     """
     for _ in range(200):
         call()
@@ -65,7 +65,7 @@ def kept(call: Callable[[], Any], count: int) -> int:
 
 
 def ask(group: str, interpreter: str | Path = sys.executable) -> dict[str, tuple[int, int]]:
-    """Calls, and the bytes that they kept, for each way of the group."""
+    """The number of calls, and the bytes that they leaked, for each kind of call in the group."""
     environment = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}
     if interpreter != sys.executable:  # which has a myops of its own
         environment.pop("PYTHONPATH", None)
@@ -77,7 +77,7 @@ def ask(group: str, interpreter: str | Path = sys.executable) -> dict[str, tuple
 
 
 def grown(found: dict[str, tuple[int, int]]) -> dict[str, str]:
-    """The ways that kept more than LIMIT."""
+    """The kinds of calls that leaked more than LIMIT."""
     return {
         name: f"{kept / count:.1f} bytes a call"
         for name, (count, kept) in found.items()
