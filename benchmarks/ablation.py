@@ -1,5 +1,5 @@
-"""What is lost without a kernel: random configurations, or the cases of `make bench`, with all
-kernels and with all but one.
+"""How much slower ops are without a kernel: random configurations, or the cases of `make bench`,
+with all kernels and with all but one.
 
     python benchmarks/ablation.py resize.lanes resize.planes --seed 21 --count 60 --threads 1
     python benchmarks/ablation.py resize.gather +resize.prefetch --cases
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
-ROUNDS, SAMPLE = 7, 0.003  # samples of each variant, seconds of each
+ROUNDS, SAMPLE = 7, 0.003  # number of samples of each variant, seconds of each sample
 
 
 class Variant:
@@ -74,7 +74,7 @@ def ablate(
 
 
 def case_calls(op: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What is called in the cases of an op, all ways from torch."""
+    """The calls in the cases of an op, by every way of calling it from torch."""
     from benchmarks.discover import all_cases
 
     for case, module in all_cases():
@@ -84,7 +84,7 @@ def case_calls(op: str) -> Iterator[tuple[str, Callable[[], Any]]]:
                     yield f"{case.group} {case.name}, {candidate.name}", candidate.run
 
 
-# Both are iterated when the variants have begun, which must not inherit a loaded library.
+# Both are iterated after the variants have started, which must not inherit a loaded library.
 def case_requests(op: str, threads: int) -> Iterator[dict[str, Any]]:
     for number, _ in enumerate(case_calls(op)):
         yield {"op": op, "case": number, "threads": threads}
@@ -161,7 +161,7 @@ def _work(pipe: Connection, disabled: str) -> None:
 
 
 def _seconds(run: Callable[[], Any], sample: float) -> float:
-    """Of one call, from as many as fill the sample."""
+    """Seconds of one call; as many calls are timed as fill the sample."""
     run()
     begin, calls = time.perf_counter(), 0
     while True:

@@ -1,4 +1,4 @@
-"""Input and result memory. All of it starts on a cache line, whoever reads it."""
+"""Memory of inputs and results. Every array starts at a cache line, for all candidates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def empty(shape: Sequence[int]) -> np.ndarray:
-    """float32, touched once: its page faults belong to nobody."""
+    """float32, written once, so that its page faults are not part of any measurement."""
     return torch.zeros(*shape).numpy()
 
 

@@ -53,7 +53,7 @@ class Case:
 
     @cached_property
     def inputs(self) -> Arrays:
-        """float32 arrays, the same at every run; made when first asked for."""
+        """float32 arrays, the same in every run; made at the first access."""
         raise NotImplementedError
 
     @cached_property
@@ -62,7 +62,7 @@ class Case:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Forgets the arrays, which may be large."""
+        """Frees the arrays, which may be large."""
         self.__dict__.pop("inputs", None)
         self.__dict__.pop("expected", None)
 
@@ -73,7 +73,7 @@ def _nothing() -> None:
 
 @dataclass
 class Candidate:
-    """One way to compute a case.
+    """A candidate: one way to compute a case.
 
     Attributes:
         name: Shown in the table.

@@ -69,7 +69,7 @@ def bench(
     """Measures the ops beside their peers and says who is ahead."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=180)  # a table in a file needs no folding
+        console = Console(width=180)  # a table in a file need not be wrapped
     if from_paths:
         document = Document()
         for path in from_paths:
@@ -156,7 +156,7 @@ def _measure(
 
 
 def _command(arguments: list[str]) -> str:
-    """What was asked for, without the options that say where to write."""
+    """The options of the command, without those that say where to write."""
     words = iter(arguments)
     kept = []
     for word in words:

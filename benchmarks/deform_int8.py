@@ -25,7 +25,7 @@ import myops.ort
 # at other resolutions.
 LAYERS = [(64, 64, 56, 56), (128, 128, 28, 28), (256, 256, 14, 14), (512, 512, 7, 7),
           (256, 256, 50, 84), (512, 512, 25, 42), (64, 64, 180, 320)]  # fmt: skip
-SECONDS = 0.8  # of a layer
+SECONDS = 0.8  # seconds of a layer
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def peers() -> tuple[list[ModuleType], dict[str, str]]:
         try:
             found.append(importlib.import_module(name))
         except (ImportError, OSError, RuntimeError) as error:
-            # A peer is optional. OSError, RuntimeError: its own libraries do not load.
+            # A peer is optional. OSError and RuntimeError mean that its own libraries do not load.
             absent[name.rpartition(".")[2]] = str(error).splitlines()[0]
     return found, absent
 

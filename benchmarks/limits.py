@@ -61,5 +61,5 @@ def memory_roof(limits: dict[str, float]) -> float:
 
 
 def roof(limits: dict[str, float], flops: float, size: float) -> float:
-    """Seconds below which no float32 program can go whose data lie in memory."""
+    """The least seconds that a float32 program needs if its data are in memory, not in a cache."""
     return max(size / 1e9 / memory_roof(limits), flops / 1e9 / limits["fma"])

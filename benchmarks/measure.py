@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import system
 from benchmarks.case import Candidate, Output, Side
 
-# A sample is dropped when the process waited for a core for more than this part of it.
+# A sample is dropped if the process waited for a core for more than this part of the time.
 DISTURBED = 0.05
 FEWEST = 3
 
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass
 class Measurement:
-    """What came out for one candidate; `clean` of `taken` samples count."""
+    """The result for one candidate; `clean` of `taken` samples count."""
 
     name: str
     side: Side
@@ -148,7 +148,7 @@ def _calibrate(run: Callable[[], Any]) -> float:
 
 def _sample(run: Callable[[], Any], repeats: int) -> Sample:
     system.settle()
-    run()  # wakes its threads, and brings back into the cache what others have pushed out
+    run()  # wakes its threads, and loads into the caches what other candidates have evicted
     turns = range(repeats)
     waited = system.queue_delay()
     faults = system.page_faults()

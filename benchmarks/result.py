@@ -1,4 +1,4 @@
-"""What one case gave at one number of threads, and who is ahead."""
+"""The results of one case at one number of threads, and which candidate is the fastest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS: tuple[Side, ...] = ("torch", "onnxruntime")
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of ours beside the fastest peer: `ratio` times faster."""
+    """One of our candidates compared with the fastest peer: `ratio` times faster."""
 
     ours: Measurement
     peer: Measurement
@@ -73,7 +73,7 @@ class Result:
         return self._compare(ours, self.best("peer"))
 
     def allocating(self, side: Side) -> Verdict | None:
-        """Both sides return new memory."""
+        """Our candidate and the peer both return new memory."""
         return self._compare(
             self.best(side, output="allocated"), self.best("peer", output="allocated")
         )

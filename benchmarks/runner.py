@@ -1,4 +1,4 @@
-"""Runs one case: makes all candidates, checks them, measures them, lets go of them."""
+"""Runs one case: makes all candidates, checks them, measures them, frees them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_case(
         try:
             candidates.extend(peer.candidates(case, threads))
         except Exception as error:
-            # A peer may refuse a case in whatever way it likes; the table then says so.
+            # A peer may refuse a case with any exception; the table then says so.
             missing[peer.NAME] = _reason(error)
     try:
         right, wrong = [], {}
@@ -42,7 +42,7 @@ def run_case(
             except Exception as failure:
                 if candidate.side in OURS:
                     raise
-                missing[candidate.name] = _reason(failure)  # as above
+                missing[candidate.name] = _reason(failure)  # any exception, as above
                 continue
             if error <= case.tolerance:
                 right.append(candidate)

@@ -1,4 +1,4 @@
-"""Does the cost grow with the size, and no faster? One axis at a time, ours alone, in torch."""
+"""Whether the cost grows faster than the size: one axis at a time, our ops only, in torch."""
 
 from __future__ import annotations
 

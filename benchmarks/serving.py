@@ -53,7 +53,7 @@ def client(data: bytes, requests: int) -> list[float]:
 
 
 def load(data: bytes, clients: int, requests: int) -> None:
-    """Prints what so many clients get."""
+    """Prints requests per second and latency with this number of clients."""
     with ThreadPoolExecutor(clients) as pool:
         started = time.perf_counter()
         each = list(pool.map(client, [data] * clients, [requests // clients] * clients))
@@ -65,7 +65,7 @@ def load(data: bytes, clients: int, requests: int) -> None:
 
 
 def served(folder: Path, settings: dict[str, str], requests: int) -> None:
-    """Starts the application, asks it, and ends it."""
+    """Starts the application, sends it requests, and ends it."""
     environment = {**os.environ, **settings, "PYTHONPATH": str(folder)}
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER], cwd=folder, env=environment, text=True,

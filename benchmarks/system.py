@@ -1,4 +1,4 @@
-"""What the system knows of this process: page faults, waiting for a core, the machine."""
+"""What the operating system reports about this process and the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _schedstat() -> dict[str, tuple[int, int]]:
     for task in os.listdir(TASKS):
         try:
             ran, waited, _ = (TASKS / task / "schedstat").read_text().split()
-        except (FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             continue
         found[task] = (int(ran), int(waited))
     return found

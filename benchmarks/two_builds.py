@@ -26,7 +26,7 @@ from wheels.calls import Call, values
 
 
 def cases() -> Iterator[Call]:
-    """Those of benchmarks/run.py that take longest to get fast, and other dtypes of some."""
+    """Cases of benchmarks/run.py that are hard to make fast, and some of them in other dtypes."""
     for length in (1000, 1_000_000):
         for dtype in ("float32", "bfloat16", "int64"):
             inputs = [values((length,), dtype, name) for name in "ab"]

@@ -1,4 +1,4 @@
-"""No number without a right result: every candidate is compared with the float64 reference."""
+"""Compares every candidate with the float64 reference, so that only right results are timed."""
 
 from __future__ import annotations
 

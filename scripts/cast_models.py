@@ -1,4 +1,4 @@
-"""Writes, into the current folder, the files that the recorded commands look at."""
+"""Writes, into the current folder, the files that the recorded commands read."""
 
 from __future__ import annotations
 

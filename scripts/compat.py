@@ -76,7 +76,7 @@ def cell(result: dict[str, Any], way: str) -> str:
 
 
 def equal_bits(results: list[dict[str, Any]]) -> tuple[int, int]:
-    """Of the one-node models that run in several versions: how many, with equal bits in all."""
+    """How many one-node models run in several versions, and how many of them with equal bits."""
     total = equal = 0
     names = {name for result in results for name in result.get("models", {})}
     for name in sorted(names):
@@ -142,7 +142,7 @@ def markdown(results: list[dict[str, Any]], count: int) -> str:
 
 
 def wheels_section() -> str:
-    """What scripts/try_dist.py has found; nothing where it never ran."""
+    """The results of scripts/try_dist.py; empty if it never ran."""
     record = DOCS / "wheels.json"
     if not record.exists():
         return ""

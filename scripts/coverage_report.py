@@ -40,14 +40,14 @@ ABOUT = (
 
 
 def python(tests: list[str]) -> str:
-    """Measures Python; the table."""
+    """Measures Python and returns the table."""
     folder = BUILD / "python"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(".coverage*"):
         old.unlink()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COVERAGE_FILE": str(folder / ".coverage")}
     coverage = (sys.executable, "-m", "coverage")
-    # A failing test does not make the figures wrong; `make test` is where it counts.
+    # A failing test does not make the figures wrong; `make test` reports it.
     subprocess.run([*coverage, "run", "-m", "pytest", "-q", *tests], cwd=ROOT, env=environment)
     return python_table(environment)
 
@@ -71,7 +71,7 @@ def python_table(environment: dict[str, str]) -> str:
 
 
 def cpp() -> str:
-    """Measures C++; the table."""
+    """Measures C++ and returns the table."""
     tree = BUILD / "cpp"
     tools = Path(sys.executable).parent
     flags = "--coverage -fprofile-update=atomic"  # tests have threads

@@ -38,7 +38,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 # The size of the inputs, where those of the tests are too small to time.
 ZOO = {"EDVR": (64, 96), "DLA34": (96, 128), "U-Net": (96, 128), "Swin": (96, 128),
        "ArbRCAN": (48, 64, 2.5, 2.0)}  # fmt: skip
-MAX_LOSS = 0.02  # of the row with an accuracy gate
+MAX_LOSS = 0.02  # the limit in the row with an accuracy gate
 ROUNDS = 15
 
 Feeds = Mapping[str, np.ndarray]
@@ -154,7 +154,7 @@ def _kept(found: Any) -> tuple[str, str]:
 def _times(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
     """Medians in milliseconds; one call of each in turn, so that all see the same machine."""
     found: dict[str, list[float]] = {name: [] for name in calls}
-    for round_ in range(ROUNDS + 2):  # the first two are not counted
+    for round_ in range(ROUNDS + 2):  # the first two calls are not counted
         for name, call in calls.items():
             start = time.perf_counter()
             call()

@@ -1,4 +1,4 @@
-"""Writes python/myops/__init__.pyi, what type checkers and editors know of `import myops`.
+"""Writes python/myops/__init__.pyi, from which type checkers and editors know `import myops`.
 
     python scripts/make_stubs.py
 
@@ -20,7 +20,7 @@ FILE = Path(__file__).parents[1] / "python" / "myops" / "__init__.pyi"
 def stub() -> str:
     homes = {
         name: module.__name__ for module in ops.modules() for name in module.__all__
-    }  # of the functions of ops
+    }  # the public functions of the ops
     homes |= {name: module for name, (module, _) in myops._TORCH.items()}
     members = {name: (module, name) for name, module in homes.items()} | myops._TORCH_FREE
     return render(

@@ -1,4 +1,4 @@
-"""What scripts/mutants.py tests: a kernel with every slip in it, of which a number chooses one.
+"""Builds what scripts/mutants.py tests: a kernel that contains every slip; a number selects one.
 
 The kernel's headers are copied with all slips; the object of one instruction set is compiled from
 them and takes the place of its own in programs that are there. The environment's MYOPS_MUTANT says
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ISA = "avx2"  # whose kernel has the slips
+ISA = "avx2"  # the instruction set whose kernel has the slips
 TESTS = ("kernel_tests", "resize_shapes_tests")  # of tests/native
 SANITIZE = "address,undefined"
 CXX = os.environ.get("CXX", "c++")
@@ -87,7 +87,7 @@ class Site:
     line: int
     column: int
     end: int
-    text: str  # what stands there instead
+    text: str  # the replacement
     slip: str
 
     def __str__(self) -> str:

@@ -60,7 +60,7 @@ class Killers:
         self.build, self.op, self.arguments = build, op, arguments
 
     def killer(self, number: int) -> str:
-        """Which of them noticed the slip, and by what; "" if none did."""
+        """Which test noticed the slip, and by what message; "" if none did."""
         for tests in TESTS:
             found = fails([str(self.build / tests)], 60, number)
             if found:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "casts"
 WIDTH = 106
 MODELS = Path(__file__).with_name("cast_models.py")
-# Name of the picture: the commands in it.
+# The name of each picture and the commands in it.
 CASTS = {
     "matrix": ["myops matrix interpolate --case 'bilinear*' --opsets 9-13"],
     "compare": ["myops compare network.py:example broken.onnx"],

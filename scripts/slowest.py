@@ -5,8 +5,9 @@
 
 The first reads what the last `make test-all` measured, and writes the list that tests/slow_tests.py
 reads; the second runs the tests.
-What counts is CPU time, that of programs which a test starts included: it says the same on a busy
-machine. The table stands between two comments of the page, at its end where it has none.
+The times are CPU times, including those of programs that a test starts, because these do not
+depend on how busy the machine is. The table is written between two comments of the page; if it has
+none, at its end.
 """
 
 import os
@@ -43,7 +44,7 @@ def measure(options: list[str]) -> list[tuple[float, str]]:
 
 
 def read(file: str | Path) -> list[tuple[float, str]]:
-    """The same of a file that tests/conftest.py wrote."""
+    """Seconds and id of every test, as in measure(), from a file that tests/conftest.py wrote."""
     lines = [line.split(" ", 1) for line in Path(file).read_text().splitlines()]
     return sorted(((float(seconds), name) for seconds, name in lines), reverse=True)
 
@@ -76,7 +77,7 @@ def slow(file: Path) -> dict[str, float]:
 
 
 def update(found: list[tuple[float, str]], file: Path) -> None:
-    """Writes the slow ones. Tests that the run left out stay, if they are still there."""
+    """Writes the slow tests to the file. Tests that this run left out stay if they still exist."""
     old = slow(file) if file.exists() else {}
     kept = {name: took for name, took in old.items() if _exists(name)}
     kept.update((name, took) for took, name in found)

@@ -15,7 +15,7 @@ import time
 
 EVERY = 30.0  # seconds between lines where nobody can see one line change
 
-# What tells how far the command is, in what pip and ninja print.
+# Lines of pip and ninja that show the progress of the command.
 SIGNS = [
     (re.compile(r"\[(\d+/\d+)\] "), "compiled {}"),
     (re.compile(r"^\s*Collecting ([\w.-]+)"), "looking up {}"),
@@ -25,7 +25,7 @@ SIGNS = [
 
 
 class Status:
-    """What is shown, from another thread than the one that reads."""
+    """Shows the progress, from another thread than the one that reads."""
 
     def __init__(self, title: str) -> None:
         self.title, self.doing = title, ""

@@ -36,7 +36,7 @@ def sources() -> list[Path]:
 
 
 def check(source: Path) -> str:
-    """What clang-tidy says about a file; empty where nothing is wrong."""
+    """The messages of clang-tidy about a file; empty if it finds nothing."""
     foreign = [
         pybind11.get_include(),
         sysconfig.get_path("include"),

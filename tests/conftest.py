@@ -18,8 +18,8 @@ from installed import python, wheel  # noqa: F401
 from tutorial import tutorial  # noqa: F401
 
 SEED = 20240229
-# These compile for a minute or more. Last, one process would work on them alone while the other has
-# nothing left to do.
+# These compile for a minute or more, so they run first: at the end, one process would still be busy
+# with them while the other has nothing left to do.
 LONGEST = [
     "test_tutorial.py",
     "test_adding_an_op.py",
@@ -40,8 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Writes what a test takes for scripts/slowest.py: its CPU time and that of its children, which
-    is the same on a busy machine. A fixture counts for the test that is the first to use it."""
+    """Writes the CPU time of a test and of its child processes for scripts/slowest.py; unlike the
+    elapsed time, it is the same on a busy machine. A fixture counts for the first test that uses
+    it."""
     before = sum(os.times()[:4]) + warm.used
     yield
     file = os.environ.get("MYOPS_TEST_SECONDS")
@@ -51,7 +52,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """`make test` leaves build/slowest.md: what its tests took."""
+    """Writes build/slowest.md, the times of the tests, at the end of `make test`."""
     file = os.environ.get("MYOPS_TEST_SECONDS")
     if file and "PYTEST_XDIST_WORKER" not in os.environ and Path(file).exists():
         Path(file).with_name("slowest.md").write_text(slowest.page(slowest.read(file)))
@@ -69,8 +70,8 @@ def _seeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _undone() -> Iterator[None]:
-    """What changes exports or torch's own operators is taken back: a later test of the same process
-    would see it."""
+    """Checks that a test has undone its changes to exports and to torch's own operators, which
+    would affect later tests in the same process."""
     yield
     registry = sys.modules.get("myops.onnx.symbolics.registry")
     left = [name for name in registry.registered if name.startswith("aten::")] if registry else []

@@ -1,4 +1,4 @@
-"""myops as users have it: a wheel in an environment of its own, without our source tree.
+"""myops as users install it: a wheel in an environment of its own, without our source tree.
 
 The wheel is made of the binaries that the other tests run on, so nothing of ours is compiled; in
 the fresh environment it is the only myops, while torch and the like are those of this Python.

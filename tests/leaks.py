@@ -1,9 +1,9 @@
-"""How much memory the calls of leak_calls.py keep. ask() measures it in a process of its own:
+"""How much memory the calls of leak_calls.py leak. ask() measures it in a process of its own:
 
 PYTHONMALLOC=malloc python leaks.py GROUP
 
-All memory then comes from malloc, which counts what is in use to the byte: no page, no pool, no
-collector blurs the sum. Prints a JSON object, {way: [calls, bytes that they kept]}.
+All memory then comes from malloc, which counts the bytes in use exactly: pages, pools and the
+garbage collector do not change the sum. Prints a JSON object, {kind: [calls, bytes leaked]}.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 
 from leak_calls import GROUPS, OTHERS
 
-# What the collector and torch's tables vary by. A third of the calls of each way keep less: 0.6
-# bytes a call on the ways that are called 10^5 times, 40 on the slowest, of 1,500 calls.
+# The collector and torch's tables vary by less than this. A third of the calls of each way may keep
+# it: 1.5 bytes per call where 40,000 calls are made, which one block of malloc in 16 calls exceeds;
+# 40 bytes per call where 1,500 are made.
 LIMIT = 20_000  # bytes
 
 
@@ -36,7 +37,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def in_use() -> int:
-    """Bytes that malloc has given and not got back, in its heaps and in mappings of their own."""
+    """Bytes that were allocated and not freed, in the heaps of malloc and in separate mappings."""
     gc.collect()
     ask = ctypes.CDLL(None).mallinfo2
     ask.restype = _Mallinfo
@@ -45,10 +46,10 @@ def in_use() -> int:
 
 
 def kept(call: Callable[[], Any], count: int) -> int:
-    """Bytes that a third of `count` calls keep, once the caches are warm.
+    """Bytes that a third of `count` calls leak, after the caches have been filled.
 
-    The least of three rounds: what grows for a while, such as a table of torch's, is no leak. A
-    round within LIMIT is the last, as the least is within it then, whatever others would keep.
+    The least of three rounds, because a table of torch that grows for a while is no leak. After a
+    round within LIMIT no other round is needed.
     """
     for _ in range(200):
         call()
@@ -64,7 +65,7 @@ def kept(call: Callable[[], Any], count: int) -> int:
 
 
 def ask(group: str, interpreter: str | Path = sys.executable) -> dict[str, tuple[int, int]]:
-    """Calls, and the bytes that they kept, for each way of the group."""
+    """The number of calls, and the bytes that they leaked, for each kind of call in the group."""
     environment = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}
     if interpreter != sys.executable:  # which has a myops of its own
         environment.pop("PYTHONPATH", None)
@@ -76,7 +77,7 @@ def ask(group: str, interpreter: str | Path = sys.executable) -> dict[str, tuple
 
 
 def grown(found: dict[str, tuple[int, int]]) -> dict[str, str]:
-    """The ways that kept more than LIMIT."""
+    """The kinds of calls that leaked more than LIMIT."""
     return {
         name: f"{kept / count:.1f} bytes a call"
         for name, (count, kept) in found.items()

@@ -1,4 +1,4 @@
-"""What takes long to make, made once for all processes of a test run.
+"""Files that take long to make, made once for all processes of a test run.
 
 Each process of pytest-xdist has session fixtures of its own; the folder above theirs is that of the
 run. The first process that asks makes the thing there, the others wait and use it.

@@ -1,9 +1,9 @@
-"""Which tests get the mark `slow`, with which `make test` leaves them out, for what they take.
+"""Which tests get the mark `slow` because of their time; `make test` leaves these out.
 
 tests/slow_tests.txt has the CPU time of every test that took more than SECONDS in a full run; `make
-slowest` writes it. These get the mark, but for the cheapest ones that their function needs to be
-run at all, and with every value of those of its arguments that have few, such as the exporter: what
-takes less than MOST seconds stays in `make test`.
+slowest` writes it. These tests get the mark, with one exception: of each function, the cheapest
+tests stay in `make test` that are needed to run it at all, and with every value of arguments that
+have few values, such as the exporter, provided that they take less than MOST seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FEW = 3  # values of an argument
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Marks the slow ones."""
+    """Marks the slow tests."""
     seconds = slow(FILE)
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -34,7 +34,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def slow_ones(tests: list[Any], seconds: dict[str, float]) -> list[Any]:
-    """Of the tests of one function, those that it does not need."""
+    """The slow tests among those of one function, without those that it needs in `make test`."""
     values = {item.nodeid: _values(item) for item in tests}
     every = set().union(*values.values())
     counts: dict[str, int] = defaultdict(int)

@@ -1,18 +1,20 @@
 """What works without the extra `myops[tools]`, and what says that it needs it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 # Python does not find the packages of the extra. (Not jinja2 and markdown-it: torch and rich bring
 # them.)
 WITHOUT_TOOLS = """
+import sys
 from importlib.machinery import PathFinder
 
 find_spec = PathFinder.find_spec
 absent = ("matplotlib", "onnxslim", "netron")
+assert not {*absent} & sys.modules.keys()
 PathFinder.find_spec = lambda name, *rest: None if name in absent else find_spec(name, *rest)
 """
 
@@ -39,10 +41,7 @@ main()
 
 
 def run_without_tools(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT_TOOLS + code, *arguments],
-        cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
+    return warm.run("-c", WITHOUT_TOOLS + code, *arguments, cwd=folder)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import warm
 
 import myops
 
@@ -169,9 +170,7 @@ def test_exports_with_and_without_the_hook(switch: str) -> None:
         "print([node.op_type for node in checked.graph.node])\n"
     )
     environment = {**os.environ, "MYOPS_IMPORT_HOOK": switch}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
-    )
+    done = warm.run("-c", code, env=environment, without_myops=True)
     assert done.stdout.split("\n")[-3:-1] == ["['MyAdd']", "['MyAdd']"], done.stdout + done.stderr
 
 

@@ -31,11 +31,14 @@ def test_the_slowest_come_first_and_a_table_is_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n")
     command = [sys.executable, str(ROOT / "scripts" / "slowest.py"), str(page)]
+    seconds = tmp_path / "seconds"
     options = ["-p", "conftest", "-p", "no:cacheprovider", str(tmp_path / "test_two.py")]
     paths = [str(ROOT / "tests"), *sys.path]  # first: other folders have a conftest.py too
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    for _ in range(2):
-        run(*command, *options, cwd=ROOT, environment=environment)
+    seconds.write_text("9.00 tests/test_one.py::test_of_an_earlier_run\n")
+    run(*command, "--from", seconds, cwd=ROOT)
+    assert "test_of_an_earlier_run" in page.read_text()
+    run(*command, *options, cwd=ROOT, environment=environment)
     text = page.read_text()
     assert text.startswith("# A page\n")
     rows = re.findall(r"^\| (\d+) \| `\S*::(\w+)` \|$", text, re.MULTILINE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 import pytest
+import warm
 
 PREFIX = "myops_verbose "
 CALLS = """
@@ -48,9 +48,7 @@ def run(setting: str | None) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "MYOPS_VERBOSE"}
     if setting is not None:
         environment["MYOPS_VERBOSE"] = setting
-    return subprocess.run(
-        [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, timeout=300
-    )
+    return warm.run("-c", CALLS, env=environment)
 
 
 @pytest.fixture(scope="module")

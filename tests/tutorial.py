@@ -1,8 +1,9 @@
-"""Plays docs/tutorial.md: writes its files, types its commands, compares what they say.
+"""Works through docs/tutorial.md: writes its files, runs its commands, compares their output.
 
 A block whose first line names a file (```python rules.py) is written to it; ```sh is run; ```text
-is what the command before it says, "..." standing for some lines; and ```sh host is left to a test
-of its own, as it needs an ONNX Runtime for C++. All of it in one folder, in the page's order.
+is the output of the command before it, in which "..." stands for some lines; and ```sh host is
+left to another test, because it needs an ONNX Runtime for C++. All blocks run in one folder, in the
+order of the page.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def blocks() -> list[tuple[str, str, str]]:
 
 
 def play(python: Path, folder: Path) -> dict[str, str]:
-    """All but the blocks for hosts; what each sh block said, by its text."""
+    """Runs all blocks except those for hosts; returns the output of each sh block by its text."""
     said: dict[str, str] = {}
     last = ""
     for language, title, text in blocks():
@@ -48,7 +49,7 @@ def play(python: Path, folder: Path) -> dict[str, str]:
 
 
 def shell(text: str, folder: Path, python: Path, **more: str) -> str:
-    """What commands say, where `python` and `myops` are those of the environment."""
+    """The output of commands, with `python` and `myops` of the environment."""
     paths = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     environment = {**outside(), "PATH": paths, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", **more}
     start = time.perf_counter()
@@ -61,12 +62,12 @@ def shell(text: str, folder: Path, python: Path, **more: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what differs from run to run: seconds, and the spaces before them."""
+    """Replaces what differs from run to run: seconds, and the spaces before them."""
     return re.sub(r" +[\d.]+ ?s\b", " T s", text).strip()
 
 
 @pytest.fixture(scope="session")
 def tutorial(python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The folder of somebody who has worked through the page, and what the commands said."""
+    """The folder after working through the page, and the output of the commands."""
     folder = tmp_path_factory.mktemp("tutorial")
     return folder, play(python, folder)

@@ -7,9 +7,10 @@ with its own memory, environment, folder and streams, and with the status that P
 is the fork of an interpreter that has imported torch, onnx, onnxscript and myops, and has called
 nothing of them. (onnxruntime starts a thread when it is imported, so it is not among them.)
 
-So it is not for programs about what an import does: those that look at sys.modules, hide a package,
-or set a variable that is read while a library is loaded. `without_myops` is the fork of one that
-has imported torch alone.
+Do not use it for programs that test what an import does: those that look at sys.modules, hide one
+of the packages above, or set a variable that is read when a program starts or when torch is loaded.
+(The libraries of myops are loaded by the first call, after the fork, so their variables can be
+set.) With `without_myops` it is the fork of an interpreter that has imported torch only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# Of all that programs import, what takes long. Nothing of it may start a thread.
+# Imports of the programs that take long. None of them may start a thread.
 TORCH = ("torch", "torch._dynamo", "torch.export")
 IMPORTS = (
     *TORCH, "onnx", "onnxscript", "torch.onnx", "torch.onnx._internal.exporter._core",
@@ -48,8 +49,8 @@ def run(
     timeout: float = SECONDS,
     without_myops: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` says of `python ARGUMENTS`: "-c" CODE, "-m" MODULE or a file, and the
-    words of the program."""
+    """Like `subprocess.run` of `python ARGUMENTS`: "-c" CODE, "-m" MODULE or a file, and the
+    arguments of the program."""
     global used
     words = [str(item) for item in arguments]
     with _lock, tempfile.TemporaryDirectory() as folder:
@@ -154,7 +155,7 @@ def _become(request: tuple[Any, ...]) -> None:
 
 
 def _status(request: tuple[Any, ...]) -> int:
-    """What Python would end with."""
+    """The exit status that Python would have."""
     try:
         _become(request)
     except SystemExit as stop:
@@ -172,7 +173,7 @@ def _status(request: tuple[Any, ...]) -> int:
 
 
 def _end_with(status: int) -> None:
-    """Ends as Python does, but does not take the modules apart, which is as slow as an import."""
+    """Ends as Python does, but does not finalize the modules, which is as slow as an import."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are not daemons
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""What is asked beside the main table, a module for each question.
+"""Measurements beside the main table, a module for each question.
 
 Each has `TITLE`, `EXPLANATION` and `rows(threads, plan)`, which yields Row.
 """

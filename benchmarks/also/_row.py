@@ -1,4 +1,4 @@
-"""One answer: a number, its limit, and whether it is kept."""
+"""One result: a number, its limit, and whether it is within the limit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row:
 
 
 def measured(candidates: Sequence[Candidate], plan: Plan) -> dict[str, Measurement]:
-    """By name."""
+    """The rows by their names."""
     return {item.name: item for item in measure(candidates, plan)}
 
 

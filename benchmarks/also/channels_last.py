@@ -41,7 +41,7 @@ def rows(threads: int, plan: Plan) -> Iterator[Row]:
 
 
 def _compare(case: Case, contiguous: Candidate, channels_last: Candidate) -> None:
-    """Both layouts give the same; the main table has compared the first with float64."""
+    """Both layouts give the same result; the main table compares the first with float64."""
     first, last = (item.results(item.run()) for item in (contiguous, channels_last))
     error = largest_error(last, first)
     if not error <= case.tolerance:
@@ -55,7 +55,7 @@ def _candidate(case: Case, name: str, layout: torch.memory_format) -> Candidate:
     if isinstance(case, ResizeCase):
         call = partial(myops.interpolate, scale_factor=case.scale, mode=TORCH_MODES[case.mode])
         if not case.backward:
-            if "out" in inspect.signature(myops.interpolate).parameters:  # no page faults in it
+            if "out" in inspect.signature(myops.interpolate).parameters:  # no page faults
                 call = partial(call, out=_laid_out(torch.zeros(case.output_shape), layout))
             return _forward(name, partial(call, tensors["x"]))
         x = _laid_out(torch.zeros(case.input_shape), layout)

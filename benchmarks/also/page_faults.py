@@ -1,4 +1,4 @@
-"""What the memory of a large result costs, under four ways to get it from the system."""
+"""What the memory of a large result costs, with four ways to get it from the system."""
 
 from __future__ import annotations
 

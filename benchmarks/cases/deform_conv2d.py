@@ -17,7 +17,7 @@ from benchmarks import arrays, ort_session
 from benchmarks.case import Arrays, Candidate, Case, Target
 
 TAPS = 9
-# For one bilinear sample: 4 weights and 4 products and sums.
+# Operations of one bilinear sample: 4 weights, 4 products and sums.
 _SAMPLE_FLOPS = 11
 
 
@@ -123,7 +123,7 @@ class DeformCase(Case):
 
     @cached_property
     def grad(self) -> np.ndarray:
-        """What arrives at the output of a backward case."""
+        """The gradient that arrives at the output in a backward case."""
         return arrays.normal(self.output_shape, 9)
 
     @cached_property

@@ -30,11 +30,11 @@ TARGETS = {
     5 * 10**7: Target(1.2, 1.5),
 }
 NODES = 64
-LARGEST_OF_MANY = 10**6  # a run is 2% of it
+LARGEST_OF_MANY = 10**6  # the overhead of `run` is 2%
 
 
 class MyAddCase(Case):
-    """2a + b of two float32 vectors; with `nodes` > 1 as often, each time to the sum before."""
+    """2a + b of two float32 vectors; with `nodes` > 1, so many steps, each on the sum before."""
 
     def __init__(self, count: int, target: Target | None = None, nodes: int = 1) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ from benchmarks import arrays, ort_session
 from benchmarks.case import Arrays, Candidate, Case, Target
 
 TORCH_MODES = {"cubic": "bicubic", "linear": "bilinear", "nearest": "nearest"}
-# Of the node: what ONNX calls it.
+# The name of the mode in ONNX.
 COORDINATES = {"cubic": "half_pixel", "linear": "half_pixel", "nearest": "asymmetric"}
 # Operations for one output in the separable form, one axis: products and sums.
 _TAPS = {"cubic": 4, "linear": 2, "nearest": 0}
@@ -131,7 +131,7 @@ def ours(case: ResizeCase, threads: int) -> Iterator[Candidate]:
         "allocated",
         "torch",
     )
-    # In both layouts, as the peers: OpenCV has channels last, and torch is faster so at times.
+    # In both layouts, like the peers: OpenCV needs channels_last; torch is sometimes faster so.
     for label, layout in (("", torch.contiguous_format), (", channels_last", torch.channels_last)):
         image = x.contiguous(memory_format=layout)
         out = torch.from_numpy(arrays.empty(case.output_shape)).contiguous(memory_format=layout)

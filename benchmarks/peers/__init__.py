@@ -1,1 +1,1 @@
-"""The peers, a file each. Delete one, add one: nothing else changes."""
+"""The peers, a file for each. A file can be added or deleted without another change."""

@@ -1,4 +1,4 @@
-"""numexpr: 2*a + b in one pass over blocks that fit in the cache. Shown, not counted."""
+"""numexpr: 2*a + b in one pass over blocks that fit in the cache. Not counted as a peer."""
 
 from __future__ import annotations
 

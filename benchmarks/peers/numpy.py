@@ -1,4 +1,4 @@
-"""NumPy: 2a + b in two passes, one thread. Shown, not counted."""
+"""NumPy: 2a + b in two passes, one thread. Not counted as a peer."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def candidates(case: Case, threads: int) -> Iterator[Candidate]:
             case.inputs,
             arrays.empty(case.output_shape),
             threads,
-            allocated=case.mode != "cubic",  # slow; once is enough
+            allocated=case.mode != "cubic",  # slow, so it is computed once
         )
     elif isinstance(case, DeformCase) and not case.backward:
         yield from ort_session.candidates(

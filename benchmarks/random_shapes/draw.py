@@ -138,7 +138,7 @@ def _one_of(rng: np.random.Generator, items: Any, weights: Any = None) -> Any:
 
 
 def _resize(rng: np.random.Generator, backward: bool) -> Resize:
-    rank = _one_of(rng, (2, 1, 3), (0.88, 0.06, 0.06))  # of resized axes
+    rank = _one_of(rng, (2, 1, 3), (0.88, 0.06, 0.06))  # the axes that are resized
     modes = {1: ("nearest", "nearest-exact", "linear", "area"),
              2: ("nearest", "nearest-exact", "bilinear", "bicubic", "area"),
              3: ("nearest", "nearest-exact", "trilinear", "area")}[rank]  # fmt: skip

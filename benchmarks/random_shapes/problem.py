@@ -1,4 +1,4 @@
-"""What a configuration becomes: candidates, and the float64 result that they are checked with."""
+"""A configuration that can be measured: candidates, and the float64 result to check them with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """resize: torch's interpolate and, where it computes the same, OpenCV.
 
 torch has no antialiasing for 16-bit types, and its sums of 8-bit integers can be far off: for these
-types the way through float32 is a peer as well.
+types the computation in float32 is a peer as well.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 def resampled(
     x: torch.Tensor, axis: int, index: torch.Tensor, weight: torch.Tensor
 ) -> torch.Tensor:
-    """One axis of x by its table."""
+    """Resizes one axis of x with its table of taps."""
     column = [-1, *[1] * (x.dim() - axis - 1)]
     result = torch.zeros(())
     for k in range(index.shape[1]):

@@ -1,4 +1,4 @@
-"""A ratio for each configuration, and what all of a kind say together."""
+"""A ratio for each configuration, and statistics of all configurations of a kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.random_shapes.draw import KINDS
 
-LEAST = 0.95  # a lower ratio counts as slower: two samples of one thing differ by as much
+LEAST = 0.95  # a lower ratio counts as slower: two samples of the same code differ by this much
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Measured:
 
     @property
     def width(self) -> str:
-        """The dtypes that are shown apart: "16-bit", or the dtype."""
+        """The group of dtypes in the report: "16-bit", or the dtype."""
         return "16-bit" if self.dtype in ("bfloat16", "float16") else self.dtype
 
     def as_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Summary:
 
 
 def summaries(results: Sequence[Measured]) -> Iterator[Summary]:
-    """In the order of `KINDS`, few threads first."""
+    """Sorted in the order of `KINDS`, few threads first."""
     for kind in KINDS:
         for threads in sorted({item.threads for item in results}):
             found = [item for item in results if (item.kind, item.threads) == (kind, threads)]

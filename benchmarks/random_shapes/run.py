@@ -21,7 +21,7 @@ PLAN = Plan(rounds=7, sample=0.002, budget=0.06)
 # Below it a configuration is measured once more with three times the samples, which replace the
 # first ones: whether it is slower than its peer is then no matter of a disturbance.
 CLOSE = 1.05
-WORST = 10  # of each kind, whose plans are shown
+WORST = 10  # how many of each kind are shown with their plans
 
 
 class WrongResultError(RuntimeError):
@@ -61,7 +61,7 @@ def run(
 
 
 def problem_of(kind: str, seed: int, number: int) -> tuple[object, Problem]:
-    """A configuration, and what it becomes."""
+    """A configuration and its candidates."""
     shape = draw(kind, seed, number)
     module = importlib.import_module(f"benchmarks.random_shapes.{kind.split()[0]}")
     data = zlib.crc32(f"{kind} {seed} {number}".encode())
@@ -77,7 +77,7 @@ def measured(
     for candidate in problem.candidates:
         try:
             error = problem.error(candidate)
-        except Exception:  # other libraries, whose errors have no common base class
+        except Exception:  # raised by other libraries, whose errors have no common base class
             if candidate.side == "torch":
                 raise
             continue

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass
 class Section:
-    """The answers to one question of `also/`."""
+    """The results of one module of `also/`."""
 
     title: str
     explanation: str
@@ -65,7 +65,7 @@ class Document:
         self.scaling = _replaced(
             self.scaling, newer.scaling, lambda item: (item.group, item.axis, item.size)
         )
-        # Files of one version of ours, or they mean nothing: of other kinds, or from other seeds.
+        # Only files of one version of myops can be merged: with other kinds, or from other seeds.
         again = {(item.kind, item.seed, item.threads) for item in newer.random}
         kept = [item for item in self.random if (item.kind, item.seed, item.threads) not in again]
         self.random = [*kept, *newer.random]
@@ -88,7 +88,7 @@ class Document:
 
 
 def _replaced(old: list[T], new: list[T], key: Callable[[T], Any]) -> list[T]:
-    """In the order of `old`, what is only in `new` at the end."""
+    """In the order of `old`; items that are only in `new` come at the end."""
     return list({**{key(item): item for item in old}, **{key(item): item for item in new}}.values())
 
 

@@ -1,4 +1,4 @@
-"""Names beside the points of a plot, none upon another."""
+"""Names beside the points of a plot, without overlaps."""
 
 from __future__ import annotations
 

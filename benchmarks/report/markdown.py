@@ -1,4 +1,4 @@
-"""Writes the measured parts of a page between markers; the words around them are a person's.
+"""Writes the measured parts of a page between markers; the text around them is written by hand.
 
 A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`. A page has the parts that it
 wants; a part of which nothing was measured stays as it is.
@@ -87,7 +87,7 @@ def _results(results: Sequence[Result]) -> str:
         here.sort(key=lambda result: result.threads)
         rows = [_result_row(result) for result in here]
         header = ["case", "threads", "best peer", "", *SIDES, "least / aim", "clean"]
-        # A column that says nothing (backward has no node) is left out.
+        # An empty column is left out (backward cases have no node).
         kept = [i for i in range(len(header)) if any(row[i] != "-" for row in rows)]
         shapes = {result.name: result.shape for result in here if result.shape != result.name}
         note = "; ".join(f"{name}: {shape}" for name, shape in shapes.items())

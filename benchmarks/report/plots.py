@@ -21,7 +21,7 @@ from benchmarks.result import Result
 from benchmarks.scaling import Point
 
 STYLE = {
-    "svg.hashsalt": "myops",  # the same file for the same numbers
+    "svg.hashsalt": "myops",  # equal numbers give an equal file
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -111,7 +111,7 @@ def _colours(groups: Iterable[str]) -> dict[str, Any]:
 def _points(
     axes: Any, results: Sequence[Result], colours: dict[str, Any]
 ) -> list[tuple[str, float, float, Any]]:
-    """Draws them; the names of ours, with where they belong."""
+    """Draws them; returns the names of our candidates, with their positions."""
     names = []
     for item in results:
         best = {

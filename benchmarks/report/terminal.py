@@ -76,7 +76,7 @@ def show_limits(console: Console, limits: dict[int, dict[str, float]]) -> None:
 
 
 def show_section(console: Console, section: Section) -> None:
-    """One question of `also/`."""
+    """The results of one module of `also/`."""
     table = Table(title=section.title, title_justify="left", title_style="bold")
     for heading in ("", "threads", "value", "limit", "", "measured"):
         table.add_column(heading)

@@ -37,7 +37,7 @@ def counted(result: Result) -> str:
 
 
 def score(results: Sequence[Result]) -> str:
-    """How many of the promised numbers are kept."""
+    """How many of the numbers are within their limits."""
     counts = {"aim": 0, "least": 0, "behind": 0}
     for result in results:
         for side in OURS:
@@ -66,7 +66,7 @@ SUMMARY = (
 
 
 def summary_row(result: Result) -> list[str]:
-    """The cells under SUMMARY."""
+    """The cells of the table with the columns SUMMARY."""
     peer = result.best("peer")
     target = result.target
     cells = [
@@ -96,7 +96,7 @@ RANDOM = ("", "threads", "configurations", "geometric mean", "below 1.0", f"belo
 
 
 def random_row(summary: Summary) -> list[str]:
-    """The cells under RANDOM."""
+    """The cells of the table with the columns RANDOM."""
     return [
         summary.kind,
         str(summary.threads),

@@ -61,7 +61,7 @@ Op backward_of(const Op& op, const std::vector<std::string>& differentiable) {
   result.is_random = op.is_random;
   for (const Output& output : op.outputs) {
     result.inputs.push_back({"grad_" + output.name, output.type, "The gradient of " + output.name});
-    // An output that the call leaves out has no gradient, and integers have none.
+    // An output that the call leaves out has no gradient, nor has an output of integers.
     result.inputs.back().is_optional = !output.condition.empty() || !has_gradient(op, output);
   }
   std::vector<size_t> places;  // of the inputs that have a gradient, among the inputs of the result

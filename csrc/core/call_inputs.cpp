@@ -5,7 +5,7 @@
 namespace myops {
 namespace {
 
-constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes is as long as a rank
+constexpr int64_t kMaxValues = 4096;  // a list of scales or sizes has one entry per axis
 
 // Copies the numbers of a strided list into contiguous memory.
 void copy_numbers(const Tensor& list, size_t count, size_t size, void* to) {
@@ -26,7 +26,7 @@ CallInputs::CallInputs(const Op& op, const Tensors& given, Budget& budget) {
   tensors_.reserve(given.size());
   for (const Tensor& tensor : given) tensors_.push_back(&tensor);
   for (size_t i = 0; i < given.size(); ++i) {
-    // What is not a list stays as it is: infer() refuses it with the same text as shape inference.
+    // An input that is not a list stays as it is: infer() refuses it with shape inference's text.
     if (op.declared(i).has_values && given[i].present && given[i].rank() <= 1) copy(op, i, budget);
   }
   if (!given.empty() && !given[0].present) tell_dtype(op, given);

@@ -24,7 +24,7 @@ class CallInputs {
 
  private:
   void copy(const Op& op, size_t input, Budget& budget);
-  // A kernel goes by the dtype of the first input, also where the call leaves that one out.
+  // The dtype of the first input selects a kernel, even if the call leaves this input out.
   void tell_dtype(const Op& op, const Tensors& given);
 
   struct Larger {

@@ -11,7 +11,7 @@
 namespace myops {
 namespace {
 
-// The numbers of an attribute; a string or a flag has none.
+// The numbers in an attribute; none if it is a string or a flag.
 std::vector<double> numbers(const AttributeValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return {static_cast<double>(*integer)};
   if (const auto* real = std::get_if<double>(&value)) return {*real};

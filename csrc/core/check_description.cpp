@@ -214,7 +214,7 @@ void check_arguments(const Op& op) {
   }
 }
 
-// A number that is legal exists.
+// Refuses bounds between which there is no number.
 void check_bounds(const Op& op, const Attribute& attribute) {
   const double low = *attribute.bound, high = *attribute.upper;
   const bool both = !attribute.above_bound && !attribute.below_upper;
@@ -265,7 +265,7 @@ bool is_float(DType dtype) {
          dtype == DType::Float64;
 }
 
-// At least one input can be cast as the policy says.
+// Refuses an autocast policy by which no input can be cast.
 void check_autocast(const Op& op) {
   if (op.autocast_policy == Autocast::None) return;
   for (const Input& input : op.inputs) {
@@ -306,7 +306,7 @@ void check_prepare(const Op& op) {
   }
 }
 
-// What a kernel on a device cannot do.
+// Refuses descriptions that a kernel on a device cannot implement.
 void check_cuda(const Op& op) {
   if (op.compute_cuda == nullptr) return;
   if (op.writes() || op.in_place) {

@@ -38,13 +38,13 @@ class DecidedOutputs {
         made_(described.size(), false) {}
 
   bool has(size_t output) const;
-  // What the kernel finds for each output with such a length before it has said it.
+  // What the kernel gets for each such output before it has said the length.
   void reserve();
   const Tensor& allocate(size_t output, const Shape& shape);
   void set_length(const std::string& name, int64_t length);
-  // The kernel begins or ends a parallel_for, in which no length can be said.
+  // Called when the kernel begins or ends a parallel_for, in which no length can be said.
   void count_pieces(int change) { in_pieces_ += change; }
-  // Refuses a kernel that left one out, or that wrote before it said the length.
+  // Refuses a kernel that said no length for an output, or that wrote before it said one.
   void check_complete() const;
 
  private:

@@ -31,7 +31,7 @@ std::string type_of(const Attribute& attribute) {
   throw std::bad_variant_access();
 }
 
-// With all of its bits: str() has no more digits than a float of 32 bits needs.
+// Exact, unlike str(), which writes only as many digits as a 32-bit float needs.
 std::string number_of(double value) {
   char text[40];
   for (const int digits : {9, 15, 16, 17}) {
@@ -41,7 +41,7 @@ std::string number_of(double value) {
   return text;
 }
 
-// As torch's parser of schemas reads it.
+// A string literal as torch's parser of schemas reads it.
 std::string literal_of(const std::string& text) {
   std::string result = "\"";
   for (const char character : text) {

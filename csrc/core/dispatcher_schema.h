@@ -22,7 +22,7 @@
 //
 //   my_add.out(Tensor a, Tensor b, *, Tensor(a!) out) -> ()
 //
-// A variadic input is a list, and one that the kernel writes says so:
+// A variadic input is a list. An input that the kernel writes is marked with (a!):
 //
 //   concat(Tensor[] tensors, *, int axis=0) -> Tensor
 //   scale_(Tensor(a!) x, *, float factor=2.0) -> ()

@@ -7,7 +7,7 @@
 namespace myops {
 namespace {
 
-// Element by element, for any strides of either.
+// Copies element by element, for any strides of both tensors.
 void copy_elements(const Tensor& from, const Tensor& to) {
   const size_t size = dtype_size(from.dtype);
   const int64_t count = from.elements();

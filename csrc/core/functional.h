@@ -1,4 +1,4 @@
-// The form of an op that writes into inputs, without writes.
+// For calls of an op of functional_of(), which returns new tensors instead of writing into inputs.
 #pragma once
 
 #include "myops/op.h"

@@ -53,7 +53,7 @@ void check_inputs(const Op& op, const ShapeContext& context) {
     }
     for (size_t j = 0; j < i; ++j) {
       if (op.declared(j).type != input.type || !inputs[j]) continue;
-      if (*inputs[j] == *inputs[i]) break;  // those before it are of this dtype too
+      if (*inputs[j] == *inputs[i]) break;  // the inputs before it have this dtype too
       fail(op.name, name(), str("dtype ", dtype_name(*inputs[i])),
            str(dtype_name(*inputs[j]), ", the dtype of ", op.input_name(j)));
     }
@@ -95,7 +95,7 @@ Layout output_layout(const Op& op, const TensorPointers& inputs, const Shape& sh
                                                            : Layout::Contiguous;
 }
 
-// Runs code of the op, a `part` of it. What it throws gets the op's name, unless it is an Error,
+// Runs the op's code for one `part` of a call. Exceptions get the op's name, unless it is an Error,
 // which has it, or something of the runtime that passes through: no more memory, an exception of
 // Python, a call that goes another way.
 template <class Body>
@@ -135,7 +135,7 @@ void describe_outputs(const Op& op, const TensorPointers& inputs, const Attribut
     const Tensor& tensor = *inputs[i];
     shapes.dtypes_.push_back(tensor.present ? std::optional(tensor.dtype) : std::nullopt);
     if (tensor.present) shapes.inputs_[i].emplace(tensor.shape.begin(), tensor.shape.end());
-    // What is no list of numbers is refused by infer() below, with the same text as in shape
+    // An input that is no list of numbers is refused by infer() below, with the text of shape
     // inference.
     const bool read = tensor.present && op.declared(i).has_values && tensor.rank() <= 1 &&
                       is_number(tensor.dtype);
@@ -282,7 +282,7 @@ Prepared prepare(const Op& op, const Tensors& constants, const Attributes& attri
 
 namespace {
 
-// One call; `report`: what it did is recorded there, or null.
+// One call. `report`: where to record what it did, or null.
 void run(const Op& op, const Tensors& given, const Attributes& attributes, Runtime& runtime,
          const void* prepared, ShapeCache* last, Report* report) {
   const CallInputs call(op, given, runtime.budget());
@@ -314,7 +314,7 @@ void run(const Op& op, const Tensors& given, const Attributes& attributes, Runti
     last->store_call_cache(cached.number, context.new_call_cache());
 }
 
-// The same, reported. Apart from invoke(), which every call runs through.
+// The same with a report. A function of its own, because all calls run through invoke().
 [[gnu::noinline, gnu::cold]] void run_reported(const Op& op, const Tensors& inputs,
                                                const Attributes& attributes, Runtime& runtime,
                                                const void* prepared, ShapeCache* last) {
@@ -339,7 +339,7 @@ void invoke(const Op& op, const Tensors& inputs, const Attributes& attributes, R
 std::vector<double> read_values(const Tensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.elements()));
   const int64_t step = tensor.rank() == 0 ? 0 : tensor.strides[0];
-  // Op descriptions are refused that declare another dtype for such an input.
+  // (A description that declares another dtype for such an input is refused.)
   dispatch<Half, BFloat16, float, double, uint8_t, int32_t, int64_t, int8_t, int16_t, uint16_t,
            uint32_t, uint64_t>(tensor.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -17,7 +17,7 @@ namespace {
 constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 
 #if defined(__x86_64__)
-// CPUID itself is asked: __builtin_cpu_supports needs the compiler's own library, and that of zig,
+// Uses CPUID directly: __builtin_cpu_supports needs the compiler's own library, and that of zig,
 // which links our wheels, answers no to everything.
 struct Cpu {
   unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0;

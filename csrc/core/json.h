@@ -1,4 +1,4 @@
-// JSON for reports: text and numbers of callers, as any reader takes them.
+// JSON for reports: text and numbers of callers, in a form that every JSON reader accepts.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Turns kernels off by name, for tests and measurements: what a kernel computes without them, and
-// what is lost then.
+// Turns kernels off by name, for tests and measurements: what an op computes without them, and
+// how much slower it is.
 #pragma once
 
 namespace myops {
@@ -12,7 +12,7 @@ bool enabled_among_disabled(const char* name);
 }  // namespace detail
 
 // False if the environment variable MYOPS_DISABLE_KERNEL, a list of names separated by commas, has
-// this name, "op.kernel". Asked where a kernel is chosen; each such place has another kernel that
+// this name, "op.kernel". Called where a kernel is chosen; each such place has another kernel that
 // computes the same, and that is never off. Not part of the public interface: names come and go
 // with the kernels.
 __attribute__((always_inline)) inline bool kernel_enabled(const char* name) {

@@ -1,6 +1,6 @@
 #include "library_names.h"
 
-// Of the library of this project, where the build defines nothing else.
+// The names of this project's own library, unless the build defines others.
 #ifndef MYOPS_DOMAIN
 #define MYOPS_DOMAIN "myops"
 #endif

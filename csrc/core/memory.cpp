@@ -31,7 +31,7 @@ struct Block {
 // system, which took half as long again as the call (deform_conv2d of 1x64x64x64).
 class ScratchPool {
  public:
-  // A block of at least `bytes` and at most about twice as many, or none.
+  // Takes a block of at least `bytes` and at most about twice as many; null if there is none.
   Block take(size_t bytes) {
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     for (size_t i = 0; lock && i < count_; ++i) {

@@ -5,10 +5,10 @@
 
 namespace myops {
 
-// Whether some memory belongs to both.
+// Whether both use some of the same memory.
 bool share_memory(const Tensor& one, const Tensor& other);
 
-// Refuses memory to write into that has one place for several elements, as after expand().
+// Refuses a tensor to write into in which elements share memory, as after expand().
 void refuse_expanded(const Op& op, const std::string& argument, const Shape& shape,
                      const Shape& strides);
 

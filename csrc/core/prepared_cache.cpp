@@ -9,14 +9,14 @@
 namespace myops {
 namespace {
 
-constexpr size_t kMostVariants = 8;  // of one memory, with different attributes
+constexpr size_t kMostVariants = 8;  // entries for the same memory with different attributes
 
-constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd, with bits of no pattern
+constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd, and without a pattern in its bits
 constexpr size_t kLine = 64;
 constexpr size_t kPage = 4096;
-constexpr size_t kSmall = 4 * kPage;  // bytes that are all read
+constexpr size_t kSmall = 4 * kPage;  // up to this size, all bytes are read
 
-// The words in [begin, begin + size), mixed into `state`; four sums at a time, as one would wait
+// Mixes the words in [begin, begin + size) into `state`; four sums at a time, as one would wait
 // for its own multiplication.
 void mix(const unsigned char* begin, size_t size, uint64_t (&state)[4]) {
   for (size_t at = 0; at < size; at += 8) {
@@ -75,7 +75,7 @@ PreparedCache::Entries::iterator PreparedCache::matching(const std::vector<Held>
   return entries_.end();
 }
 
-// Earlier versions of the same memory, and everything whose memory is gone.
+// Removes earlier versions of the same memory, and every entry whose memory was freed.
 void PreparedCache::drop_outdated(const std::vector<Held>& now) {
   const auto outdated = [&](const Entry& entry) {
     for (size_t i = 0; i < now.size(); ++i) {

@@ -1,4 +1,4 @@
-// What Op::prepare made in runtimes without sessions, where nobody says which inputs never change.
+// Results of Op::prepare in runtimes that, without sessions, do not say which inputs never change.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Watch {
   virtual bool alive() const = 0;
 };
 
-// How a runtime answers for the tensor `handle`.
+// How a runtime answers this for the tensor `handle`.
 struct Owners {
   Owner (*owner)(const void* handle);
   std::unique_ptr<Watch> (*watch)(const void* handle);
@@ -77,7 +77,7 @@ PreparedCache& prepared_cache_of(const std::string& op);
 // Clears all of them.
 void forget_prepared();
 
-// A number that follows from the elements of a tensor without gaps, for writes that nobody counts:
+// A hash of the elements of a tensor without gaps, to notice writes that nothing counts:
 // from all of a small tensor, from 64 bytes of each 4096 of a larger one, so that writes to fewer
 // elements may be missed. It takes about as long as reading these bytes.
 uint64_t fingerprint(const Tensor& tensor);

@@ -189,7 +189,7 @@ void Report::finish(const Tensors& given, const char* error) {
   end_pass(end);
   const std::string text = line(given, error, end);
   if (verbose()) {
-    // One call, so that lines of several threads do not mix.
+    // One call of fwrite(), so that the lines of several threads do not mix.
     const std::string printed = "myops_verbose " + text + "\n";
     (void)std::fwrite(printed.data(), 1, printed.size(), stderr);
   }

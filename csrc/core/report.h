@@ -19,7 +19,7 @@ namespace myops {
 
 namespace detail {
 inline constexpr int kUndecided = -1;
-// How many want reports, or kUndecided.
+// How many recorders and settings ask for reports, or kUndecided.
 extern std::atomic<int> reporters __attribute__((visibility("hidden")));
 int decide_reporters();
 }  // namespace detail
@@ -34,7 +34,7 @@ inline bool calls_are_reported() {
 
 // Records the calls of this library from now on, until the next recorded_calls().
 void record_calls();
-// Ends that; what was recorded, a line of JSON for each call.
+// Stops recording and returns what was recorded, a line of JSON for each call.
 std::string recorded_calls();
 
 // Called where an instruction set is chosen: the call of this thread runs code for that set.
@@ -75,7 +75,7 @@ class Report {
   const Attributes& attributes_;
   Runtime& runtime_;
   const Clock::time_point start_ = Clock::now();
-  std::mutex mutex_;  // of all below: threads of the runtime report pieces
+  std::mutex mutex_;  // guards all members below: threads of the runtime report pieces
   std::string inputs_, outputs_;
   std::vector<Step> steps_;
   // Steps that were reported one after another, and then ran together.

@@ -1,4 +1,4 @@
-// Following a textual shape rule: lengths of the inputs get names, outputs are computed from them.
+// Evaluates a textual shape rule: lengths of the inputs get names, outputs are computed from them.
 #include "text_rule.h"
 
 #include <algorithm>
@@ -220,7 +220,7 @@ class Run {
   void append(const Word& word, Dims& dims) {
     switch (word.kind) {
       case Word::Kind::Rest:
-        // Of an input that was left out: only the kernel knows.
+        // If "..." is of an input that was left out, only the kernel knows these lengths.
         if (!rest_) lost(word.text);
         for (const Dim& dim : *rest_) dims.push_back(dim);
         return;

@@ -1,4 +1,4 @@
-// Shape rules as text: their syntax (myops/lengths.h describes it), and how they are followed.
+// Shape rules as text: their syntax (myops/lengths.h describes it), and how they are evaluated.
 #pragma once
 
 #include <optional>
@@ -52,7 +52,7 @@ struct Rule {
 // Throws a Mistake that names the place where the text makes no sense.
 Rule parse(const std::string& text);
 
-// What is wrong with a rule for an op of so many inputs, outputs and these attributes; or "".
+// What is wrong with a rule for an op with these inputs, outputs and attributes; or "".
 std::string fault(const Rule& rule, size_t inputs, size_t outputs,
                   const std::vector<Attribute>& attributes);
 

@@ -69,7 +69,7 @@ class Parser {
       any = any || begins_name(c);
     }
     if (!any || at == text_.size()) return false;
-    // Another word behind it makes it a computed length of one name.
+    // If another word follows, it is a computed length of one name.
     at = text_.find_first_not_of(' ', at + 1);
     return at == std::string::npos || text_[at] == ',' || text_.compare(at, 2, "->") == 0;
   }
@@ -101,7 +101,7 @@ class Parser {
       word.number = number();
     } else {
       word.name = name();
-      // Without a space between.
+      // Without a space before it.
       if (sees("...") && take("...")) {
         word.kind = Word::Kind::Group;
       } else if (sees("<=") && take("<=")) {
@@ -238,7 +238,7 @@ class Parser {
       at_ += std::char_traits<char>::length(token);
       return true;
     }
-    at_ = before;  // what is behind a word is no part of it
+    at_ = before;  // the space behind a word is no part of it
     return false;
   }
   void expect(char end) {
@@ -255,7 +255,7 @@ class Parser {
   int depth_ = 0;
 };
 
-// What the inputs of a rule bind.
+// The names to which the inputs of a rule give a value.
 struct Names {
   std::set<std::string> lengths, groups;
   bool rest = false;

@@ -20,11 +20,11 @@ class UnmadeOutputs {
   UnmadeOutputs& operator=(const UnmadeOutputs&) = delete;
   ~UnmadeOutputs();
 
-  // A place for each output, by its dtype and the largest shape that it can have; null where the
+  // An address for each output, by its dtype and the largest shape that it can have; null where the
   // system has no memory.
   void reserve(const std::vector<std::pair<DType, Shape>>& outputs);
   void* at(size_t number) const { return places_[number].data; }
-  // Whether something was written at the beginning.
+  // Whether something was written at the beginning of this memory.
   bool written(size_t number) const;
 
  private:

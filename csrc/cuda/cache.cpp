@@ -91,7 +91,7 @@ std::string read_entry(const std::string& file, const std::string& key) {
   return content.compare(0, place + key.size(), head_of(key, code)) == 0 ? code : std::string();
 }
 
-// Under a name of its own until it is whole, as other processes, and other libraries of this one,
+// Written under a temporary name first, because other processes, and other libraries of this one,
 // write the same entry. A folder that cannot be written to is no error: the next process compiles
 // again.
 void write_entry(const std::string& file, const std::string& key, const std::string& code) {

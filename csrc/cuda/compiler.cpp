@@ -169,7 +169,7 @@ std::vector<std::string> options(const Request& request) {
   return {
       "--std=c++17",
       "--device-as-default-execution-space",
-      // The arithmetic of the CPU: each operation is rounded as it is written.
+      // The same arithmetic as on the CPU: no fused, flushed or approximate operations.
       "--fmad=false",
       "--ftz=false",
       "--prec-div=true",

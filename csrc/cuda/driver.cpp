@@ -23,7 +23,7 @@ std::string error_text(const Driver& driver, Result result) {
              "): ", text != nullptr ? text : "no description");
 }
 
-// What may be behind an error that the call itself has not made.
+// A possible cause of an error that the call itself did not cause.
 std::string advice_for(Result result) {
   constexpr Result kNotInitialized = 3, kIllegalAddress = 700, kTimeout = 702, kAssert = 710,
                    kFirstFault = 714, kLastFault = 719;

@@ -78,7 +78,7 @@ Loaded& entry_of(const Key& key) {
   return *entry;
 }
 
-// One thread compiles a source, others that need it wait; what is loaded already waits for nobody.
+// One thread compiles a source, others that need it wait. Calls of loaded kernels do not wait.
 Loaded& load(const std::string& op, const Source& source, DType dtype, const Device& device,
              Context context) {
   const Driver& loaded_driver = driver();

@@ -1,4 +1,4 @@
-"""The picture: where the deformable network samples, drawn over a digit."""
+"""Draws the picture that shows where the deformable network samples a digit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network that the other hosts run, and the files that carry it there.
+"""The network that the other hosts run, and the files that contain it.
 
     python network.py FOLDER
 

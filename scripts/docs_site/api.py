@@ -54,7 +54,7 @@ def _text(name: str, value: Any) -> str:
         if today != inner and names().get(f"{module}.{today}") is value:
             heading = f"# {inner} {{: #{name} }}"
             return f"{heading}\n\nAn earlier name of [`{today}`]({today}.md). {_summary(value)}\n"
-        # The search shall find a name before those that only begin with it.
+        # The search finds a name before longer names that begin with it.
         longer = any(other.startswith(f"{name}_") for other in names())
         boost = "---\nsearch:\n  boost: 4\n---\n\n" if longer else ""
         # A module within a public one is shown with all that is in it.

@@ -23,12 +23,12 @@ def anchor(command: str) -> str:
 
 
 def identifier(command: str) -> str:
-    """What cross-references call a command; an anchor may be the same as another page's."""
+    """The name of a command in cross-references; its anchor may also exist on another page."""
     return f"command {command}"
 
 
 def text() -> str:
-    """The page."""
+    """The text of the page."""
     parts = [
         "# The commands",
         "What `myops COMMAND --help` prints. "

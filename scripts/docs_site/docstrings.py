@@ -1,4 +1,4 @@
-"""What the API pages show of our sources."""
+"""How the API pages show our docstrings and classes."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Leaves out private base classes, which readers can do nothing with."""
+        """Leaves out private base classes, which are of no use to readers."""
         cls.bases = [base for base in cls.bases if not str(base).startswith("_")]

@@ -77,7 +77,7 @@ def _inline_code(parent: Any) -> Iterator[tuple[Element, int, Element]]:
 
 
 def _identifier(code: str) -> str | None:
-    """The anchor that a piece of code is about, or None."""
+    """The anchor of the name that a piece of code mentions, or None."""
     name = re.match(r"[\w.]+", code)
     if name is not None and name[0] in api.names() and code[name.end() :][:1] in ("", "("):
         return name[0]

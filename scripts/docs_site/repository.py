@@ -12,7 +12,7 @@ from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 
 ROOT = Path(__file__).resolve().parents[2]
-# Beside docs/: what readers of the site are sent to.
+# Pages outside docs/ to which pages of the site link.
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/README.md",
            "examples/*/README.md")  # fmt: skip
 _LANGUAGES = {".cpp": "cpp", ".h": "cpp", ".py": "python", ".mjs": "javascript", ".cmake": "cmake",
@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
 
 @functools.cache
 def sources() -> dict[str, str]:
-    """The same for other files that pages link to: each with its text."""
+    """The same for other files to which pages link, with their texts."""
     found = {}
     for page in places():
         prose = re.sub(r"^(```+).*?^\1", "", (ROOT / page).read_text(), flags=re.S | re.M)
@@ -54,7 +54,7 @@ def sources() -> dict[str, str]:
 
 
 def _is_shown_by_itself(path: str) -> bool:
-    return path.startswith("docs/")  # a picture or data, which the site has as it is
+    return path.startswith("docs/")  # a picture or data, which the site contains unchanged
 
 
 def link(page: str, target: str) -> str:

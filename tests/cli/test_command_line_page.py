@@ -1,4 +1,4 @@
-"""What docs/command_line.md shows is what happens."""
+"""The commands behave as docs/command_line.md shows."""
 
 from __future__ import annotations
 

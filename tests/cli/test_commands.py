@@ -1,4 +1,4 @@
-"""What all commands have in common, and one run of each graph command as a user types it."""
+"""Properties of all commands, and one run of each graph command as a user types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shell completes, through the protocol of its script and in the shell itself."""
+"""Completion in the shell, through the protocol of its script and in the shell itself."""
 
 from __future__ import annotations
 

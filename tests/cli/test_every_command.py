@@ -1,4 +1,4 @@
-"""What holds for every command with every kind of input, however its output is read.
+"""Properties of every command, with every kind of input and every way to read its output.
 
 A new command needs a line in WORDS; without it these tests fail.
 """

@@ -1,4 +1,4 @@
-"""`myops new` as typed. What it writes is tested in test_your_own_op.py."""
+"""The command `myops new`. The files that it writes are tested in test_your_own_op.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`myops run`: what is typed, what it says, and its exit statuses."""
+"""The command `myops run`: its options, its output and its exit statuses."""
 
 from __future__ import annotations
 

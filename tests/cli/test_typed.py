@@ -1,4 +1,4 @@
-"""The command that makes a page again, as it stands on the page."""
+"""The command line that a page shows, with which the page can be made again."""
 
 from __future__ import annotations
 

@@ -41,15 +41,17 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """Built by CMake, at a level of optimisation of its own, at which ccache has the kernels of
-    `make test-sanitizers`: their tree lies as deep as that of the objects here."""
+    """Built by CMake at -O2, because ccache then has the kernels already, from the tree of `make
+    test-sanitizers`. ccache only finds them if the compiler has the same name (CMake's default,
+    c++; scikit-build-core would choose g++) and the build folder is as deep in the tree."""
     folder = ROOT / "build" / "runtime"
     for old in folder.glob("*.whl"):
         old.unlink()
     run(
         sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
         "--wheel-dir", folder, "--config-settings", f"build-dir={folder}-O2",
-        "--config-settings", "cmake.define.MYOPS_OPTIMIZATION=-O2", ROOT / "runtime", cwd=ROOT,
+        "--config-settings", "cmake.define.MYOPS_OPTIMIZATION=-O2",
+        "--config-settings", "cmake.define.CMAKE_CXX_COMPILER=c++", ROOT / "runtime", cwd=ROOT,
     )  # fmt: skip
     (file,) = folder.glob("*.whl")
     return file

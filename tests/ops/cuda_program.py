@@ -1,4 +1,4 @@
-"""What test_cuda.py runs, each part in a process of its own."""
+"""The programs of test_cuda.py, each for a process of its own."""
 
 from __future__ import annotations
 

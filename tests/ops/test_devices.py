@@ -1,4 +1,4 @@
-"""Tensors on devices that do not belong together: an error, never a result without contents."""
+"""Tensors on different devices are an error, and never give a result without contents."""
 
 from __future__ import annotations
 

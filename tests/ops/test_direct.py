@@ -1,4 +1,4 @@
-"""Calls that go past torch's dispatcher: who notices, and who must not."""
+"""Calls without torch's dispatcher: when they are made, and when they must not be made."""
 
 from __future__ import annotations
 

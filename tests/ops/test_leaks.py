@@ -1,4 +1,4 @@
-"""No call keeps memory: each op, on each way into it, refused calls too (tests/leaks.py; those of
+"""No call leaks memory: each op, called in each way, refused calls too (tests/leaks.py; those of
 another package: tests/test_gallery.py)."""
 
 from __future__ import annotations

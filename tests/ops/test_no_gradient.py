@@ -1,4 +1,4 @@
-"""An op without a gradient says so on every way into it, and never gives a wrong one."""
+"""An op without a gradient refuses to give one, however it is called, and gives no wrong one."""
 
 from __future__ import annotations
 

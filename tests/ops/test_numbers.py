@@ -1,4 +1,4 @@
-"""Python numbers as arguments: no fraction is cut off, no text is taken for its letters."""
+"""Python numbers as arguments: no fraction is dropped, and a text is no list of its letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results into tensors that the caller gives."""
+"""Results that are written into tensors of the caller (out=)."""
 
 from __future__ import annotations
 

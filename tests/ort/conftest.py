@@ -1,4 +1,5 @@
-"""A library of one test op, with a domain of its own: what a third party would build."""
+"""Fixtures: a library of one test op with a domain of its own, as a third party would build it; a
+signed bundle."""
 
 from __future__ import annotations
 
@@ -37,3 +38,16 @@ def build(folder: Path) -> None:
     command += [str(native / "probe_op.cpp"), str(native / "kinds_op.cpp"), "-o", str(library)]
     command.append(f"-Wl,--version-script={ROOT / 'cmake/ort_exports.map'},-z,defs")
     subprocess.run(command, check=True)
+
+
+@pytest.fixture(scope="session")
+def signed_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import signed_bundles  # needs the extra "sign"
+
+    return signed_bundles.make(tmp_path_factory.mktemp("signed"))
+
+
+@pytest.fixture
+def bundle(signed_bundle: Path, tmp_path: Path) -> Path:
+    """A copy that the test may change."""
+    return Path(shutil.copytree(signed_bundle, tmp_path / "deploy"))

@@ -136,7 +136,7 @@ bool observed(const Binding& binding) {
   return false;
 }
 
-// What Op::prepare made of the inputs, or null.
+// The result of Op::prepare for the inputs, or null.
 Prepared find_prepared(const Binding& binding, PyObject* input_tuple, const Tensors& inputs,
                        const Attributes& attributes) {
   Prepared prepared;

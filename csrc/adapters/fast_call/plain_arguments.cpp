@@ -127,7 +127,7 @@ DLTensor TensorReader::read_through_dlpack(PyObject* object, bool differentiable
   }
   require_plain(described.device.device_type == kDLCPU);
   if (described.dtype.code <= kDLUInt && described.dtype.bits == 8) {
-    // It calls integers of 1 to 7 bits, which lie in one byte each, the same.
+    // DLPack describes integers of 1 to 7 bits, which take one byte each, as integers of 8.
     const py::object dtype = take(PyObject_GetAttrString(object, "dtype"));
     require_plain(dtype.is(uint8) || dtype.is(int8));
   }

@@ -22,7 +22,7 @@ inline py::object take(PyObject* result) {
   return py::reinterpret_steal<py::object>(result);
 }
 
-// Truth of a Python function's result, whose reference is taken over.
+// Whether a Python function's result is true; takes its reference over.
 inline bool is_true(PyObject* result) {
   const py::object owned = take(result);
   if (owned.ptr() == Py_False || owned.ptr() == Py_None) return false;

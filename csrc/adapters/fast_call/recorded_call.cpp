@@ -70,7 +70,7 @@ PyObject* gradient_in_python(void* recorded, PyObject* grad) {
   return nullptr;
 }
 
-// By whichever thread frees the graph.
+// Called by whichever thread frees the graph.
 void forget(void* recorded) {
   auto* call = static_cast<Call*>(recorded);
   if (Py_IsInitialized() == 0) return;  // the process ends

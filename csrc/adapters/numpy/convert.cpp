@@ -9,7 +9,7 @@ namespace myops::numpy {
 
 py::dtype to_numpy(DType dtype) {
   if (dtype == DType::String) return py::dtype("O");  // of str, as in ONNX Runtime
-  // NumPy has none of these; ml_dtypes (which onnx uses) brings them
+  // NumPy has none of these dtypes; the package ml_dtypes (which onnx uses) defines them
   if (dtype == DType::BFloat16 || dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2) {
     return py::dtype::from_args(py::module_::import("ml_dtypes").attr(dtype_name(dtype)));
   }
@@ -49,7 +49,7 @@ DType dtype_of(const Op& op, const Input& input, const py::array& array) {
   return from_name(op, input, py::str(type.attr("name")));
 }
 
-// The text of a Python str; what is none is refused.
+// The text of a Python str; any other object is refused.
 std::string text_of(const Op& op, const Input& input, PyObject* item) {
   if (PyUnicode_Check(item) == 0) {
     fail(op.name, input.name, str("an element of type ", Py_TYPE(item)->tp_name), "a str");

@@ -21,10 +21,10 @@ namespace py = pybind11;
 py::dtype to_numpy(DType dtype);
 DType from_name(const Op& op, const Input& input, const std::string& name);
 
-// The strings of a call. NumPy has them as Python objects, a kernel as std::string.
+// The strings of a call. In NumPy they are Python objects, in a kernel std::string.
 class Strings {
  public:
-  // Of an array of str objects, which is contiguous.
+  // The strings of a contiguous array of str objects.
   Tensor read(const Op& op, const Input& input, const py::array& array, Budget& budget);
   // Empty strings, which write() makes the elements of an array of objects.
   void* make(const Op& op, size_t output, const py::array& array);
@@ -51,7 +51,7 @@ py::object to_python(const AttributeValue& value);
 // Values for the declared attributes; those not in `given` have their defaults.
 Attributes attributes_from(const Op& op, const py::dict& given);
 
-// Each attribute as the kernel gets it, by name.
+// The attributes as the kernel gets them, by name.
 py::dict to_python(const Attributes& attributes);
 
 // A shape as lengths, names, None, and (name, bound or None) for a length that the kernel decides.

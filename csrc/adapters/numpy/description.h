@@ -22,7 +22,7 @@ py::dict describe(const Op& op);
 // rule(shapes, dtypes, values, attributes) -> shapes.
 Op prototype(const py::dict& description, py::function rule);
 
-// What the kernel of a prototype runs: a call on this thread, while this object lives.
+// The Python function that a prototype's kernel calls on this thread, while this object lives.
 class PrototypeBody {
  public:
   explicit PrototypeBody(std::function<void(const KernelContext&)> body);

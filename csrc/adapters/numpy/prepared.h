@@ -1,4 +1,4 @@
-// Op::prepare for arrays: those that nobody can write to.
+// Op::prepare for arrays that nobody can write to.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -11,7 +11,7 @@ void* Strings::read(const Op& op, const std::string& input, const Api& api, cons
   const auto elements = static_cast<size_t>(count);
   size_t bytes = 0;
   check(api, api.GetStringTensorDataLength(value, &bytes));
-  // Twice: all characters in one piece, then in strings of their own.
+  // Twice: all characters in one block, then in one std::string each.
   budget.take(op.name, input, "a copy of its strings",
               2 * bytes + elements * (sizeof(std::string) + sizeof(size_t)));
   std::vector<char> characters(bytes);

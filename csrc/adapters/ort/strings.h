@@ -1,4 +1,4 @@
-// Tensors of strings: ONNX Runtime shows no memory of theirs, so they are copied to and from it.
+// Tensors of strings: ONNX Runtime does not expose their memory, so they are copied to and from it.
 #pragma once
 
 #include <deque>

@@ -13,7 +13,7 @@ constexpr ElementType kElementTypes[kDTypeCount] = {
     E::Int64,   E::Bool,      E::Int8,       E::Int16,        E::UInt16,     E::UInt32,
     E::UInt64,  E::Complex64, E::Complex128, E::Float8E4M3FN, E::Float8E5M2, E::String};
 
-// The ONNX standard's names of the others, by number.
+// The names in the ONNX standard of the other element types, by number.
 const char* foreign_name(size_t type) {
   constexpr const char* names[] = {"undefined",
                                    "",

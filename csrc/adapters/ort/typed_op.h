@@ -1,5 +1,5 @@
 // An op of the description with its type parameters chosen: ONNX Runtime takes one custom op for
-// each combination of element types and picks among those of one name.
+// each combination of element types and selects one of those with the same name.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ struct TypedOp : CustomOp {
 
   static const TypedOp& of(const CustomOp* base) { return *static_cast<const TypedOp*>(base); }
 
-  // The meaning of a node of this version.
+  // What a node of this version means.
   const Op& of_version(int64_t version) const;
 
   const Op* op;                     // the newest version

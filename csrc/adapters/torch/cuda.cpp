@@ -46,7 +46,7 @@ const TorchTensor* tensor_in(const Argument& argument) {
   return std::get_if<TorchTensor>(&argument);
 }
 
-// The numbers that decide a shape, and the key of random numbers, are read before the kernel runs.
+// The numbers that decide a shape, and the key of a random op, are read before the kernel runs.
 bool is_read_early(const Op& op, size_t input) {
   return op.declared(input).has_values || (op.is_random && input + 1 == op.inputs.size());
 }
@@ -171,7 +171,7 @@ class CudaRuntime final : public Runtime, public cuda::Device {
   std::vector<std::optional<TorchTensor>> outputs;
 
  private:
-  // "CUDA out of memory." is what programs look for that try again with a smaller batch.
+  // Programs that try again with a smaller batch look for the text "CUDA out of memory."
   TorchTensor new_tensor(DType dtype, const Shape& shape, const Shape& strides) const {
     AtenTensorHandle tensor = nullptr;
     if (aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(),
@@ -240,7 +240,7 @@ Tensor view(const Op& op, const Input& input, Argument& argument, Budget& budget
   return Tensor();
 }
 
-// The tensor that says where a call is; the number of inputs where there is none.
+// The index of the tensor whose device is that of the call; the number of inputs if there is none.
 size_t first_tensor(const Op& op, const std::vector<Argument>& inputs) {
   size_t first = 0;
   while (first < inputs.size() &&
@@ -250,7 +250,7 @@ size_t first_tensor(const Op& op, const std::vector<Argument>& inputs) {
   return first;
 }
 
-// Refuses tensors that are not where the call is, `first` being the input that says where.
+// Refuses tensors on another device than that of the call, which is the device of input `first`.
 void check_places(const Op& op, const std::vector<Argument>& inputs, size_t first,
                   const Place& home) {
   const Place cpu{aoti_torch_device_type_cpu(), -1};

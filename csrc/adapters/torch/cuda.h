@@ -8,7 +8,7 @@
 
 namespace myops::torch_adapter {
 
-// torch's dispatch keys of the devices whose tensors come here, with kernel or without. Others are
+// torch's dispatch keys of the devices whose calls come here, with or without a kernel. Others are
 // refused by torch itself.
 inline constexpr std::array<const char*, 6> kOtherDevices = {"CUDA", "XPU",  "MPS",
                                                              "HPU",  "MTIA", "PrivateUse1"};
@@ -17,7 +17,7 @@ inline constexpr std::array<const char*, 6> kOtherDevices = {"CUDA", "XPU",  "MP
 // kernel runs.
 bool is_elsewhere(const Op& op, const std::vector<Argument>& inputs);
 
-// As call() in library.cpp, for those.
+// As call() in library.cpp, for these tensors.
 void call_elsewhere(const Op& op, Arguments& arguments, StableIValue* stack);
 
 }  // namespace myops::torch_adapter

@@ -1,5 +1,5 @@
-// Whose memory a tensor of torch reads. The stable ABI does not say; a module that is built for the
-// torch in use does (adapters/fast_call/torch_internals). Without it nothing is prepared.
+// The storage of a torch tensor. The stable ABI does not expose it; a module that is built for the
+// torch in use does (adapters/fast_call/torch_internals). Without it, no result is prepared.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace myops::torch_adapter {
 
 using torch::headeronly::ScalarType;
 
-// That of any tensor, also where the stable interface refuses to name it.
+// The element type of any tensor, even one that the stable interface refuses to name.
 ScalarType scalar_type_of(AtenTensorHandle tensor);
 
 std::optional<DType> from_scalar_type(ScalarType type);

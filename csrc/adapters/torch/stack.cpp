@@ -68,7 +68,7 @@ Argument take_input(const Op& op, const Input& input, Overload overload, StableI
   return take_value(input, value, take_list<double>);
 }
 
-// A list whose items own memory, and that does not free them: each is taken before anything can
+// A list whose items own memory, which the list does not free: each is taken before anything can
 // throw.
 template <class Take>
 void take_items(StableIValue value, const Take& take) {

@@ -1,4 +1,4 @@
-"""What the shell completes: names in models, module paths, ops, targets, and what options take.
+"""Completion in the shell: names in models, module paths, ops, targets, and values of options.
 
 Nothing of the user's is run for it: a Python file is only parsed, and a model only read. A model
 may come from anywhere, and shells evaluate what a completion prints, so a name with any sign
@@ -23,7 +23,7 @@ INSTRUCTION = "_MYOPS_COMPLETE"  # what the shell's script sets
 BUILT_IN = ("interpolate",)  # of `myops matrix`
 
 _SAFE = re.compile(r"[\w./:@+,=-]+")
-_LARGEST = 256 * 2**20  # bytes of a model that is read while somebody waits
+_LARGEST = 256 * 2**20  # bytes; a larger model is not read, because the user waits meanwhile
 _CHECKS = ("opset", "lost_node", "frozen_input", "numbers", "all")
 _VERDICTS = ("wrong", "load", "refused", "changed", "lost", "any")
 
@@ -31,7 +31,7 @@ Completer = Callable[[typer.Context, str], Iterable[str]]
 
 
 def completer(command: str, parameter: str) -> Callable[..., list[str]] | None:
-    """What typer calls for a parameter of a command; None: files, or what typer knows itself."""
+    """The function that completes a parameter of a command; None: typer completes it itself."""
     find = _BY_COMMAND.get((command, parameter)) or _BY_NAME.get(parameter)
     if find is None:
         return None
@@ -40,7 +40,7 @@ def completer(command: str, parameter: str) -> Callable[..., list[str]] | None:
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             found = list(chosen(ctx, incomplete))
-        except Exception:  # a file that is no model, say: then there is nothing to offer
+        except Exception:  # such as a file that is no model: then there is nothing to offer
             return []
         matching = [name for name in found if name.startswith(incomplete)]
         return [name for name in dict.fromkeys(matching) if _SAFE.fullmatch(name)]
@@ -76,7 +76,7 @@ def _status(run: Callable[[], Any]) -> int:
 
 
 def _joined(words: list[str], current: int) -> tuple[list[str], int]:
-    """Words with the signs at which bash cuts put back; which of them the cursor is in."""
+    """Joins words that bash split at signs; also returns the index of the word with the cursor."""
     made: list[str] = []
     place = current
     glue = False
@@ -92,7 +92,7 @@ def _joined(words: list[str], current: int) -> tuple[list[str], int]:
     return made, place if current < len(words) else len(made)
 
 
-# ---- What there is to offer.
+# ---- The candidates.
 
 
 def _model(ctx: typer.Context) -> Any:
@@ -108,7 +108,7 @@ def _model(ctx: typer.Context) -> Any:
 
 
 def _made(ctx: typer.Context) -> list[str]:
-    """The values that nodes make."""
+    """The values that nodes compute."""
     return [name for node in _model(ctx).graph.node for name in node.output if name]
 
 
@@ -117,7 +117,7 @@ def _inputs(ctx: typer.Context) -> list[str]:
 
 
 def _nodes(ctx: typer.Context) -> list[str]:
-    """Nodes go by their name, or by the first value that they make."""
+    """The name of each node, or of its first output if it has none."""
     return [node.name or node.output[0] for node in _model(ctx).graph.node]
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: consoles, JSON, progress, messages."""
+"""Parts that all commands share: consoles, JSON, progress, messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Console(TerminalConsole):
 
 
 out = Console()
-errors = Console(stderr=True)  # also progress: what goes to stdout can be piped on
+errors = Console(stderr=True)  # for progress too, so that stdout can be piped on
 _json_stream: Any = None  # stdout, while everything else that is printed goes to stderr
 _said: dict[str, Any] = {"json": False, "error": ""}  # of this run
 
@@ -40,7 +40,7 @@ def message(kind: str, text: str, style: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line of text as it is, without colours by guess."""
+    """Prints a line of text unchanged, without automatic colours."""
     _terminal.say(out, text)
 
 
@@ -76,10 +76,10 @@ def last_error() -> str:
 
 
 def usage(error: Any) -> int:
-    """Says what is wrong with what was typed; the exit status."""
+    """Prints what is wrong with the command line; returns the exit status."""
     context = getattr(error, "ctx", None)
     if not error.format_message() or type(error).__name__ == "NoArgsIsHelpError":
-        error.show()  # the command without a word: its help
+        error.show()  # the command without arguments prints its help
         return 2
     message("error", error.format_message(), "bold red")
     if context is not None:
@@ -89,7 +89,7 @@ def usage(error: Any) -> int:
 
 
 def reader_has_gone() -> int:
-    """What is left to write goes nowhere; the exit status, as of other programs in a pipe."""
+    """Discards the remaining output; returns the exit status, that of other programs in a pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141
 

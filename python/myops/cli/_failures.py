@@ -1,4 +1,4 @@
-"""What went wrong, in words: errors of ours as sentences, those of the user's code with its lines.
+"""Errors for the user: ours as sentences, those of the user's code with the lines of that code.
 
 Only the lines of the user's own files are shown, as `myops._text` makes them printable; --debug has
 the whole traceback.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from myops._text import without_colours
 
-# Errors that a user can do something about; anything else is a fault of ours.
+# Errors that a user can correct; any other is a defect of myops.
 EXPECTED = (ValueError, OSError, ImportError, RuntimeError)
 
 _OURS = Path(__file__).resolve().parents[1]
@@ -101,7 +101,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_users(filename: str) -> bool:
-    if filename.startswith("<"):  # code that is in no file
+    if filename.startswith("<"):  # the code is in no file
         return False
     path = Path(os.path.abspath(filename))
     if path.is_relative_to(_OURS) or any(part in path.as_posix() for part in _NOT_THE_USERS):

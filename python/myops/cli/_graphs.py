@@ -1,4 +1,4 @@
-"""What the commands on graphs share: arguments, files in and out, warnings, names with any sign."""
+"""Parts that the commands on graphs share: arguments, files, warnings, names with any character."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Writing:
         self.source = source(model)
         self.file: Any = sys.stdout.buffer if to_stdout else output
         self.name = "stdout" if to_stdout else str(output)
-        # What the command says goes to stderr when stdout holds the model.
+        # Messages go to stderr if the model goes to stdout.
         self.console = _console.errors if to_stdout else _console.out
 
     def say(self, text: str) -> None:

@@ -46,7 +46,7 @@ def load(target: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def attribute(target: str) -> Any:
-    """What stands under `name` in `file.py:name` or `package.module:name`."""
+    """The object `name` of `file.py:name` or `package.module:name`."""
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise ValueError(f"got {target!r}, expected file.py:name or package.module:name")
@@ -59,7 +59,7 @@ def attribute(target: str) -> Any:
 
 
 def called(target: str, function: Any) -> Any:
-    """What the function that a target stands for returns."""
+    """The result of the function that a target names."""
     with _not_ending(target):
         return function()
 
@@ -96,7 +96,7 @@ def _imported(
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name and not name.startswith(f"{error.name}."):
-            raise  # something that the module itself imports
+            raise  # a module that the module itself imports
         raise ValueError(f"there is no module {error.name!r}; expected {expected}") from None
     if module.__file__:
         watch(Path(module.__file__))
@@ -111,7 +111,7 @@ def _from_file(path: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # for pickle and dataclasses
+    sys.modules.setdefault(path.stem, module)  # pickle and dataclasses look it up there
     sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does
     try:
         spec.loader.exec_module(module)

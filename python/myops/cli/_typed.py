@@ -1,4 +1,4 @@
-"""What was typed, to stand in a file that the command writes."""
+"""The command line as typed, for files that the command writes."""
 
 from __future__ import annotations
 

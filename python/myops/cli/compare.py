@@ -99,7 +99,7 @@ def compare(
         "--backend": backend, "--against": against, "--input": input, "--shape": shape,
         "--dim": dim,
     }  # fmt: skip
-    if html is not None:  # before minutes of work, not after them
+    if html is not None:  # refused before minutes of work, not after them
         require("matplotlib.image", "--html")
     two = _is_file(target)
     for name, value in given.items():
@@ -179,7 +179,7 @@ def _pytorch(
                 exporter=exporter or "dynamo",
                 opset_version=opset,
                 libraries=shared["libraries"],
-                skip_checks="numbers",  # these are what is compared
+                skip_checks="numbers",  # only these are compared
             )
             advance("export")
         return run(

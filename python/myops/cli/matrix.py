@@ -135,7 +135,7 @@ def matrix(
 
 
 def load_rows(target: str) -> dict[str, Any]:
-    """The rows a target stands for. (A function of the module, because processes call it.)"""
+    """The rows that a target names. (A function of the module, because other processes call it.)"""
     from myops.onnx.matrix.cases import BUILT_IN
     from myops.onnx.matrix.cells import Case
 

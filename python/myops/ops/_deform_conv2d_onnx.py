@@ -83,7 +83,7 @@ class Decomposition:
         depth = self.channels / groups * self.kernel_y * self.kernel_x
         columns = self.reshape(columns, self.batch, groups, depth, self.out_y * self.out_x)
         weights = self.reshape(weights, groups, self.outputs / groups, depth)
-        # One copy an element: a MatMul that repeats them itself refuses a batch of 0.
+        # One copy for each batch element: a MatMul that broadcasts them refuses a batch of 0.
         one = constant(g, [1], np.int64)
         copies = arrays.concat([self.batch, one, one, one])
         sums = g.op("MatMul", g.op("Expand", weights, copies.name), columns)
@@ -197,7 +197,7 @@ class Decomposition:
         return int(given[axis]) if given else int(name != "pads")
 
     def reshape(self, name: str, *lengths: Array) -> str:
-        """Every length is computed: -1 has no meaning in an empty batch."""
+        """Computes every length, because -1 is ambiguous in an empty batch."""
         return self.g.op("Reshape", name, arrays.concat(lengths).name)
 
 

@@ -1,4 +1,4 @@
-"""Python numbers as arguments: what is none is refused by name, and no fraction is cut off."""
+"""Python numbers as arguments: refuses other objects by name, and never drops a fraction."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-# Whether something is a tensor is slow to ask where it is none, so plain numbers come first.
+# Plain numbers are checked first, because asking whether another object is a tensor is slow.
 PLAIN = frozenset((int, float))
 INTEGERS = frozenset((int,))
 
 
 def is_plain(items: Any, kinds: frozenset[type]) -> bool:
-    """Whether it is a list or tuple of these alone."""
+    """Whether it is a list or tuple of numbers only."""
     return type(items) in (list, tuple) and kinds.issuperset(map(type, items))
 
 
@@ -29,7 +29,7 @@ def integers(where: str, items: Any) -> list[Any]:
 
 
 def integer(where: str, value: Any) -> Any:
-    """One of them; a float counts where nothing is behind its point."""
+    """One integer; a float is accepted if it has no fraction."""
     if isinstance(value, torch.SymInt):
         return value
     if isinstance(value, Tensor):
@@ -69,7 +69,7 @@ def _real(where: str, value: Any) -> float:
 
 
 def listed(where: str, items: Any, what: str) -> list[Any]:
-    """Any sequence but a text, whose letters are no numbers."""
+    """Whether it is a sequence, but not a text, whose letters are no numbers."""
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         _refuse(where, repr(items), f"a sequence of {what}")
     return list(items)

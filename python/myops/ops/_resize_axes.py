@@ -22,7 +22,7 @@ class Axes:
 
     input: Array  # int64 lengths
     output: Array
-    scale: Array | None  # as the kernel uses it, float64; None: the ratio of the lengths
+    scale: Array | None  # the scale that the kernel uses, float64; None: the ratio of the lengths
 
 
 def listed_axes(g: Any) -> list[int]:
@@ -172,7 +172,7 @@ def _torch_nearest(g: Any, axis: Axes, real: Any, small: Array | None, index: Ar
 
 
 def small_picture(g: Any, axis: int) -> Array | None:
-    """Whether torch's kernel for small pictures does this axis; None: certainly not."""
+    """Whether torch's kernel for small pictures handles this axis; None: certainly not."""
     shape = g.shape("X")
     if shape is None or len(shape) != 4 or axis not in (2, 3):
         return None

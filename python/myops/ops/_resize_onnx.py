@@ -110,10 +110,10 @@ def _nearest_obstacle(g: Any) -> str:
 
 
 def _picks_alike(g: Any, place: int) -> bool:
-    """Whether the operator's nearest picks on one axis what the kernel picks."""
+    """Whether the operator's "nearest" selects the same elements on one axis as the kernel."""
     axis, factor = axes_of(g, [place]), factors_of(g).take([place])
     if factor.value is None and axis.scale is not None:
-        factor = axis.scale.cast(np.float32)  # the length is unknown, so the factor was kept
+        factor = axis.scale.cast(np.float32)  # the length is unknown, so the given factor is used
     if factor.value is None:
         return False
     if axis.output.value is not None:
@@ -121,7 +121,7 @@ def _picks_alike(g: Any, place: int) -> bool:
     if axis.scale is None or axis.scale.value is None or not every(axis.scale, is_plain):
         return False
     if g.attribute("coordinate_transformation_mode") not in ("asymmetric", "half_pixel"):
-        return False  # where the coordinates depend on the lengths
+        return False  # the coordinates depend on the lengths
     scale = float(axis.scale.value[0])
     lengths = [*range(1, 129), max(1, int(_LONGEST / scale))]
     for length in lengths:
@@ -138,7 +138,7 @@ def _same_picks(g: Any, axis: Axes, factor: Array, small: Array | None) -> bool:
     ours = nearest_index(g, axis, np.float32, small, None).at_least(0).at_most(last)
     scaled = Axes(axis.input, axis.output, factor.cast(np.float64))
     operator = _AsOperator(g, every(factor, lambda f: f < 1))
-    for tie in (1e-6, 0):  # ONNX Runtime since 1.26 or so, and before
+    for tie in (1e-6, 0):  # ONNX Runtime since about 1.26, and before
         theirs = nearest_index(operator, scaled, np.float32, None, None, tie)
         if every(factor, lambda f: f == 1):
             theirs = arrays.arange(axis.output)
@@ -170,7 +170,7 @@ class _AsOperator:
 
 
 def _prefers_taps(g: Any) -> bool:
-    """Whether ONNX Runtime's kernel would refuse what the operator allows, or do otherwise."""
+    """Whether ONNX Runtime's kernel refuses a call that the operator allows, or differs from it."""
     shape, mode = g.shape("X"), g.attribute("mode")
     if shape is None:
         return False

@@ -29,7 +29,7 @@ def antialiases(g: Any) -> bool:
 
 
 def has_torch_windows(g: Any) -> bool:
-    """torch's windows with align_corners lie elsewhere than the operator's."""
+    """Whether torch's windows with align_corners differ from the operator's."""
     kind = g.attribute("coordinate_transformation_mode")
     return bool(g.attribute("torch_arithmetic") and kind == "align_corners")
 

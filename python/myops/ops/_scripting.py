@@ -16,7 +16,7 @@ from torch import Tensor
 # Signatures are read by TorchScript, partly from these objects and partly from the source, so
 # annotations in this file are no strings.
 
-# One number or two. A private name of torch: without it only scripting wants a list.
+# One number or two. A private name of torch: without it, only scripting needs a list.
 BroadcastingList2: Any = getattr(torch._jit_internal, "BroadcastingList2", list)
 
 
@@ -26,7 +26,7 @@ def overload(function: Callable[..., Any], *signatures: Callable[..., Any]) -> N
     They are functions whose body is `...`, with the parameters and defaults of `function`.
     """
     register = getattr(torch._jit_internal, "_overload", None)
-    if register is None:  # a private name of torch: without it nothing but scripting is lost
+    if register is None:  # a private name of torch: without it, only scripting does not work
         return
     for signature in signatures:
         signature.__name__ = function.__name__
@@ -206,7 +206,7 @@ def deform(
         pads = [padding[0], padding[1], padding[0], padding[1]]
     taps = 2 * weight.size(2) * weight.size(3)
     depth = weight.size(1)
-    # No remainder where it fits; where it does not, the op says so.
+    # If there is a remainder, the op refuses the call.
     group = input.size(1) // depth
     offset_group = offset.size(1) // taps
     return torch.ops.myops.deform_conv2d(

@@ -67,7 +67,7 @@ def deform_conv2d(
         torch.Size([4, 5, 8, 8])
     """
     if torch.jit.is_scripting():
-        # TorchScript has made lists of single numbers.
+        # TorchScript has turned single numbers into lists.
         return _scripting.deform(input, offset, weight, bias, stride, padding, dilation, mask)  # type: ignore[arg-type]
     else:
         return _deform(input, offset, weight, bias, stride, padding, dilation, mask)
@@ -101,7 +101,7 @@ def geometry(
     dilation: int | Sequence[int],
 ) -> dict[str, Any]:
     """The attributes of a node, from the arguments of a call."""
-    image, field, kernel = input.shape, offset.shape, weight.shape  # asked for once: 100 ns each
+    image, field, kernel = input.shape, offset.shape, weight.shape  # read once: each takes 100 ns
     if len(image) != 4 or len(field) != 4 or len(kernel) != 4:
         _refuse_rank(op, input=input, offset=offset, weight=weight)
     channels, moves = image[1], field[1]
@@ -110,7 +110,7 @@ def geometry(
         channels, moves, depth, rows, columns = _while_tracing(
             channels, moves, depth, rows, columns
         )
-    # Calls of other functions are left out where they would find nothing to do: 50 ns each.
+    # Functions that would have nothing to do are not called: each call takes 50 ns.
     taps = 2 * rows * columns
     group = channels // depth if depth else 0
     if group == 0 or group * depth != channels:
@@ -159,7 +159,7 @@ def _pads(op: str, item: int | Sequence[int]) -> list[int]:
 
 
 def _integers(op: str, item: int | Sequence[int], name: str) -> list[int]:
-    """As a list; a single one counts twice."""
+    """A list of two numbers; a single number counts for both."""
     return integers(f"{op}: {name}", item if isinstance(item, Iterable) else [item, item])
 
 
@@ -203,7 +203,7 @@ def _jvp(
     moves = [x, weight, offset, None if saved[3] is None else mask]
     spread = None if bias is None else bias[:, None, None].expand(ctx.output_shape)
     if all(move is None for move in moves):
-        assert spread is not None  # autograd asks only when an input has a tangent
+        assert spread is not None  # autograd calls this only if an input has a tangent
         return spread.clone()
     any_grad = saved[0].new_zeros(()).expand(ctx.output_shape)
     moved = _backward_backward_op(
@@ -269,7 +269,7 @@ def _backward_backward_shape(inputs: Sequence[Any], attributes: dict[str, Any]) 
 
 
 def _third_backward(ctx: Any, change: Tensor | None, *grads: Tensor | None) -> tuple[Any, ...]:
-    """Of a derivative in one direction alone, which is what forward mode asks for."""
+    """The derivative in one direction only, for forward mode."""
     if any(ctx.needs[1:]):
         raise RuntimeError(
             "deform_conv2d is differentiable twice, not three times. Detach its inputs, or call it "
@@ -288,7 +288,7 @@ def _third_backward(ctx: Any, change: Tensor | None, *grads: Tensor | None) -> t
 
 
 def _quantized(attributes: Mapping[str, Any]) -> Mapping[str, str] | IntegerOp:
-    """With groups there are few products for each sample, whose rounding would not pay."""
+    """With groups there are few products for each sample, so rounding it would not save time."""
     if attributes["group"] != 1:
         return {}
     return IntegerOp("deform_conv2d_int8", ["X"], {"W": 0}, limits={"mask_limit": "mask"})

@@ -24,7 +24,7 @@ _MODES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicu
 
 
 def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> dict[str, Any]:
-    """Those of Resize that are not what it takes anyway."""
+    """The attributes of Resize that differ from their defaults."""
     given: dict[str, Any] = {"torch_arithmetic": True, "axes": list(range(2, 2 + count))}
     if mode == "nearest":
         given |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -40,7 +40,7 @@ def _attributes(mode: str, align_corners: bool, antialias: bool, count: int) -> 
     return given
 
 
-# Made beforehand: a small call would take longer for them than for its pixels.
+# Made in advance: making them would take longer than the pixels of a small call.
 _ATTRIBUTES = {
     (mode, align_corners, antialias, count): _attributes(mode, align_corners, antialias, count)
     for mode in ("nearest", "nearest-exact", *_MODES)
@@ -206,7 +206,7 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
     """One entry for each of `count` axes: a list of numbers, or a Tensor[count]."""
     if item is None:
         return None
-    if type(item) in (int, float):  # the usual case: what follows takes longer than a small call
+    if type(item) in (int, float):  # the usual case: the code below takes longer than a small call
         return [item] * count
     if isinstance(item, Tensor):
         # While a program is traced, a length is a tensor and must not be asked.
@@ -228,7 +228,7 @@ def _per_axis(item: Any, count: int, name: str) -> Any:
 
 
 def _whole(size: Any) -> Any:
-    """What `_per_axis` gave, if these are integers: no fraction is cut off."""
+    """The result of `_per_axis`, if these are integers: no fraction is dropped."""
     if type(size) is list:
         return integers("interpolate: size", size)
     return integer("interpolate: size", size)

@@ -93,7 +93,7 @@ def _jvp(ctx: Any, a: Tensor | None, b: Tensor | None) -> Tensor:
     plain = None if b is None else b.expand(ctx.output_shape)
     if doubled is None or plain is None:
         known = doubled if plain is None else plain
-        assert known is not None  # autograd asks only when an input has a tangent
+        assert known is not None  # autograd calls this only if an input has a tangent
         return known.clone()
     return doubled + plain
 

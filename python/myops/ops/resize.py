@@ -195,7 +195,7 @@ def _shape(inputs: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
 def _unknown_length(length: Any) -> Any:
     """A length that is known when the kernel runs. It is at least 1 where the axis is not empty;
     without knowing that, torch.export refuses batch_norm or unfold of the result."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true  # brings sympy
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # imports sympy
 
     return torch.library.get_ctx().new_dynamic_size(min=int(statically_known_true(length > 0)))
 
@@ -204,7 +204,7 @@ def _scaled(length: Any, scale: float, torch_arithmetic: bool) -> Any:
     """floor(length * scale) for a length that may be symbolic, rounded as the kernel rounds."""
     exact = Fraction(scale)
     if exact.denominator <= 4096 and exact.numerator <= 4096:
-        return length * exact.numerator // exact.denominator  # no rounding in any arithmetic
+        return length * exact.numerator // exact.denominator  # exact, whichever rounding is used
     if torch_arithmetic:
         return math.floor(length * scale)
     return _unknown_length(length)  # float32 rounding has no symbolic form

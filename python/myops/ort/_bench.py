@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOWERED = "lowered"
 PERCENTILES = (50, 90, 99)
-_LEAST = 10  # runs, however long they take
+_LEAST = 10  # runs at least, however long they take
 _MOST = 100_000
 
 
@@ -256,7 +256,7 @@ def _measured(
     times: dict[str, list[float]] = {name: [] for name in names}
     clock = time.perf_counter
     collected = gc.isenabled()
-    gc.disable()  # or a collection falls into one of the runs
+    gc.disable()  # otherwise a garbage collection may happen during one of the runs
     try:
         spent = 0.0
         while True:

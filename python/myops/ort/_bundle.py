@@ -29,7 +29,7 @@ Given = Mapping[str, str | os.PathLike[str] | tuple[str | os.PathLike[str], str]
 
 @dataclass(frozen=True)
 class Bundle:
-    """What `bundle` has made.
+    """The result of `bundle`.
 
     Attributes:
         folder: The folder.
@@ -105,7 +105,7 @@ def bundle(
     if triton and ray_serve:
         raise ValueError("triton: got ray_serve=True as well, expected one of them")
     name = "model.onnx" if triton or not source else source.name
-    # The bundle's place: Triton wants a folder for the model, and in it one for its version.
+    # Where the bundle goes: Triton needs a folder for the model, and in it one for its version.
     inner = Path(_triton.checked_name(triton), "1") if triton else Path()
     contents = [name, *data, *(item.file for item in named), *LOADERS]
     contents += ["serve_app.py"] if ray_serve else []
@@ -141,7 +141,7 @@ def bundle(
             _try(partial)
         if secret is not None:
             _signing.sign(partial, name, secret)
-        os.replace(whole, target)  # onto nothing, or an empty folder
+        os.replace(whole, target)  # the target does not exist or is an empty folder
     finally:
         shutil.rmtree(whole, ignore_errors=True)
     made = [str(inner / item) for item in contents]
@@ -184,7 +184,10 @@ def _needed(used: dict[str, bool], given: Given) -> dict[str, tuple[str, list[st
 
 def _is_builtin(domain: str) -> bool:
     """Whether ONNX Runtime itself has the domain."""
-    others = ("ai.onnx.contrib", "com.microsoft.extensions")  # of onnxruntime-extensions
+    others = (
+        "ai.onnx.contrib",
+        "com.microsoft.extensions",
+    )  # domains of onnxruntime-extensions
     builtin = ("ai.onnx", "com.microsoft")
     return not domain or (
         domain not in others and any(f"{domain}.".startswith(f"{item}.") for item in builtin)

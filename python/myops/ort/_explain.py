@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 KERNEL, BODY, NOT_RUN = "kernel", "function body", "not run"
-_AT_ONCE = 500  # nodes that a notebook shows
+_AT_ONCE = 500  # the number of nodes that a notebook shows
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ModelExplanation:
         return rows
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The representation in notebooks."""
         from myops import _pages
 
         return _pages.fragment("explain_model.html", found=self, facts=self._facts(),
@@ -287,7 +287,8 @@ def _calls_of(
         return found
     same = [item for item, other in names.items()
             if (other.domain, other.op_type) == (node.domain, node.op_type)]  # fmt: skip
-    domain = _libraries.OURS.domain if info.is_prototype else info.domain  # of what calls it
+    # The domain of the library that makes the call.
+    domain = _libraries.OURS.domain if info.is_prototype else info.domain
     by_numpy = [call for call in calls if call.runtime == "numpy"
                 and (call.domain, call.op) == (domain, info.name)]  # fmt: skip
     return [by_numpy[same.index(name)]] if len(by_numpy) == len(same) else []

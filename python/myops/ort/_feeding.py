@@ -1,4 +1,4 @@
-"""Inputs on which a model runs, here in this process: given ones, the others invented."""
+"""Inputs on which a model runs in this process: given ones, and invented ones for the rest."""
 
 from __future__ import annotations
 

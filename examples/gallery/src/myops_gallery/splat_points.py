@@ -1,4 +1,4 @@
-"""splat_points: points drawn as soft discs, the k nearest of each pixel one over the other."""
+"""splat_points: points drawn as soft discs; the k nearest of each pixel are blended."""
 
 from collections.abc import Sequence
 from typing import Any

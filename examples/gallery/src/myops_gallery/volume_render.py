@@ -1,4 +1,4 @@
-"""volume_render: what rays see of a volume that glows and absorbs; as in NeRF."""
+"""volume_render: colours along rays through a volume that emits and absorbs light, as in NeRF."""
 
 from __future__ import annotations
 

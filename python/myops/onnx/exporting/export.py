@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +11,11 @@ import onnx
 import torch
 
 from myops.onnx import guards
-from myops.onnx.bodies import add_function_bodies
 from myops.onnx.exporting import dynamic_axes as _axes
-from myops.onnx.exporting import exporters, failures, finishing, torch_arguments
+from myops.onnx.exporting import exporters, torch_arguments
+from myops.onnx.exporting.checked_export import Task, with_any_exporter, with_one_exporter
 from myops.onnx.exporting.inputs import Inputs
-from myops.onnx.exporting.recorded import Recorded
-from myops.onnx.graph import files, versions, writing
-from myops.onnx.guards import ExportCheckError
-from myops.onnx.guards._changes import resized
-from myops.onnx.lowering import LoweringError, lower
+from myops.onnx.graph import writing
 from myops.onnx.symbolics import (
     adaptive_pooling,
     floor_division,
@@ -181,7 +174,7 @@ def export(
     model = _unwrapped(model)
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     inputs = Inputs(model, args, dict(kwargs or {}), input_names, list(constants))
-    task = _Task(
+    task = Task(
         model, inputs, output_names, dynamic_axes, dynamic_shapes,
         DEFAULT_OPSET if opset_version is None else int(opset_version), target, checks, libraries,
         keep_initializers_as_inputs, settings,
@@ -197,7 +190,10 @@ def export(
             floor_division.registered(),
             unflatten.registered(),
         ):
-            proto = _any(task) if exporter == "auto" else _one(task, exporter)
+            if exporter == "auto":
+                proto = with_any_exporter(task)
+            else:
+                proto = with_one_exporter(task, exporter)
     writing.write(proto, f, external_data)
     return proto
 
@@ -214,194 +210,6 @@ def _unwrapped(model: Any) -> Any:
             model = model.module
         else:
             return model
-
-
-@dataclasses.dataclass
-class _Task:
-    """The arguments of an export, except the exporter."""
-
-    model: Any
-    inputs: Inputs
-    output_names: Any
-    dynamic_axes: Any
-    dynamic_shapes: Any
-    opset: int
-    target: str
-    checks: Sequence[str]
-    libraries: Sequence[Any]
-    initializers_as_inputs: bool
-    settings: torch_arguments.Settings
-    multiples: Mapping[tuple[str, int], int] = dataclasses.field(default_factory=dict)
-
-
-def _any(task: _Task) -> onnx.ModelProto:
-    """Exports with the first exporter whose file passes all checks."""
-    errors: dict[str, Exception] = {}
-    for exporter in torch_arguments.EXPORTERS:
-        try:
-            return _made(task, exporter)
-        except (ExportCheckError, LoweringError, ValueError, TypeError, RuntimeError) as error:
-            errors[exporter] = error
-    first = errors["dynamo"]
-    said = "\n".join(f"{name}: {failures.text(error)}" for name, error in errors.items())
-    raise RuntimeError(f"export: neither exporter makes a right file.\n{said}") from first
-
-
-def _one(task: _Task, exporter: str) -> onnx.ModelProto:
-    """With one exporter; where torch fails, the error says whether the other would do."""
-    error: failures.ExporterError | ExportCheckError | finishing.InvalidModelError
-    try:
-        return _made(task, exporter)
-    except (failures.ExporterError, finishing.InvalidModelError) as raised:
-        error = raised
-    except ExportCheckError as raised:
-        if not raised.elsewhere:
-            raise
-        error = raised
-    if isinstance(error, failures.ExporterError) and not error.known:
-        _refuse_what_does_not_run(task)
-    # Not inside of except: the second error would seem to follow from the first.
-    said = _other(task, exporter)
-    if isinstance(error, failures.ExporterError):
-        error.add(said)
-        raise error.complete() from error.__cause__
-    if isinstance(error, finishing.InvalidModelError):
-        raise RuntimeError(f"{error} {said}") from error.__cause__
-    raise ExportCheckError(error.check, f"{error.text} {said}") from error.__cause__
-
-
-def _refuse_what_does_not_run(task: _Task) -> None:
-    """Where PyTorch does not run the model either, no exporter is to blame."""
-    args, kwargs = task.inputs.call()
-    try:
-        with guards.unchanged(task.model):
-            guards.runnable(task.model)(*args, **kwargs)
-    except Exception as error:  # the user's model, which may raise anything
-        raise RuntimeError(failures.of_the_model(error)) from error
-
-
-def _other(task: _Task, exporter: str) -> str:
-    """Whether the other exporter makes a right file, in a sentence."""
-    (other,) = [name for name in torch_arguments.EXPORTERS if name != exporter]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            quiet = dataclasses.replace(task.settings, verbose=False)
-            _made(dataclasses.replace(task, settings=quiet), other)
-    except Exception as error:
-        return f'exporter="{other}" was tried and fails too: {failures.reason(error)}.'
-    return (
-        f'exporter="{other}" was tried: it exports the model and passes all checks; '
-        'exporter="auto" takes whichever does.'
-    )
-
-
-def _made(task: _Task, exporter: str) -> onnx.ModelProto:
-    """The checked model, with one exporter."""
-    recorded = Recorded()
-    with contextlib.nullcontext() if task.settings.verbose else exporters.without_own_messages():
-        written, program = _exported(task, exporter, recorded)
-    versions.state(written)
-    torch_arguments.set_versions(written, task.settings.custom_opsets)
-    finishing.drop_left_out(written)
-    proto = lower(written) if task.target == "onnx" else add_function_bodies(written)
-    finishing.set_lowest_ir_version(proto)
-    finishing.add_shapes(proto)
-    if task.initializers_as_inputs:
-        finishing.add_initializers_to_inputs(proto)
-    exported = guards.Exported(
-        task.model, task.inputs, written, proto, exporter, task.opset, program,
-        task.libraries, _axes.limits(task.inputs, task.dynamic_shapes), task.multiples,
-        _axes.asked(task.inputs, task.dynamic_axes, task.dynamic_shapes), recorded,
-    )  # fmt: skip
-    if not files.is_large(proto):
-        try:
-            finishing.refuse_invalid(proto)
-        except finishing.InvalidModelError as error:
-            where = guards.origin_of_failure(exported, error)
-            raise finishing.InvalidModelError(f"{error} {where}".rstrip()) from error.__cause__
-    with exporters.without_own_messages():
-        guards.run(exported, task.checks)
-    return proto
-
-
-def _exported(task: _Task, exporter: str, recorded: Recorded) -> tuple[onnx.ModelProto, Any]:
-    """The model from torch's exporter, and the program from which torch.export made it."""
-    model, inputs = task.model, task.inputs
-    names = (name for name, _ in getattr(model, "named_modules", list)())
-    recorded.parametrized = any("parametrizations" in name.split(".") for name in names)
-    if exporter == "dynamo":
-        exporters.refuse_scripted(model)
-        longer = _enlarged(task)
-        shapes = task.dynamic_shapes
-        if task.dynamic_axes is not None:
-            shapes = _axes.shapes_from_axes(longer, task.dynamic_axes, task.output_names)
-        strict = "opset" in task.checks
-        arguments = (
-            model,
-            longer,
-            task.output_names,
-            shapes,
-            task.opset,
-            strict,
-            recorded,
-            task.settings,
-        )
-        call: Any = functools.partial(exporters.dynamo, *arguments)
-    else:
-        exporters.refuse_opset(task.opset)
-        axes = _axes.named_axes(inputs, task.dynamic_axes, task.output_names)
-        axes = axes or _axes.axes_from_shapes(inputs, task.dynamic_shapes)
-        call = functools.partial(
-            exporters.torchscript,
-            model,
-            inputs,
-            task.output_names,
-            axes,
-            task.opset,
-            recorded,
-            task.settings,
-        )
-    try:
-        result = call()
-    except Exception as error:  # torch's errors share no base class
-        if isinstance(error, LoweringError):
-            raise
-        refusal = failures.refusal_of_ours(error)
-        if refusal is not None:
-            raise refusal from None
-        raise failures.ExporterError(error, exporter, inputs, task.opset, recorded) from error
-    return result if exporter == "dynamo" else (result, None)
-
-
-def _enlarged(task: _Task) -> Inputs:
-    """The inputs with length 2 instead of 1 on dynamic axes, if PyTorch accepts that.
-
-    torch.export decides by the example what is broadcast, and whether an axis may be dynamic at
-    all.
-    """
-    inputs = task.inputs
-    examples = {slot.name: inputs.tensor(slot) for slot in inputs.slots}
-    changes: dict[str, dict[int, int]] = {}
-    for name, axis in _axes.asked(inputs, task.dynamic_axes, task.dynamic_shapes):
-        if examples[name].shape[axis] == 1 and (name, axis) not in task.multiples:
-            changes.setdefault(name, {})[axis] = 2
-    if not changes:
-        return inputs
-    longer = inputs.replaced({n: resized(examples[n], lengths) for n, lengths in changes.items()})
-    args, kwargs = longer.call()
-    try:
-        with guards.unchanged(task.model):
-            guards.runnable(task.model)(*args, **kwargs)
-    except Exception as error:
-        name, lengths = next(iter(changes.items()))
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"export: dynamic_axes: {name}: got an example of length 1 on axis "
-            f"{next(iter(lengths))}, expected 2 or more: torch.export takes 1 for a constant, and "
-            f"PyTorch does not run the model with 2 there: {reason}"
-        ) from error
-    return longer
 
 
 def _build_in_flags(model: Any, inputs: Inputs) -> None:

@@ -1,4 +1,4 @@
-"""The other side of `process.run`: what may crash happens here.
+"""The child process of `process.run`, in which everything that may crash is done.
 
 It is loaded by its path, without the package, which saves much of the time that it takes. Every
 step is written to events.jsonl before it is taken, so that the last line tells where a
@@ -42,7 +42,7 @@ def main(folder: str) -> None:
     log("import")
     try:
         import onnxruntime
-    except Exception as error:  # whatever a broken installation raises
+    except Exception as error:  # a broken installation may raise anything
         log("failed", at="import", error=_text(error))
         return
     {"environment": _environment, "library": _library, "session": _session}[request["kind"]](
@@ -50,7 +50,7 @@ def main(folder: str) -> None:
     )
     log("end")
     if request["kind"] == "library":
-        os._exit(0)  # what a library does at the end, with the copied table, would mislead
+        os._exit(0)  # what a library does at exit, with the copied table, would be misleading
 
 
 def _text(error: BaseException) -> str:
@@ -65,7 +65,7 @@ def _environment(onnxruntime: Any, request: dict[str, Any], log: Log) -> None:
         providers=onnxruntime.get_available_providers(),
         build=onnxruntime.get_build_info(),
     )
-    try:  # not in every build
+    try:  # some builds lack it
         from onnxruntime.capi import onnxruntime_pybind11_state as state
 
         schemas = state.get_all_operator_schema()
@@ -162,7 +162,7 @@ def _assigned(session: Any) -> list[list[str]] | None:
 
 
 def _run(session: Any, feed: str, number: int, log: Log) -> bool:
-    """Runs the model once; whether it ran."""
+    """Runs the model once; returns whether it ran."""
     import numpy as np
 
     log("run", feed=number)

@@ -1,4 +1,4 @@
-"""What a library file is, told from its bytes. Nothing of it is executed."""
+"""What a library file is, found out from its bytes. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def this_machine() -> str:
 
 
 def examine(path: str) -> FileFacts:
-    """Reads a file as the loader of shared libraries would."""
+    """Reads a file like the loader of shared libraries."""
     data = Path(path).read_bytes()
     if not data:
         return FileFacts("an empty file", "not-a-library")

@@ -84,7 +84,7 @@ def runtimes() -> dict[str, str]:
             if not folders:
                 record = item.read_text("RECORD") or ""
                 folders = ["onnxruntime"] if "\nonnxruntime/" in "\n" + record else []
-        except Exception:  # a broken installation of something else
+        except Exception:  # a broken installation of another package
             continue
         if name and "onnxruntime" in folders:
             found[re.sub(r"[-_.]+", "-", name).lower()] = item.version

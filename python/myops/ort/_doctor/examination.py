@@ -174,7 +174,7 @@ class Examination:
     def _named(self, path: str, folder: Path | None) -> None:
         with self.report.careful("which libraries it names"):
             items, found = named.check(path, folder, self.paths, self.own)
-            assert self.report.model is not None  # _look has made it
+            assert self.report.model is not None  # set by _look
             self.report.model["named_libraries"] = [dataclasses.asdict(item) for item in items]
             self.report.add(*found)
 
@@ -206,10 +206,10 @@ class Examination:
         return self._judge("runs", f"The model loads and runs in ONNX Runtime {version}{on}.")
 
     def _overruled(self, ran: bool) -> None:
-        """The runtime decides: what it accepts is no error of the model."""
+        """The runtime decides: a model that it accepts has no errors."""
         elsewhere = ("library", "named", "domain-clash", "myops", "onnxruntime")
         for finding in self.report.errors:
-            certain = finding.code == "kernel-refuses" and not ran  # loading does not show it
+            certain = finding.code == "kernel-refuses" and not ran  # loading does not detect it
             if not certain and not finding.code.startswith(elsewhere):
                 finding.severity = WARNING
                 finding.why += " ONNX Runtime accepts it all the same."

@@ -44,7 +44,7 @@ class Invention:
 
 @dataclass
 class Asked:
-    """What the user says of the inputs.
+    """What the user specified about the inputs.
 
     inputs: Arrays, or paths of .npy files, by name of the input.
     dims: Lengths, by the name of the length or as "INPUT:AXIS".
@@ -78,7 +78,7 @@ def make(model: onnx.ModelProto, asked: Asked) -> Invention:
     lengths = _lengths(inputs, given, asked)
     shaped = onnx.ModelProto()
     shaped.CopyFrom(model)
-    for item in shaped.graph.input:  # so that what they say is known, too
+    for item in shaped.graph.input:  # so that their information is used too
         shape = given[item.name].shape if item.name in given else asked.shapes.get(item.name)
         if shape is not None and item.type.WhichOneof("value") == "tensor_type":
             dims = [onnx.TensorShapeProto.Dimension(dim_value=length) for length in shape]
@@ -224,7 +224,7 @@ def _made(
 
 
 def is_list(name: str, model: onnx.ModelProto) -> bool:
-    """Whether a value is a Resize's list of scales or the like: random factors make no sense."""
+    """Whether a value is a list of scales, for example of a Resize, which cannot be random."""
     for place in graph.places(model):
         for number, used in enumerate(place.node.input):
             if used != name:

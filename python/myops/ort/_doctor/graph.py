@@ -42,7 +42,7 @@ class Place:
 
 @dataclass
 class Provided:
-    """What the runtime and the libraries know.
+    """The operators of the runtime and the libraries.
 
     version: The runtime's.
     builtin: {domain: {op: since which versions}}.
@@ -134,7 +134,7 @@ def module_path(node: onnx.NodeProto) -> str:
 def find(model: onnx.ModelProto, name: str, op_type: str = "") -> Place | None:
     """The node that ONNX Runtime speaks of: by name, else the only one of its type."""
     found = [place for place in places(model) if name and place.node.name == name]
-    if not found and name:  # names that ONNX Runtime made out of others
+    if not found and name:  # names that ONNX Runtime derived from others
         near = [p for p in places(model) if p.node.name and name.startswith(p.node.name)]
         found = sorted(near, key=lambda place: len(place.node.name))[-1:]
     if not found and op_type:

@@ -47,7 +47,7 @@ def examine(
     refusals = [e for e in outcome.events if e["stage"] == "asks" and not e["given"]]
     refused = refusals[-1] if refusals else None
     if outcome.death and outcome.stage not in ("register", "session") and not refused:
-        # Perhaps only because we listed its ops: what counts is what ONNX Runtime does with it.
+        # Perhaps only because we listed its ops: the result in ONNX Runtime decides.
         request["trace"] = False
         outcome = process.run(request, process.SECONDS_FOR_A_LIBRARY, advance)
     failed = outcome.last("failed")
@@ -261,7 +261,7 @@ def demangled(symbol: str) -> str:
 
 
 def _tail(text: str) -> str:
-    """The end of what a process said, without colours."""
+    """The end of the output of a process, without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()[-500:]
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime's messages in words: what they mean and what to do.
+"""Explains ONNX Runtime's messages: what they mean and what to do.
 
 The first pattern that is found in a message decides. A message that no pattern knows is shown as
 it is.
@@ -35,8 +35,8 @@ def _unknown(message: str, context: MessageContext) -> Finding:
             register_schemas()
             onnx.checker.check_model(context.model)
             why = "onnx.checker has no objection to the model."
-        except Exception as error:  # it is only asked for a second opinion
-            # That it wants a shape for each output, which ONNX Runtime does not, is no help.
+        except Exception as error:  # the checker only gives additional information
+            # It demands a shape for each output, unlike ONNX Runtime, so this complaint is no help.
             if "Field 'shape' of 'type'" not in str(error):
                 why = f"onnx.checker says: {str(error).strip()}"
     return Finding(

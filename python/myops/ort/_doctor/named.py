@@ -1,4 +1,4 @@
-"""The libraries that a bundled model names in its metadata: are they here, and are they the ones?
+"""Whether the libraries that a bundled model names are here and have the right hash.
 
 None of them is loaded because a model names it: the caller decides that, by `--library` or, in a
 session, by `named_libraries`.

@@ -1,4 +1,4 @@
-"""What really runs in place of each node, told by ONNX Runtime's optimised model."""
+"""What really runs in place of each node, according to ONNX Runtime's optimised model."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def counts(assigned: list[list[str]] | None) -> dict[str, int]:
 def providers(
     model: onnx.ModelProto, asked: Sequence[str], loaded: dict[str, Any], available: Sequence[str]
 ) -> list[Finding]:
-    """Providers that were asked for and do not do the work."""
+    """Providers that were requested and run no nodes."""
     found = []
     for name in asked:
         if name not in available:

@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def stage(self) -> str:
-        """Where it was when it ended."""
+        """The last stage that it reached."""
         return self.events[-1]["stage"] if self.events else "start"
 
 

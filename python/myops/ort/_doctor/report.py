@@ -1,4 +1,4 @@
-"""What `doctor` found: findings in words, and the facts that they rest on."""
+"""The results of `doctor`: findings in words, and the facts on which they are based."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LibraryFacts:
 
 @dataclass
 class NodeFacts:
-    """What runs in place of a node of a custom domain, or of one that calls a function."""
+    """What runs in place of a node of a custom domain, or of a node that calls a function."""
 
     name: str
     op: str
@@ -116,7 +116,7 @@ class Report:
         return [finding for finding in self.findings if finding.severity == WARNING]
 
     def add(self, *findings: Finding) -> None:
-        """Takes findings in; one that says the same as an earlier one only adds to it."""
+        """Adds findings; one that equals an earlier one is merged with it."""
         for new in findings:
             for old in self.findings:
                 if (old.code, old.what) == (new.code, new.what):
@@ -127,7 +127,7 @@ class Report:
 
     @contextlib.contextmanager
     def careful(self, what: str) -> Iterator[None]:
-        """A file may be damaged in unforeseen ways: the examination then continues."""
+        """Continues the examination if a file is damaged in an unforeseen way."""
         try:
             yield
         except Exception as error:
@@ -138,7 +138,7 @@ class Report:
             ))  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON can hold it."""
+        """The report as data for JSON."""
         plain = dataclasses.asdict(self)
         plain["exit_status"] = self.exit_status
         return plain
@@ -155,7 +155,7 @@ class Report:
         terminal.show(self, console or Terminal())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The representation in notebooks."""
         from myops.ort._doctor import terminal
 
         return terminal.fragment(self)

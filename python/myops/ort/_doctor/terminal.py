@@ -1,4 +1,4 @@
-"""What `doctor` found, in a terminal and in a notebook."""
+"""Shows the results of `doctor` in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from myops.ort._doctor.report import Finding, Report
 
 _COLOURS = {"error": "red", "warning": "yellow"}
-_MOST_NODES = 8  # of one finding, and of the table, in the terminal
+_MOST_NODES = 8  # of one finding, and of the table, that are shown in the terminal
 
 
 def show(report: Report, console: Console, rest: str = "to_dict() has them") -> None:
@@ -122,7 +122,7 @@ def _model(report: Report) -> list[tuple[str, Any]]:
 
 
 def _inputs(report: Report) -> list[str]:
-    """What the model ran with, and what of it was invented."""
+    """The inputs with which the model ran, and which parts of them were invented."""
     return [
         f"{name} {item['dtype']}{item['shape']}"
         + (f"; invented: {item['invented']}" if item["invented"] else "")

@@ -37,7 +37,7 @@ _TYPES = (
 )  # fmt: skip
 
 
-# What libraries point to until the process ends.
+# Keeps alive what libraries point to until the process ends.
 _kept: list[Any] = []
 
 
@@ -143,7 +143,7 @@ def _copied(table: int, log: Callable[..., None]) -> Any:
 
 
 def _entries(table: int) -> int:
-    """How many entries can be copied without reading memory that is not there."""
+    """How many entries can be copied without reading unmapped memory."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, end = (int(part, 16) for part in line.split(None, 1)[0].split("-"))
         if start <= table < end:

@@ -1,4 +1,4 @@
-"""Loads a model, runs it, and finds out about what goes wrong then."""
+"""Loads a model, runs it, and examines what goes wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from myops.ort._doctor.messages import explain
 from myops.ort._doctor.report import ERROR, WARNING, Finding, Report
 from myops.ort._doctor.rules import MessageContext
 
-_SECONDS = 60.0  # of trying inputs
+_SECONDS = 60.0  # seconds for trying inputs
 _DUMP_LIMIT = 1 << 30  # bytes; what ONNX Runtime made of a larger model is not written to disk
 
 
@@ -76,7 +76,7 @@ class SessionTrial:
         elif failed:
             try:
                 self._failed(failed, MessageContext(proto, self.provided), proto, folder, invention)
-            except Exception:  # the model is garbled; the message is not to be lost
+            except Exception:  # the model is damaged; the message must not be lost
                 self.report.add(explain(failed["error"], MessageContext(None, self.provided)))
         return outcome
 
@@ -85,7 +85,7 @@ class SessionTrial:
         if os.path.isfile(dump):
             try:
                 optimised = onnx.load(dump, load_external_data=False)
-            except Exception:  # it is only evidence; without it the nodes stay "unknown"
+            except Exception:  # optional: without it the nodes stay "unknown"
                 optimised = None
         assigned = loaded["assigned"]
         self.report.nodes = nodes.examine(proto, optimised, assigned)
@@ -137,7 +137,7 @@ class SessionTrial:
         self.report.add(finding)
 
     def _fed(self, feed: dict[str, np.ndarray], invented: dict[str, str]) -> None:
-        """Notes what the model ran with."""
+        """Records the inputs with which the model ran."""
         self.report.inputs = {
             name: {"dtype": str(array.dtype), "shape": list(array.shape),
                    "invented": invented.get(name, "")}
@@ -148,7 +148,7 @@ class SessionTrial:
         self, proto: onnx.ModelProto, finding: Finding, invention: feeds.Invention
     ) -> bool:
         """Whether a failure may be the fault of what was made up."""
-        if not invention.invented or finding.code == "input-wrong":  # what is invented fits
+        if not invention.invented or finding.code == "input-wrong":  # the invented inputs fit
             return False
         failing = [place for place in graph.places(proto) if place.label in finding.nodes]
         if len(failing) != 1 or failing[0].inside:
@@ -182,7 +182,7 @@ class SessionTrial:
         """dtype and shape of the node's inputs, found by running what is before it."""
         external = (t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
         part = feeds.arriving(proto, node)
-        if part is None or any(external):  # the weights lie beside another file
+        if part is None or any(external):  # the weights are beside another file
             return {}
         (folder / "arriving.onnx").write_bytes(part.SerializeToString())
         ran = self.session(

@@ -49,7 +49,7 @@ def _undefined_values(model: onnx.ModelProto) -> Iterator[Finding]:
 
 
 def undefined_value(name: str, labels: list[str], known: set[str]) -> Finding:
-    """A value that is read and that nothing makes."""
+    """A value that is read but that no node computes."""
     return Finding(
         "value-undefined", ERROR, f"Nothing makes the value {name!r}.",
         "It is read, but is neither an input of the graph, nor an initializer, nor an output of "
@@ -77,7 +77,7 @@ def _inputs_left_out(model: onnx.ModelProto, provided: Provided) -> Iterator[Fin
 
 
 def input_name(place: Place, number: int) -> str:
-    """What an input is called: by our descriptions, else by its number."""
+    """The name of an input in our descriptions, or else its number."""
     info = _libraries.op_of(place.node)
     if info is not None and number < len(info.inputs):
         return info.inputs[number].name
@@ -108,7 +108,7 @@ _ASIDE = "doctor."  # a domain that shape inference does not know
 
 
 def _scopes(model: onnx.ModelProto) -> list[Any]:
-    """What shape inference tells; [] when nothing."""
+    """The results of shape inference; [] if there are none."""
     from myops.onnx.graph.scopes import all_scopes
 
     try:
@@ -124,7 +124,7 @@ def _scopes(model: onnx.ModelProto) -> list[Any]:
         copy.opset_import.append(onnx.helper.make_opsetid(_ASIDE + library.domain, 1))
     try:
         return list(all_scopes(copy))
-    except Exception:  # broken apart from our nodes too; the runtime still has its say
+    except Exception:  # the model is broken apart from our nodes too; the runtime will report it
         return []
 
 

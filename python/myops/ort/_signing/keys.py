@@ -11,6 +11,10 @@ from typing import Any
 TRUSTED_KEYS = "MYOPS_TRUSTED_KEYS"  # environment: files, separated as PATH is
 PASSWORD = "MYOPS_SIGNING_PASSWORD"  # environment: of an encrypted private key
 
+# What is expected, with the command that makes it.
+NEW = "an Ed25519 key as PEM: openssl genpkey -algorithm ed25519 -out key.pem"
+PUBLIC_PART = "an Ed25519 public key as PEM: openssl pkey -in key.pem -pubout -out public.pem"
+
 Key = str | os.PathLike[str] | bytes
 
 
@@ -33,15 +37,9 @@ def private_key(key: Key) -> Any:
         needs = f"unset {PASSWORD}" if password else f"set {PASSWORD} to its password"
         raise ValueError(f"sign: {called}: {error}; {needs}") from error
     except ValueError as error:
-        raise ValueError(
-            f"sign: {called}: got no private key that can be read ({error}), expected an Ed25519 "
-            "key as PEM: openssl genpkey -algorithm ed25519 -out key.pem"
-        ) from error
+        raise _refusal("sign", called, f"no private key that can be read ({error})", NEW) from error
     if not isinstance(found, ed25519.Ed25519PrivateKey):
-        raise ValueError(
-            f"sign: {called}: got {type(found).__name__}, expected an Ed25519 key: "
-            "openssl genpkey -algorithm ed25519 -out key.pem"
-        )
+        raise _refusal("sign", called, type(found).__name__, NEW)
     return found
 
 
@@ -68,16 +66,16 @@ def public_keys(folder: Path, given: Sequence[Key] | None) -> list[Any]:
         try:
             key = serialization.load_pem_public_key(data)
         except ValueError as error:
-            raise ValueError(
-                f"trusted_keys: {called}: got no public key that can be read, expected an Ed25519 "
-                "key as PEM: openssl pkey -in key.pem -pubout -out public.pem"
-            ) from error
+            got = "no public key that can be read"
+            raise _refusal("trusted_keys", called, got, PUBLIC_PART) from error
         if not isinstance(key, ed25519.Ed25519PublicKey):
-            raise ValueError(
-                f"trusted_keys: {called}: got {type(key).__name__}, expected an Ed25519 public key"
-            )
+            raise _refusal("trusted_keys", called, type(key).__name__, PUBLIC_PART)
         keys.append(key)
     return keys
+
+
+def _refusal(argument: str, called: str, got: str, expected: str) -> ValueError:
+    return ValueError(f"{argument}: {called}: got {got}, expected {expected}")
 
 
 def _key_data(key: Key, argument: str) -> tuple[bytes, str]:
