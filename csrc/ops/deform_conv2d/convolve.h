@@ -306,6 +306,10 @@ void Convolution<T>::write(const Tile& tile, const Range& outputs, const A* sums
       pixels_to_planes(sums, sums_row, columns, width, to, out_.step[1]);
       continue;
     }
+    if (sums_row == width && out_.step[3] == width) {
+      narrow(sums, columns * width, to);
+      continue;
+    }
     for (int64_t p = 0; p < columns; ++p, to += out_.step[3]) {
       narrow(sums + p * sums_row, width, to);
     }

@@ -58,7 +58,7 @@ class Source {
     const Box inside{std::max<int64_t>(box.top, 0), std::min(box.bottom, height_),
                      std::max<int64_t>(box.left, 0), std::min(box.right, width_)};
     const bool planes = view_.step[3] == 1 && view_.step[1] != 1;
-    clear_border(box, inside, view, !planes && pixel != channels.count());
+    clear_border(box, inside, view);
     if (inside.top >= inside.bottom || inside.left >= inside.right) return view;
     A* to = window_.get() + (inside.top - box.top) * view.row + (inside.left - box.left) * pixel;
     if (planes) {
@@ -73,12 +73,11 @@ class Source {
   }
 
  private:
-  // Writes the zeros around X, and those after the channels of a padded pixel.
-  void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view,
-                    bool padded) const {
+  // Writes the zeros around X.
+  void clear_border(const Box& box, const Box& inside, const WindowView<const A>& view) const {
     A* to = window_.get();
     for (int64_t y = box.top; y < box.bottom; ++y, to += view.row) {
-      if (padded || y < inside.top || y >= inside.bottom || inside.left >= inside.right) {
+      if (y < inside.top || y >= inside.bottom || inside.left >= inside.right) {
         std::fill_n(to, view.row, A{});
         continue;
       }
@@ -109,11 +108,58 @@ class Source {
     }
   }
 
+  // The pixels of a line. Elements behind the channels of a pixel are set to 0, as those of
+  // planes_to_pixels().
   void copy_pixels(const T* from, int64_t channels, int64_t columns, int64_t pixel, A* to) const {
-    const bool apart = view_.step[3] != channels;
-    for (int64_t x = 0; x < columns; ++x, from += view_.step[3], to += pixel) {
-      if (apart) prefetch_channels(from + kPrefetchPixels * view_.step[3], channels);
-      widen(from, view_.step[1], channels, to);
+    const int64_t step = view_.step[3];
+    if (view_.step[1] != 1) {
+      for (int64_t x = 0; x < columns; ++x, from += step, to += pixel) {
+        widen(from, view_.step[1], channels, to);
+        std::fill_n(to + channels, pixel - channels, A{});
+      }
+      return;
+    }
+    int64_t done = 0;
+    if (pixel == kQuad<A>) {
+      done = copy_several<kQuad<A>>(from, channels, columns, to);
+    } else if (pixel == kHalf<A>) {
+      done = copy_several<kHalf<A>>(from, channels, columns, to);
+    }
+    from += done * step;
+    to += done * pixel;
+    const bool apart = step != channels;
+    for (int64_t x = done; x < columns; ++x, from += step, to += pixel) {
+      if (apart) prefetch_channels(from + kPrefetchPixels * step, channels);
+      copy_pixel(from, channels, to);
+    }
+  }
+  // Several pixels of kSide elements in one vector, as long as memory behind the last channel
+  // belongs to X. Returns the number of pixels that were copied.
+  template <int64_t kSide>
+  int64_t copy_several(const T* from, int64_t channels, int64_t columns, A* to) const {
+    constexpr int64_t L = kLanes<A>, kCount = L / kSide;
+    if constexpr (kCount == 1) return 0;
+    using Bits = Lanes<std::conditional_t<sizeof(A) == 4, int32_t, int64_t>, L>;
+    const int64_t step = view_.step[3];
+    Bits used{};
+    for (int64_t lane = 0; lane < L; ++lane) used[lane] = lane % kSide < channels ? -1 : 0;
+    int64_t x = 0;
+    for (; x + kCount <= columns; x += kCount, from += kCount * step, to += L) {
+      if (view_.end - from < (kCount - 1) * step + kSide) break;
+      __builtin_prefetch(from + kPrefetchPixels * step);
+      store(to, (Vector<A>)((Bits)load_groups_wide<kSide, A>(from, step) & used));
+    }
+    return x;
+  }
+  void copy_pixel(const T* from, int64_t channels, A* to) const {
+    constexpr int64_t L = kLanes<A>, Q = kQuad<A>;
+    int64_t c = 0;
+    for (; c + L <= channels; c += L) store(to + c, load_wide<A>(from + c));
+    if (c == channels) return;
+    A rest[L];
+    store(rest, load_part<A>(from + c, channels - c));
+    for (int64_t i = 0; c + i < channels; i += Q) {
+      store(to + c + i, load_as<Lanes<A, Q>>(rest + i));
     }
   }
 

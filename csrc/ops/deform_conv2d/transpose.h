@@ -10,12 +10,7 @@ inline void narrow(const A* from, int64_t count, To* to) {
   int64_t i = 0;
   for (; i + kLanes<A> <= count; i += kLanes<A>) store_narrow<A>(to + i, load(from + i));
   if constexpr (!std::is_same_v<To, A>) {
-    if (i == count) return;
-    A rest[kLanes<A>] = {};
-    To rounded[kLanes<A>];
-    std::memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof(A));
-    store_narrow<A>(rounded, load(rest));
-    std::copy_n(rounded, count - i, to + i);
+    if (i < count) store_part<A>(to + i, load_part<A>(from + i, count - i), count - i);
   } else {
     for (; i < count; ++i) to[i] = from[i];
   }
@@ -30,11 +25,7 @@ inline void widen(const T* from, int64_t step, int64_t count, A* to) {
       using Quad = Lanes<A, kQuad<A>>;
       for (; i + kQuad<A> <= count; i += kQuad<A>) store(to + i, load_as<Quad>(from + i));
     } else if (i < count) {
-      T rest[kLanes<A>] = {};
-      A wide[kLanes<A>];
-      std::copy_n(from + i, count - i, rest);
-      store(wide, load_wide<A>(rest));
-      std::copy_n(wide, count - i, to + i);
+      store_part<A>(to + i, load_part<A>(from + i, count - i), count - i);
       return;
     }
   }
