@@ -131,6 +131,20 @@ def test_a_folder_with_something_else(words: dict[str, Any], tmp_path: Path) -> 
     assert (tmp_path / "a.png").read_bytes() == before
 
 
+def test_outputs_that_cannot_be_meant(words: dict[str, Any], tmp_path: Path) -> None:
+    """An unset variable of a shell, the source, the model."""
+    for output, message in (
+        ("", "output: got an empty text"),
+        (words["source"], r"output: all files of the source are .*x\.npy"),
+        (words["model"], "exists and is no folder"),
+        ("/dev/null", "exists and is no folder"),
+    ):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        with pytest.raises(ValueError, match=message):
+            myops.batch.run(**{**words, "output": output})
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
     """What the run has written is no source of the next."""
     Image.new("RGB", (3, 3)).save(tmp_path / "a.png")

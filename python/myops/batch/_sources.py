@@ -187,7 +187,12 @@ def _listed(patterns: Sequence[str], output: str) -> _Listed:
     inside = output if _store.is_remote(output) else os.path.abspath(output or os.devnull)
     if root and inside.startswith(root):  # what earlier runs have written there
         own = inside[len(root) :].rstrip("/") + "/"
-        found = [name for name in found if not f"{name}/".startswith(own)]
+        others = [name for name in found if not f"{name}/".startswith(own)]
+        if found and not others:
+            raise ValueError(
+                f"output: all files of the source are {inside} or in it, expected another output"
+            )
+        found = others
     if root and not any(name.startswith("/") for name in found):
         names = Strings(found)
         return _Listed(names, names.under(root))
