@@ -301,7 +301,7 @@ def test_names(tmp_path: Path) -> None:
 
 def test_the_list_of_files_is_small(tmp_path: Path) -> None:
     """Ten million files need less than 2.5 GB at any moment; a dict of their names needs more."""
-    count = 20_000
+    count = 5_000
     folder = tmp_path / "photographs"
     folder.mkdir()
     for number in range(count):
