@@ -31,7 +31,7 @@
 #   make site          the documentation as a site, in build/site; a broken link is an error
 #   make coverage      which lines of Python and C++ the tests run: docs/coverage.md (half an hour)
 #   make wheel         a wheel in dist/, for this machine
-#   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: half an hour
+#   make dist          wheels for other Linux systems too, x86_64 and aarch64, in dist/: a quarter of an hour
 #   make test-dist     test these in fresh environments (on Debian; downloads gigabytes); writes docs/compatibility.md
 #   make test-newest-torch  tests with the newest torch of the index (downloads 500 MB); writes
 #                      docs/compatibility.md

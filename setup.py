@@ -5,6 +5,7 @@ the package is in pyproject.toml.
 """
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +53,14 @@ def torch_internals() -> Extension:
     return extension
 
 
+def description() -> str:
+    """README.md for a package index, which shows no other file of ours: links to files become
+    their texts, and pictures the texts that stand for them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[([^\]]+)\]\((?!https?:)[^)]*\)", r"*\1*", text)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
 class BuildExtension(build.BuildExtension):
     """Keeps the objects of an editable install: the next build compiles only what changed."""
 
@@ -75,6 +84,8 @@ class BuildPy(build_py):
 
 
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     ext_modules=[
         *build.extensions("myops", OPS, include_dirs=[str(ROOT / "csrc" / "ops")], folder="lib"),
         torch_internals(),

@@ -6,6 +6,7 @@ Small binaries stand for those that zig makes; `make test-dist` tries the real o
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_page_of_an_index_has_no_dead_links() -> None:
+    """An index shows README.md alone: no link and no picture leads to a file beside it."""
+    found = contents.of("myops")[f"myops-{myops.__version__}.dist-info/METADATA"].decode()
+    head, _, text = found.partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert text.splitlines()[0] == readme.splitlines()[0]
+    assert len(text) > 0.8 * len(readme)
+    assert re.findall(r"\]\((?!https?://)[^)]*\)", readme)
+    assert not re.findall(r"\]\((?!https?://)[^)]*\)|<img|<a ", text)
 
 
 def test_equal_contents_give_equal_bytes(made: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import pytest
 from PIL import Image
 
 import myops.batch
-from myops.batch import _plan, _single, _state, _store
+from myops.batch import _plan, _single, _sources, _state, _store
+from myops.batch._strings import Strings
 
 RUN = "import sys, json, myops.batch; myops.batch.run(**json.loads(sys.argv[1]))"
 
@@ -127,6 +129,20 @@ def test_a_folder_with_something_else(words: dict[str, Any], tmp_path: Path) -> 
     with pytest.raises(ValueError, match="expected an empty folder"):
         myops.batch.run(model, tmp_path / "*.png", tmp_path)
     assert (tmp_path / "a.png").read_bytes() == before
+
+
+def test_outputs_that_cannot_be_meant(words: dict[str, Any], tmp_path: Path) -> None:
+    """An unset variable of a shell, the source, the model."""
+    for output, message in (
+        ("", "output: got an empty text"),
+        (words["source"], r"output: all files of the source are .*x\.npy"),
+        (words["model"], "exists and is no folder"),
+        ("/dev/null", "exists and is no folder"),
+    ):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        with pytest.raises(ValueError, match=message):
+            myops.batch.run(**{**words, "output": output})
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_an_output_inside_of_the_source(tmp_path: Path) -> None:
@@ -268,12 +284,38 @@ def test_memory_is_bounded(
 
 def test_names(tmp_path: Path) -> None:
     """Two rows never have one output."""
-    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "b.jpg", "c/a.jpg")]
-    found = [_plan.output_of(item) for item in _plan.named(entries, ".png")]
-    assert found == ["a.jpg", "a.png", "b", "c/a"]
-    entries = [_plan.Entry(name, {}, 1, ()) for name in ("a.jpg", "a.png", "a.jpg.tif")]
+
+    def planned(*names: str) -> _plan.Plan:
+        found = Strings(names)
+        plan = _plan.Plan(_sources.Files(found, {"x": found.under("/nowhere/")}))
+        plan.name_outputs(".png")
+        return plan
+
+    plan = planned("a.jpg", "a.png", "b.jpg", "c/a.jpg", "\udcff \u00fc\n.jpg")
+    outputs = [_plan.output_of(item) for item in plan]
+    assert outputs == ["a.jpg", "a.png", "b", "c/a", "\udcff \u00fc\n"]
+    assert plan[-1].files == {"x": "/nowhere/\udcff \u00fc\n.jpg"}
     with pytest.raises(ValueError, match=r"one name, 'a.jpg.png', for 'a.jpg' and 'a.jpg.tif'"):
-        _plan.named(entries, ".png")
+        planned("a.jpg", "a.png", "a.jpg.tif")
+
+
+def test_the_list_of_files_is_small(tmp_path: Path) -> None:
+    """Ten million files need less than 2.5 GB at any moment; a dict of their names needs more."""
+    count = 5_000
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"photograph-{number:010d}.jpg").touch()
+    for pattern in (str(folder), f"{folder}/*.jpg"):
+        tracemalloc.start()
+        plan = _plan.plan(_sources.files({"x": [pattern]}), False, None)
+        plan.name_outputs(".png")
+        _plan.digest(plan)
+        kept, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert plan.total == count
+        assert most / count < 250, pattern
+        assert kept / count < 75, pattern
 
 
 def test_folders_with_equal_names_in_them(tmp_path: Path) -> None:

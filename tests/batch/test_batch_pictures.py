@@ -59,11 +59,12 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
     Image.new("1", (13400, 13400)).save(photos / "huge.png", compress_level=1)
     frames = [Image.new("L", (4, 4), value) for value in (0, 255)]
     frames[0].save(photos / "moving.gif", save_all=True, append_images=frames[1:])
+    Image.fromarray(np.arange(6, dtype=np.int32)[None]).save(photos / "deep.tif")
     result = myops.batch.run(models.negative(tmp_path), photos, tmp_path / "out", range=(0, 1))
-    assert (result.status, result.done, result.failed) == (1, 6, 7)
+    assert (result.status, result.done, result.failed) == (1, 6, 8)
     reasons = models.failures(result)
     assert set(reasons) == {"cut.png", "empty.jpg", "text.jpg", "nowhere.png", "moving.gif",
-                            "pipe.png", "huge.png"}  # fmt: skip
+                            "pipe.png", "huge.png", "deep.tif"}  # fmt: skip
     assert "damaged" in reasons["cut.png"]
     assert "empty file" in reasons["empty.jpg"]
     assert "no picture" in reasons["text.jpg"]
@@ -71,6 +72,7 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
     assert "no regular file" in reasons["pipe.png"]
     assert "more than 178956970 pixels" in reasons["huge.png"]
     assert "2 pictures" in reasons["moving.gif"]
+    assert "32 bits a pixel" in reasons["deep.tif"]
     assert (tmp_path / "out" / "link.png").exists()
 
 

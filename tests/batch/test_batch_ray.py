@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -46,8 +47,6 @@ def test_the_same_bits_as_here(tmp_path: Path, rng: np.random.Generator) -> None
 
 def test_an_actor_that_is_killed(tmp_path: Path) -> None:
     """Ray starts another, which does what the first had begun."""
-    import threading
-
     for place in range(40):
         np.save(tmp_path / f"{place:02d}.npy", np.float32([[place]]))
     killed = []
@@ -78,6 +77,53 @@ def _actor() -> int:
             if b"ray::" in title and b"MapWorker" in title:
                 return int(folder.name)
     raise AssertionError("no actor runs")
+
+
+def test_a_source_larger_than_memory(tmp_path: Path) -> None:
+    """Only numbers of shards go through Ray: 300 times as many rows need no more memory."""
+    length = 32 * 1024
+    node = models.helper.make_node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=0)
+    model = models.save(tmp_path / "most.onnx", [node], {"x": (models.FLOAT, ("N", length))},
+                        {"y": (models.FLOAT, ("N",))})  # fmt: skip
+    most = {}
+    # 5 MiB; 1.5 GiB, of which the disk holds nothing.
+    for turn, rows in enumerate((40, 40, 12_000)):
+        source = tmp_path / f"{rows}.npy"
+        np.lib.format.open_memmap(source, "w+", np.float32, (rows, length)).flush()
+        seen = [0]
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(seen, ended))
+        watcher.start()
+        result = myops.batch.run(model, source, tmp_path / f"out {turn}", engine="ray", workers=2,
+                                 threads=1)  # fmt: skip
+        ended.set()
+        watcher.join()
+        assert (result.done, result.failed) == (rows, 0)
+        most[rows] = seen[0]  # the second time: Ray has started its processes
+    assert most[12_000] - most[40] < 400, most
+
+
+def _watch(seen: list[int], ended: threading.Event) -> None:
+    """Notes the most MiB, also of shared memory, of this process and those that it has started."""
+    while not ended.wait(0.05):
+        parents: dict[int, list[int]] = {}
+        sizes: dict[int, int] = {}
+        for path in Path("/proc").glob("[0-9]*/status"):
+            try:
+                lines = dict(line.split(":", 1) for line in path.read_text().splitlines())
+            except OSError:  # it has ended
+                continue
+            process = int(path.parent.name)
+            parents.setdefault(int(lines["PPid"]), []).append(process)
+            sizes[process] = sum(
+                int(lines.get(kind, "0").split()[0]) for kind in ("RssAnon", "RssShmem")
+            )
+        total, waiting = 0, [os.getpid()]
+        while waiting:
+            process = waiting.pop()
+            total += sizes.get(process, 0)
+            waiting += parents.get(process, [])
+        seen[0] = max(seen[0], total >> 10)
 
 
 def test_the_application_for_serve(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,25 @@ def test_tables_that_are_damaged(bad: bytes, ending: str, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=rf"x\.{ending}"):
         myops.batch.run(model, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+@pytest.mark.parametrize("length", [-5, 2, 4 * 10**18])
+def test_a_header_that_says_other_lengths(length: int, ending: str, tmp_path: Path) -> None:
+    """Each of its rows would fail, without end."""
+    head = io.BytesIO()
+    words = {"descr": "<f4", "fortran_order": False, "shape": (length, 3)}
+    np.lib.format.write_array_header_1_0(head, words)
+    data = head.getvalue() + bytes(12)  # one row
+    path = tmp_path / f"x.{ending}"
+    if ending == "npz":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", data)
+    else:
+        path.write_bytes(data)
+    model = models.identity(tmp_path, models.FLOAT, ("N", 3))
+    with pytest.raises(ValueError, match=r"no negative length|shorter than an array"):
+        myops.batch.run(model, path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "parquet"])

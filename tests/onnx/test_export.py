@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+import warm
 from node_models import operators, run_plain
 
 import myops
@@ -244,6 +245,30 @@ def test_it_is_quiet(exporter: str, capfd: Any, caplog: Any) -> None:
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert logging.getLogger("torch.onnx").level == level
+
+
+def test_it_is_quiet_about_torchvision_that_is_not_installed(tmp_path: Path) -> None:
+    """torch's exporter warns of it once in a process, and so did not in a test after others."""
+    program = (
+        "import sys, torch\n"
+        "from torch.onnx._internal.exporter import _registration\n"
+        "find = _registration.importlib.util.find_spec\n"
+        "_registration.importlib.util.find_spec = "
+        "lambda name, *more: None if name == 'torchvision' else find(name, *more)\n"
+        "import myops\n"
+        "model, x = torch.nn.Identity().eval(), torch.rand(3)\n"
+        "if sys.argv[1] == 'torch':\n"
+        "    torch.onnx.export(model, (x,), sys.argv[2], dynamo=True, verbose=False)\n"
+        "else:\n"
+        "    myops.onnx.export(model, x, sys.argv[2], exporter='dynamo')\n"
+    )
+    told = {}
+    for by in ("torch", "myops"):
+        done = warm.run("-c", program, by, tmp_path / f"{by}.onnx")
+        assert done.returncode == 0, done.stderr
+        told[by] = done.stderr
+    assert "torchvision is not installed" in told["torch"]  # or this test would show nothing
+    assert told["myops"] == ""
 
 
 class ReturnsWeight(torch.nn.Module):

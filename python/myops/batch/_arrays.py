@@ -64,12 +64,16 @@ def headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     with _checked(path), _store.opened(path) as stream:
         if kind(path) == "npy":
             found = {"": _header(stream)}
+            start = stream.tell()
+            _check_size(found[""], stream.seek(0, os.SEEK_END) - start)
         else:
             with zipfile.ZipFile(stream) as archive:
                 found = {}
-                for name in archive.namelist():
-                    with archive.open(name) as inner:
-                        found[name.removesuffix(".npy")] = _header(inner)
+                for item in archive.infolist():
+                    with archive.open(item) as inner:
+                        head = _header(inner)
+                        _check_size(head, item.file_size - inner.tell())
+                    found[item.filename.removesuffix(".npy")] = head
     return {name: (item.shape, item.dtype) for name, item in found.items()}
 
 
@@ -91,7 +95,16 @@ def _header(stream: Any) -> Header:
     shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise ValueError("got Python objects, expected numbers or text")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"got an array of shape {list(shape)}, expected no negative length")
     return Header(shape, dtype, fortran)
+
+
+def _check_size(head: Header, size: int) -> None:
+    """Raises ValueError where fewer bytes follow a header than its array has: it may say any
+    number of rows, and each would be a failure."""
+    if size < math.prod(head.shape) * head.dtype.itemsize:
+        raise ValueError(f"got a file that is shorter than an array of shape {list(head.shape)}")
 
 
 class Stored:
@@ -107,10 +120,7 @@ class Stored:
     def __init__(self, file: IO[bytes], head: Header, start: int, path: str) -> None:
         self.shape, self.dtype = head.shape, head.dtype
         self._file, self._fortran, self._start, self._path = file, head.fortran, start, path
-        if os.fstat(file.fileno()).st_size < start + math.prod(head.shape) * head.dtype.itemsize:
-            raise ValueError(
-                f"got a file that is shorter than an array of shape {list(head.shape)}"
-            )
+        _check_size(head, os.fstat(file.fileno()).st_size - start)
 
     def rows(self, first: int, count: int) -> np.ndarray:
         """Rows of axis 0.

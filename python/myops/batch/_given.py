@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from myops._names import choose
@@ -12,6 +12,7 @@ from myops.batch import _parquet, _pixels, _tables
 from myops.batch._arrays import SHAPE, kind
 from myops.batch._pixels import Settings
 from myops.batch._recipe import Recipe
+from myops.batch._sources import Files
 
 FORMATS = ("png", "jpg", "webp", "bmp", "tif", "bytes", "npy", "npz", "parquet")
 
@@ -73,9 +74,7 @@ def check_words(**words: Any) -> None:
             raise ValueError(f"{name}: got {value}, expected {least} or more")
 
 
-def chosen_format(
-    said: str, recipe: Recipe, table: bool, paired: Mapping[str, Mapping[str, str]]
-) -> str:
+def chosen_format(said: str, recipe: Recipe, table: bool, files: Files) -> str:
     """The format of the outputs.
 
     Raises:
@@ -83,8 +82,8 @@ def chosen_format(
     """
     outputs = recipe.outputs
     if not said:
-        parquet = any(kind(path) == "parquet"
-                      for item in list(paired.values())[:1] for path in item.values())  # fmt: skip
+        first = files.at(0) if len(files) else {}
+        parquet = any(kind(path) == "parquet" for path in first.values())
         if table:
             said = "parquet" if parquet else "npz"
         elif outputs and all(item.is_bytes for item in outputs):
@@ -93,7 +92,7 @@ def chosen_format(
             said = "png" if outputs and all(item.axes for item in outputs) else "npz"
     if table and said not in ("npz", "parquet"):
         raise ValueError(f"format: got {said!r} for a source of tables, expected npz or parquet")
-    if said in _pixels.FORMATS and paired:
+    if said in _pixels.FORMATS and len(files):
         for item in outputs:
             if not item.axes:
                 raise ValueError(
@@ -135,12 +134,12 @@ def single_format(said: str, single: str, recipe: Recipe) -> str:
     return "npz-parts"
 
 
-def check_keep(keep: Sequence[str], format: str, table: bool, paired: Any) -> None:
+def check_keep(keep: Sequence[str], format: str, table: bool, files: Files) -> None:
     if not keep:
         return
     if format != "parquet" or not table:
         raise ValueError("keep: got names, expected a source of tables and format='parquet'")
-    path = next(iter(next(iter(paired.values())).values()))
+    path = next(iter(files.at(0).values()))
     for name in keep:
         choose(name, _tables.names(path), f"keep: {path} has")
 

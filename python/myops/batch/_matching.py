@@ -14,6 +14,7 @@ from myops.batch import _arrays, _parquet, _recipe, _sources, _store, _tables
 from myops.batch._arrays import kind
 from myops.batch._pixels import Settings
 from myops.batch._recipe import Recipe
+from myops.batch._sources import Files
 
 
 def _patterns(source: Any) -> list[str]:
@@ -21,16 +22,14 @@ def _patterns(source: Any) -> list[str]:
     return [_store.plain(os.fspath(item)) for item in items]
 
 
-def paired(
-    session: Any, constants: Mapping[str, Any], source: Any, output: str
-) -> dict[str, dict[str, str]]:
-    """Name -> column -> path; "" means all columns of a table."""
+def paired(session: Any, constants: Mapping[str, Any], source: Any, output: str) -> Files:
+    """The files of the source; the column "" means all columns of a table."""
     needed = [item.name for item in _recipe.columns_of(session, constants)]
     if isinstance(source, Mapping):
         _recipe.check_columns(needed, list(source))
         return _sources.files({name: _patterns(item) for name, item in source.items()}, output)
     found = _sources.files({"": _patterns(source)}, output)
-    if any(_sources.is_table(path) for item in found.values() for path in item.values()):
+    if not len(found) or _sources.is_table(found.names[0]):
         return found
     if len(needed) != 1:
         listed = ", ".join(map(repr, needed)) or "none"
@@ -38,22 +37,22 @@ def paired(
             f"source: got files for a model with the inputs {listed}, expected files for each of "
             "them by name, or constants (constants={...}, --set NAME=VALUE)"
         )
-    return {name: {needed[0]: item[""]} for name, item in found.items()}
+    return Files(found.names, {needed[0]: found.paths[""]})
 
 
 def recipe_of(
     session: Any,
     constants: dict[str, Any],
-    files: Mapping[str, Mapping[str, str]],
+    files: Files,
     columns: Mapping[str, str],
     rows: str,
     settings: Settings,
 ) -> tuple[Recipe, bool]:
     """How rows become inputs, and whether files have many rows."""
     needed = _recipe.columns_of(session, constants)
-    if not files:
+    if not len(files):
         return Recipe((), constants, ()), False
-    first = next(iter(files.values()))
+    first = files.at(0)
     if not any(map(_sources.is_table, first.values())):
         if columns or rows:
             word = "columns" if columns else "rows"

@@ -170,6 +170,9 @@ def _opened(data: bytes) -> Any:
             if frames > 1 and image.format not in _FRAMES:
                 raise ValueError(f"got {frames} pictures in one file, expected one")
             image.load()
+            # In PGM files, mode I stands for 16 bits.
+            if image.mode == "I" and image.format != "PPM":
+                raise ValueError("got 32 bits a pixel, expected 8 or 16")
             upright = package.ImageOps.exif_transpose(image)
     except package.Image.DecompressionBombError:
         raise ValueError(

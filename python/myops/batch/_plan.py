@@ -11,12 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
 
 from myops.batch import _store, _tables
+from myops.batch._sources import Files, stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,84 @@ class Shard:
     rows: int
 
 
-def entries(
-    paired: Mapping[str, Mapping[str, str]],
-    table: bool,
-    limit: int | None,
-    columns: Sequence[str] = (),
-) -> list[Entry]:
+class Plan(Sequence[Entry]):
+    """The entries, without an object for each.
+
+    Args:
+        files: Those of the source.
+        rows: Of each, where they have many.
+        count: How many of the files belong to the plan; default: all.
+    """
+
+    def __init__(self, files: Files, rows: Sequence[int] = (), count: int | None = None) -> None:
+        self._files = files
+        self._rows = array("q", rows)
+        self._count = len(files) if count is None else count
+        columns = files.paths.values()
+        self._stamps = array("q")
+        for place in range(self._count):
+            for paths in columns:
+                self._stamps.extend(_stamp(paths[place]))
+        self._outputs: dict[int, str] = {}
+
+    @property
+    def total(self) -> int:
+        """The number of rows."""
+        return sum(self._rows) if self._rows else self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Entry, ...]: ...
+    def __getitem__(self, at: int | slice) -> Entry | tuple[Entry, ...]:
+        places = range(self._count)[at]
+        return self._entry(places) if isinstance(places, int) else tuple(map(self._entry, places))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._entry, range(self._count))
+
+    def _entry(self, place: int) -> Entry:
+        each = 2 * len(self._files.paths)
+        numbers = iter(self._stamps[place * each : (place + 1) * each])
+        return Entry(
+            self._files.names[place],
+            self._files.at(place),
+            self._rows[place] if self._rows else 1,
+            tuple(zip(numbers, numbers, strict=True)),
+            self._outputs.get(place, ""),
+        )
+
+    def name_outputs(self, suffix: str) -> None:
+        """Chooses the names of the outputs, for formats in which a row becomes a file.
+
+        Files that differ only in their endings keep them: a.jpg.png, a.tif.png.
+
+        Raises:
+            ValueError: Two rows would still have one output.
+        """
+        names = self._files.names
+        if self._count < len(names):
+            names = names[: self._count]
+        # Numbers instead of a dict of all names; those that are there twice are looked at closely.
+        numbers = np.fromiter((hash(stem(name)) for name in names), np.int64, len(names))
+        numbers.sort()
+        doubtful = set(numbers[1:][numbers[1:] == numbers[:-1]].tolist())
+        places = [place for place, name in enumerate(names) if hash(stem(name)) in doubtful]
+        stems = Counter(stem(names[place]) for place in places)
+        self._outputs = {place: names[place] for place in places if stems[stem(names[place])] > 1}
+        owners = set(self._outputs.values())
+        for place, name in enumerate(names if owners else ()):
+            if place not in self._outputs and stem(name) in owners:
+                raise ValueError(
+                    f"output: got one name, {stem(name) + suffix!r}, for {stem(name)!r} and "
+                    f"{name!r}; rename one of them"
+                )
+
+
+def plan(files: Files, table: bool, limit: int | None, columns: Sequence[str] = ()) -> Plan:
     """The plan.
 
     Args:
@@ -73,16 +149,17 @@ def entries(
         limit: At most so many rows.
         columns: Those that each table must have.
     """
-    found: list[Entry] = []
+    if not table:
+        return Plan(files, count=None if limit is None else min(limit, len(files)))
+    rows: list[int] = []
     total = 0
-    for name, item in paired.items():
+    for place in range(len(files)):
         if limit is not None and total >= limit:
             break
-        rows = 1 if not table else _tables.rows(next(iter(item.values())), columns)
-        rows = rows if limit is None else min(rows, limit - total)
-        found.append(Entry(name, item, rows, tuple(map(_stamp, item.values()))))
-        total += rows
-    return found
+        found = _tables.rows(next(iter(files.at(place).values())), columns)
+        rows.append(found if limit is None else min(found, limit - total))
+        total += rows[-1]
+    return Plan(files, rows, len(rows))
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -95,7 +172,7 @@ def _stamp(path: str) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def digest(plan: Sequence[Entry]) -> str:
+def digest(plan: Plan) -> str:
     """The SHA-256 of the plan."""
     found = hashlib.sha256()
     for entry in plan:
@@ -103,7 +180,7 @@ def digest(plan: Sequence[Entry]) -> str:
     return found.hexdigest()
 
 
-def shard_rows(plan: Sequence[Entry], parts: bool, table: bool, dense: bool) -> int:
+def shard_rows(plan: Plan, parts: bool, table: bool, dense: bool) -> int:
     """The number of rows of a shard, within limits: a 64th of a table, a 256th of files.
 
     A shard is decoded by one thread, so files need more shards than there may be cores.
@@ -113,18 +190,18 @@ def shard_rows(plan: Sequence[Entry], parts: bool, table: bool, dense: bool) -> 
         table: Whether files have many rows.
         dense: Whether rows of a table are numbers or text, which need no decoding.
     """
-    total = sum(entry.rows for entry in plan)
+    total = plan.total
     if table:
         return max(256 if dense else 16, min(4096, total // 64))
     return max(16, min(1024, total // 64)) if parts else max(1, min(64, total // 256))
 
 
-def shards(plan: Sequence[Entry], rows: int, table: bool) -> Iterator[Shard]:
+def shards(plan: Plan, rows: int, table: bool) -> Iterator[Shard]:
     """The shards, each of at most `rows` rows; a shard of tables has rows of one file."""
     number = start = 0
     if not table:
         for at in range(0, len(plan), rows):
-            part = tuple(plan[at : at + rows])
+            part = plan[at : at + rows]
             yield Shard(number, at, part, None, len(part))
             number += 1
         return
@@ -136,34 +213,6 @@ def shards(plan: Sequence[Entry], rows: int, table: bool) -> Iterator[Shard]:
         start += entry.rows
 
 
-def named(plan: Sequence[Entry], suffix: str) -> list[Entry]:
-    """The plan with the names of the outputs, for formats in which a row becomes a file.
-
-    Files that differ only in their endings keep them: a.jpg.png, a.tif.png.
-
-    Raises:
-        ValueError: Two rows would still have one output.
-    """
-    stems = Counter(_stem(entry) for entry in plan)
-    owners: dict[str, str] = {}
-    found = []
-    for entry in plan:
-        stem = _stem(entry)
-        name = stem if stems[stem] == 1 else entry.name
-        if name in owners:
-            raise ValueError(
-                f"output: got one name, {name + suffix!r}, for {owners[name]!r} and {entry.name!r};"
-                " rename one of them"
-            )
-        owners[name] = entry.name
-        found.append(entry if name == stem else replace(entry, output=name))
-    return found
-
-
 def output_of(entry: Entry) -> str:
     """The name of a row's output without its ending."""
-    return entry.output or _stem(entry)
-
-
-def _stem(entry: Entry) -> str:
-    return entry.name[: len(entry.name) - len(PurePosixPath(entry.name).suffix)]
+    return entry.output or stem(entry.name)

@@ -17,6 +17,7 @@ import os
 import pickle
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ class Actor:
         found = []
         for data in batch["shard"]:
             try:
-                record = self._worker.process(pickle.loads(data))
+                record = self._worker.process(pickle.loads(zlib.decompress(data)))
                 found.append(json.dumps({"record": asdict(record)}))
             except Exception as error:
                 found.append(json.dumps({"error": f"{error}"}))
@@ -147,16 +148,19 @@ class Cluster:
             WriteError: An output cannot be written, or is not seen from here.
             RuntimeError: What else a worker raises.
         """
-        items = [{"shard": pickle.dumps(item)} for item in shards]
+        # Compressed, because the names of ten million files are all in memory, and alike.
+        items = [{"shard": zlib.compress(pickle.dumps(item), 1)} for item in shards]
         if not items:
             return
         package = ray()
         files = bundled(self.job)
-        with self._connected(package, len(items)):
+        count = len(items)
+        with self._connected(package, count):
             data = package.data.DataContext.get_current()
             data.enable_progress_bars = False
             data.execution_options.preserve_order = False
-            made = package.data.from_items(items, override_num_blocks=_blocks(len(items)))
+            made = package.data.from_items(items, override_num_blocks=_blocks(count))
+            del items
             reference = package.put(files)
             arguments = (self.job, reference, hashes(files), myops.__version__)
             answers = made.map_batches(

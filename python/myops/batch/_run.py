@@ -150,14 +150,13 @@ def run(
     _given.check_names(chosen, recipe, keep, table)
     _given.check_pixels(chosen, recipe, session)
     needed = list(dict.fromkeys([*(item.column for item in recipe.inputs), *keep]))
-    plan = _plan.entries(files, table, limit, needed)
-    del files  # of ten million, gigabytes
+    plan = _plan.plan(files, table, limit, needed)
     parts = chosen in PARTS
     if not parts:
-        plan = _plan.named(plan, "" if chosen == "bytes" else f".{chosen}")
+        plan.name_outputs("" if chosen == "bytes" else f".{chosen}")
     job = Job(path, given, named_libraries, recipe, target.folder, chosen, tuple(keep))
     shown = target.single or chosen.removesuffix("-parts")
-    total = sum(entry.rows for entry in plan)
+    total = plan.total
     if not total:
         return Result(target.output, 0, 0, 0, 0, "", 0.0, engine, 0, 0, 0, 0, shown)
     dense = recipe.stacks and all(item.kind in ("array", "text") for item in recipe.inputs)

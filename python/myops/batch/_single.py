@@ -37,12 +37,23 @@ class Target:
 
 
 def target(output: str) -> Target:
-    """The paths for a given output: a file if it ends like one and is no folder."""
+    """The paths for a given output: a file if it ends like one and is no folder.
+
+    Raises:
+        ValueError: It is empty, or a file that is no file for all rows.
+    """
     output = _store.plain(output)
+    if not output:
+        raise ValueError("output: got an empty text, expected a folder or a file")
     remote = _store.is_remote(output)
     ending = output.lower().rpartition(".")[2]
     path = output if remote else os.path.abspath(output)
     if ending not in ENDINGS or (not remote and os.path.isdir(path)):
+        if not remote and os.path.lexists(path) and not os.path.isdir(path):
+            raise ValueError(
+                f"output: {output} exists and is no folder, expected a folder, a new name, or a "
+                "file that ends in .parquet, .npz or .npy"
+            )
         return Target(path, path, _store.join(path, "failed.jsonl"), "")
     folder, sign, name = path.rpartition("/")
     return Target(path, f"{folder}{sign}.{name}.myops-run", f"{path}.failed.jsonl", ending)

@@ -19,7 +19,8 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -169,30 +170,27 @@ class State:
     def _read_journal(self) -> None:
         newest = 0.0
         records: dict[int, Record] = {}
+        recent: deque[Record] = deque()
         doubtful: set[int] = set()
-        for name in _store.names(self.folder):
-            if not (name.startswith("journal") and name.endswith(".jsonl")):
-                continue
-            for line in _store.read(_store.join(self.folder, name)).split(b"\n")[:-1]:
-                try:
-                    found = json.loads(line)
-                except ValueError:  # half a line, of a machine that lost its power
-                    continue
-                if "begin" in found:
-                    self.begun.add(found["begin"])
-                elif "joined" in found:
-                    self.joined = found["joined"]
-                elif "end" in found:
-                    self.begun.clear()
-                    doubtful.clear()
-                else:
-                    record = Record(**found)
-                    records[record.number] = record
-                    self.begun.discard(record.number)
-                    # While a process ends, calls of its other threads fail for that reason alone.
-                    doubtful.discard(record.number)
-                    doubtful.update([record.number] if record.failed and not self.remote else [])
-                    newest = max(newest, record.at)
+        for found in self._lines():
+            if "begin" in found:
+                self.begun.add(found["begin"])
+            elif "joined" in found:
+                self.joined = found["joined"]
+            elif "end" in found:
+                self.begun.clear()
+                doubtful.clear()
+            else:
+                record = Record(**found)
+                records[record.number] = record
+                self.begun.discard(record.number)
+                # While a process ends, calls of its other threads fail for that reason alone.
+                doubtful.discard(record.number)
+                doubtful.update([record.number] if record.failed and not self.remote else [])
+                newest = max(newest, record.at)
+                recent.append(record)
+                while recent and recent[0].at < newest - _UNSYNCED and not self.target.single:
+                    recent.popleft().sizes = {}  # not needed, and a name for each row
         if self.joined is not None and self.joined != max(0, _store.size(self.output)):
             self.joined = None  # the file was removed, and with it what had become of the parts
             newest = 0.0
@@ -200,6 +198,17 @@ class State:
             old = record.at < newest - _UNSYNCED or self.joined is not None
             if old or (number not in doubtful and self._is_there(record)):
                 self.done[number] = record.done, record.failed
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        for name in _store.names(self.folder):
+            if not (name.startswith("journal") and name.endswith(".jsonl")):
+                continue
+            with _store.opened(_store.join(self.folder, name)) as stream:
+                for line in stream:
+                    # Half a line is that of a machine that lost its power.
+                    with contextlib.suppress(ValueError):
+                        if line.endswith(b"\n"):
+                            yield json.loads(line)
 
     def _is_there(self, record: Record) -> bool:
         """A machine that lost its power may have lost the last files too."""

@@ -97,10 +97,16 @@ class Worker:
         (entry,) = task.shard.entries
         path = next(iter(entry.files.values()))
         wanted = [item.column for item in self.recipe.inputs]
-        size = _tables.row_bytes(path, [*wanted, *self.job.keep])
+        assert task.shard.first is not None
+        try:
+            size = _tables.row_bytes(path, [*wanted, *self.job.keep])
+        except (OSError, ValueError) as error:  # it has changed since, or is gone
+            for row in range(task.shard.rows):
+                task.names[task.shard.start + row] = f"{entry.name}:{task.shard.first + row}"
+                task.fail(task.shard.start + row, error)
+            return
         known = [item.size for item in self.recipe.outputs]
         made = None if None in known else sum(filter(None, known))
-        assert task.shard.first is not None
         after = 0
         while after < task.shard.rows:
             if self._stopped.is_set():
