@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from gpu_cases import ON_DEVICE, WITHOUT_GRADIENTS
-from on_device import check_case
 
-from myops.testing import Case
+from myops.testing import Case, check_op
+from myops.testing.bits import TOLERANCE
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU that this PyTorch can use"
@@ -22,12 +22,18 @@ def on_gpu(name: str, dtype: torch.dtype, device: str = "cuda") -> tuple[Any, li
     return function, [item.to(device, dtype) for item in case.tensors]
 
 
+def scaled(factor: float) -> dict[str, float]:
+    return {dtype: factor * most for dtype, most in TOLERANCE.items()}
+
+
 @each_case
 def test_conformance(name: str) -> None:
     function, case, exact, scale = ON_DEVICE[name]
-    compared = check_case(function, case, "cuda", exact=exact, scale=scale)
-    assert compared.calls > compared.refused
-    assert compared.gradients > 0
+    tolerance = dict.fromkeys(TOLERANCE, 0.0) if exact else scaled(scale)
+    only = {"op": function, "cases": [case], "only": ["device"], "device": "cuda"}
+    report = check_op(**only, tolerance=tolerance, gradients=0)
+    assert sum(tally.ran for tally in report.tallies) > 0
+    check_op(**only, tolerance=scaled(scale))  # gradients, too
 
 
 @each_case

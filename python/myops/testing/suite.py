@@ -17,7 +17,7 @@ import torch
 from myops._description import OpInfo
 from myops._names import choose
 from myops.testing.cases import Case, identifiers
-from myops.testing.families import FAMILIES, REFUSED, WRITING
+from myops.testing.families import FAMILIES, ON_DEVICE, REFUSED, WRITING
 from myops.testing.op_under_test import OpUnderTest, op_under_test
 from myops.testing.report import CheckError, Report, Tally
 from myops.testing.runtimes import Runtimes
@@ -45,6 +45,7 @@ class Suite:
     body_tolerance: Mapping[str, float] | None = None
     backend: str = "aot_eager"
     libraries: Sequence[Any] = ()
+    device: str = ""
 
     def __post_init__(self) -> None:
         if self.gradients not in (0, 1, 2):
@@ -52,11 +53,14 @@ class Suite:
         if not self.cases or not all(isinstance(case, Case) for case in self.cases):
             raise ValueError("check_op: cases: expected a list of Case, with at least one")
         self.skipped = dict(self.skip or {})
-        families = {**FAMILIES, **WRITING}
+        beside = ON_DEVICE if self.device else {}
+        if self.device:
+            _expect_device(self.device)
+        families = {**FAMILIES, **beside, **WRITING}
         for name in (*self.only, *self.skipped):
             choose(name, families, "check_op: only, skip: there is")
         info = getattr(self.op, "info", None)
-        self.families = WRITING if isinstance(info, OpInfo) and info.writes else FAMILIES
+        self.families = WRITING if isinstance(info, OpInfo) and info.writes else FAMILIES | beside
         self.named = dict(zip(identifiers(self.cases), self.cases, strict=True))
         self.settings = Settings(
             self.reference,
@@ -67,6 +71,7 @@ class Suite:
             "bodies" not in self.skipped,
             self.backend,
             any(case.refused_by_numbers for case in self.cases),
+            self.device,
         )
 
     @cached_property
@@ -76,7 +81,7 @@ class Suite:
                 if tensor.device.type != "cpu":
                     raise ValueError(f"Case: got a tensor on {tensor.device}, expected the CPU")
         tested = op_under_test(self.op, self.cases, self.libraries)
-        if tested.info.writes and self.families is FAMILIES:
+        if tested.info.writes and self.families is not WRITING:
             raise ValueError(
                 f"check_op: op: got a function that calls {tested.info.qualified}, which writes "
                 "into an input, expected the op itself, as library.define returned it"
@@ -129,6 +134,16 @@ class Suite:
             for title, case in self.named.items()
             if case.refused and ("errors" in chosen or "writes" in chosen)
         ]
+
+
+def _expect_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device).item()  # "meta" has no numbers
+    except Exception as error:  # torch's own, of many types
+        raise ValueError(
+            f"check_op: device: got {device!r}, which this PyTorch cannot use on this machine "
+            f"({str(error).splitlines()[0]}), expected a device such as 'cuda', or none"
+        ) from error
 
 
 class Check:
@@ -244,6 +259,9 @@ def check_op(suite: Suite) -> Report:
             generation, which "inductor" adds at a cost of seconds per case.
         libraries: Custom-op libraries for ONNX Runtime that the op's models need, in addition to
             those of packages of ops, which are found automatically.
+        device: A device such as "cuda" on which the op has a kernel too. Adds the family "device",
+            which compares it with the CPU: within `tolerance` (relative to the largest element; 0
+            for equal bits), and within four times that for gradients. Cases stay on the CPU.
 
     Returns:
         A report; print it to see what ran, what was refused and what did not run.

@@ -43,6 +43,7 @@ class Settings:
     bodies: bool = True  # whether exported files must have a function body
     backend: str = "aot_eager"
     numbers_refuse: bool = False  # some case says that numbers in a tensor may be refused
+    device: str = ""  # compared with the CPU
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from myops.testing.families import (
+    device,
     errors,
     exporters,
     gradients,
@@ -46,6 +47,9 @@ FAMILIES: dict[str, Family] = {
     "dynamo": exporters.dynamo,
     "torchscript": exporters.torchscript,
 }
+
+# Only where `check_op(..., device=...)` names a device.
+ON_DEVICE: dict[str, Family] = {"device": device.on_device}
 
 # For an op that writes into inputs, instead of all others. The op without writes that replaces it
 # in programs is checked by the families above.
