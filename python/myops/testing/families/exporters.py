@@ -168,6 +168,10 @@ def _sessions_agree(trial: Trial, model: onnx.ModelProto) -> None:
                 _compare(trial, label, who, session, case)
 
 
+# What the session of an old ONNX Runtime raises for an output of float8.
+_NO_ARRAY = "No corresponding Numpy type for Tensor Type"
+
+
 def _as_expected(results: Sequence[np.ndarray], expected: Outcome) -> list[np.ndarray]:
     """Converts outputs whose float dtype NumPy lacks: ONNX Runtime returns their bits as
     integers."""
@@ -198,6 +202,12 @@ def _compare(trial: Trial, label: str, who: str, session: Any, case: Case) -> No
         outcome = Outcome(_as_expected(session.run(None, feeds), expected))
     except Exception as error:  # of ONNX Runtime
         outcome = Outcome([], refusal(error))
+    narrow = {array.dtype.name for array in expected.outputs} & set(NARROW_FLOATS)
+    if narrow and _NO_ARRAY in outcome.refusal:
+        trial.tally.note(
+            f"this ONNX Runtime returns no arrays of {', '.join(sorted(narrow))}: not compared there"
+        )
+        return
     if who != "function body" or outcome.refused:
         trial.compare_bits(label, who, outcome, expected, _NUMBERS_CAUSE)
         return

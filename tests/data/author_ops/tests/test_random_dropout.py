@@ -5,6 +5,7 @@ import io
 import numpy as np
 import onnx
 import onnx.reference
+import onnxruntime
 import pytest
 import torch
 from author_ops import random_dropout
@@ -179,6 +180,9 @@ class Model(torch.nn.Module):
 @pytest.mark.parametrize("ours", [False, True])
 def test_exported_without_a_seed(dynamo, ours, tmp_path):
     """The nodes have seeds, and the file gives the same numbers in every run, in every runtime."""
+    version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+    if dynamo and not ours and version < (1, 18):
+        pytest.skip("torch's exporter writes IR version 10, which this ONNX Runtime cannot read")
     path = str(tmp_path / "model.onnx")
     for _ in range(2):
         torch.manual_seed(4)
