@@ -168,3 +168,17 @@ def test_differences_are_seen() -> None:
         assert bits.too_far([actual], [expected])[0]
     assert not bits.too_far([np.uint8([1])], [np.uint8([2])], 1)[0]
     assert not bits.too_far([np.float32([1, 2])], [np.float64([1, 2 + 1e-6])])[0]
+
+
+def test_the_large_case_of_a_quadratic_op_stays_small() -> None:
+    """Distances between all rows: 131072 of them would need 69 GB."""
+    sizes = []
+
+    def distances(a: torch.Tensor) -> torch.Tensor:
+        if a.shape[1] != 2:
+            raise ValueError("a: expected two columns")
+        sizes.append(len(a))
+        return myops.my_add(a[:, None, 0], a[None, :, 1])
+
+    check_op(distances, [Case((torch.randn(7, 2),))], only=["threads"], gradients=0)
+    assert 512 < max(sizes) < 4096

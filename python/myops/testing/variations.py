@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from myops.testing.bits import given_of
 from myops.testing.cases import Case, copy_of
 from myops.testing.op_under_test import DispatcherCalls, OpUnderTest
 
@@ -17,6 +19,8 @@ LENGTHS = (0, 1, 2, 3, 5, 7, 9, 17, 33)
 _MOST_SETS = 400  # the most calls for finding out which axes change together
 _SEED = 20240229
 _PIECES = 1 << 17  # elements: more than one piece of work for any usual grain
+_MOST_RESULTS = 1 << 20  # elements of an enlarged call; longer ones are not tried
+_MOST_SECONDS = 0.5  # the same for its time
 
 
 @dataclass(frozen=True)
@@ -126,15 +130,33 @@ def lengths(case: Case, axes: Sequence[Axes]) -> Iterator[tuple[str, Case]]:
             yield title, varied
 
 
-def enlarged(case: Case, axes: Sequence[Axes]) -> Case:
-    """The case with one set of axes so long that work is divided into several pieces."""
+def enlarged(tested: OpUnderTest, case: Case, axes: Sequence[Axes]) -> Case:
+    """The case with one set of axes so long that work is divided into several pieces.
+
+    Shorter if a call takes long or its result is large, as that of an op which compares every
+    element with every other.
+    """
     usable = [item for item in axes if item.length > 0]
     if not usable:
         return case
     item = max(usable, key=lambda item: (len(item.places), -item.length))
     largest = max(tensor.numel() for tensor in case.tensors)
-    factor = max(1, -(-_PIECES // max(largest, 1)))
-    return item.at(case, item.length * factor + 1)
+    most = item.length * max(1, -(-_PIECES // max(largest, 1))) + 1
+    made, length = case, item.length
+    while length < most:
+        length = min(2 * length, most)
+        longer = item.at(case, length)
+        start = time.perf_counter()
+        try:
+            results = given_of(tested.function(*longer.args, **longer.kwargs))
+        except Exception:  # any exception is a refusal
+            return longer
+        if time.perf_counter() - start > _MOST_SECONDS:
+            return made
+        made = longer
+        if sum(result.numel() for result in results) > _MOST_RESULTS:
+            return made
+    return made
 
 
 def strided(tensor: torch.Tensor) -> torch.Tensor:

@@ -64,7 +64,7 @@ def _derived(trial: Trial) -> Iterator[tuple[str, Case]]:
     yield "", case
     yield from variations.lengths(case, trial.axes)
     if trial.axes:
-        yield "made large", variations.enlarged(case, trial.axes)
+        yield "made large", variations.enlarged(trial.tested, case, trial.axes)
     yield from variations.layouts(case)
     for parameter, dtype, other in variations.dtypes(trial.tested, case):
         yield f"{parameter} = {dtype}", other

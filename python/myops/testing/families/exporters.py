@@ -205,7 +205,7 @@ def _compare(trial: Trial, label: str, who: str, session: Any, case: Case) -> No
     narrow = {array.dtype.name for array in expected.outputs} & set(NARROW_FLOATS)
     if narrow and _NO_ARRAY in outcome.refusal:
         trial.tally.note(
-            f"this ONNX Runtime returns no arrays of {', '.join(sorted(narrow))}: not compared there"
+            f"this ONNX Runtime returns no {', '.join(sorted(narrow))}: not compared there"
         )
         return
     if who != "function body" or outcome.refused:

@@ -220,7 +220,7 @@ def _overwritten(trial: Trial) -> None:
     alike = trial.case
     for axes in trial.axes:
         alike = axes.at(alike, _LONGER)  # an output only fits into an input of its own shape
-    large = variations.enlarged(alike, trial.axes)
+    large = variations.enlarged(trial.tested, alike, trial.axes)
     for label, case in (("", trial.case), (f"all {_LONGER}, ", alike), ("large, ", large)):
         run = trial.run(case)
         if run.call is None or run.inner.refused or trial.runtimes.host_lacks(run.call):

@@ -68,7 +68,7 @@ def threads(trial: Trial) -> None:
 
 
 def _large(trial: Trial) -> Case:
-    return variations.enlarged(trial.case, trial.axes)
+    return variations.enlarged(trial.tested, trial.case, trial.axes)
 
 
 def _backward(trial: Trial, label: str, case: Case) -> None:
