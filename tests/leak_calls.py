@@ -31,42 +31,42 @@ def of_ops() -> Iterator[Way]:
     enlarged = torch.empty(1, 1, 4, 6)
     ops = torch.ops.myops
 
-    yield "my_add, direct", 40_000, lambda: myops.my_add(x, x)
-    yield "resize, direct", 40_000, lambda: myops.resize(x, [1, 1, 2, 2], mode="linear")
-    yield "resize by a tensor, direct", 40_000, lambda: myops.resize(x, scales)
-    yield "interpolate, direct", 40_000, lambda: myops.interpolate(x, scale_factor=2)
-    yield "deform_conv2d, direct", 40_000, lambda: myops.deform_conv2d(x, offset, weight)
-    yield "my_add, out, direct", 40_000, lambda: myops.my_add(x, x, out=x.clone())
-    yield "resize, out, direct", 40_000, lambda: myops.resize(x, scales, out=enlarged)
-    yield "my_add, below autograd", 40_000, lambda: myops.my_add(strided, strided)
-    yield "resize, below autograd", 40_000, lambda: myops.resize(strided.conj(), [1, 1, 2, 2])
-    yield "my_add, dispatcher", 40_000, lambda: ops.my_add(x, x)
-    yield "resize, dispatcher", 40_000, lambda: ops.resize(x, None, scales, mode="linear")
+    yield "my_add, direct", 100_000, lambda: myops.my_add(x, x)
+    yield "resize, direct", 100_000, lambda: myops.resize(x, [1, 1, 2, 2], mode="linear")
+    yield "resize by a tensor, direct", 100_000, lambda: myops.resize(x, scales)
+    yield "interpolate, direct", 100_000, lambda: myops.interpolate(x, scale_factor=2)
+    yield "deform_conv2d, direct", 100_000, lambda: myops.deform_conv2d(x, offset, weight)
+    yield "my_add, out, direct", 100_000, lambda: myops.my_add(x, x, out=x.clone())
+    yield "resize, out, direct", 100_000, lambda: myops.resize(x, scales, out=enlarged)
+    yield "my_add, below autograd", 100_000, lambda: myops.my_add(strided, strided)
+    yield "resize, below autograd", 100_000, lambda: myops.resize(strided.conj(), [1, 1, 2, 2])
+    yield "my_add, dispatcher", 100_000, lambda: ops.my_add(x, x)
+    yield "resize, dispatcher", 100_000, lambda: ops.resize(x, None, scales, mode="linear")
     yield (
         "resize with sizes and axes, dispatcher",
-        40_000,
+        100_000,
         lambda: ops.resize(x, None, None, sizes, axes=[0, 1, 2, 3]),
     )
     yield (
         "resize.values, dispatcher",
-        40_000,
+        100_000,
         lambda: ops.resize.values(x, None, [1.0, 1.0, 2.0, 2.0], None),
     )
     yield (
         "resize.values with sizes, dispatcher",
-        40_000,
+        100_000,
         lambda: ops.resize.values(x, None, None, [1, 1, 4, 6], axes=[0, 1, 2, 3]),
     )
     yield (
         "deform_conv2d, dispatcher",
-        40_000,
+        100_000,
         lambda: ops.deform_conv2d(x, weight, offset, None, mask, pads=[0, 0, 0, 0]),
     )
-    yield "my_add.out, dispatcher", 40_000, lambda: ops.my_add.out(x, x, out=x.clone())
-    yield "resize.out, dispatcher", 40_000, lambda: ops.resize.out(x, None, scales, out=enlarged)
+    yield "my_add.out, dispatcher", 100_000, lambda: ops.my_add.out(x, x, out=x.clone())
+    yield "resize.out, dispatcher", 100_000, lambda: ops.resize.out(x, None, scales, out=enlarged)
     yield (
         "resize.values_out, dispatcher",
-        40_000,
+        100_000,
         lambda: ops.resize.values_out(x, None, [1.0, 1.0, 2.0, 2.0], None, out=enlarged),
     )
 
@@ -245,7 +245,7 @@ def of_another_package() -> Iterator[Way]:
         "homography_warp, dispatcher": lambda: ops.homography_warp(planes, homographies, size),
     }
     for name, call in calls.items():
-        yield name, 40_000, call
+        yield name, 100_000, call
 
     def derived(call: Callable[..., Any], *tensors: torch.Tensor) -> Callable[[], Any]:
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]

@@ -39,6 +39,15 @@ def test_another_result_on_the_device_is_a_failure() -> None:
         run(wrong, gradients=0)
 
 
+def test_other_strides_on_the_device_are_a_failure() -> None:
+    def wrong(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        result = myops.my_add(a, b)
+        return result if a is CASE.tensors[0] else result.t().contiguous().t()
+
+    with pytest.raises(CheckError, match="cpu: strides"):
+        run(wrong, gradients=0)
+
+
 def test_another_gradient_on_the_device_is_a_failure() -> None:
     seen = []
 

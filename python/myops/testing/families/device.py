@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ _AGAIN_CAUSE = (
     "the result depends on the order of the threads: an atomic addition, shared memory that is "
     "read before all threads have written, or memory that is not initialised"
 )
-_KEPT_CAUSE = "the description or a function of your own makes outputs on another device"
+_KEPT_CAUSE = "the description, or a function of your own, makes outputs of another kind on one of the devices"
 _GRADIENT_FACTOR = 4  # of the tolerance: a gradient has more sums
 
 
@@ -80,35 +81,53 @@ def moved(item: torch.Tensor, device: str) -> torch.Tensor:
     return memory.as_strided(item.shape, item.stride(), item.storage_offset())
 
 
-def _arrays(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    return [np.array(to_numpy(item.detach().cpu())) for item in tensors]
+@dataclass(frozen=True)
+class _Outcome(Outcome):
+    strides: list[tuple[int, ...]] = field(default_factory=list)
 
 
-def _run(trial: Trial, case: Case) -> Outcome:
+def _outcome(tensors: Sequence[torch.Tensor]) -> _Outcome:
+    arrays = [np.array(to_numpy(item.detach().cpu())) for item in tensors]
+    return _Outcome(arrays, strides=[item.stride() for item in tensors])
+
+
+def _run(trial: Trial, case: Case) -> _Outcome:
     try:
         found = given_of(trial.tested.function(*case.args, **case.kwargs))
     except Exception as error:  # any exception is a refusal, which is compared
-        return Outcome([], refusal(error))
+        return _Outcome([], refusal(error))
     devices = {item.device.type for item in case.tensors}
     for item in found:
         if devices and item.device.type not in devices:
             trial.tally.fail(
                 "", f"an output on {item.device.type}", " or ".join(devices), _KEPT_CAUSE
             )
-    return Outcome(_arrays(found))
+    return _outcome(found)
 
 
-def _compare(trial: Trial, label: str, actual: Outcome, expected: Outcome, factor: float) -> None:
+def _compare(trial: Trial, label: str, actual: _Outcome, expected: _Outcome, factor: float) -> None:
     trial.tally.ran += 1
-    got, wanted = too_far(
-        actual.outputs, expected.outputs, lambda dtype: factor * trial.tolerance(dtype)
+    who = trial.settings.device
+    for what, one, other in (
+        ("dtypes", *([str(item.dtype) for item in run.outputs] for run in (actual, expected))),
+        ("strides", actual.strides, expected.strides),
+    ):
+        if one != other:
+            trial.tally.fail(label, f"{who}: {what} {one}", f"on the CPU: {other}", _KEPT_CAUSE)
+            return
+    exact = not any(trial.tolerance(str(item.dtype)) for item in expected.outputs)
+    got, wanted = (
+        different_bits(actual.outputs, expected.outputs)
+        if exact
+        else too_far(
+            actual.outputs, expected.outputs, lambda dtype: factor * trial.tolerance(dtype)
+        )
     )
     if got:
-        who = trial.settings.device
         trial.tally.fail(label, f"{who}: {got}", f"on the CPU: {wanted}", _CLOSE_CAUSE)
 
 
-def _same_bits(trial: Trial, label: str, again: Outcome, first: Outcome) -> None:
+def _same_bits(trial: Trial, label: str, again: _Outcome, first: _Outcome) -> None:
     got, wanted = different_bits(again.outputs, first.outputs)
     if got:
         trial.tally.fail(label, f"called again: {got}", wanted, _AGAIN_CAUSE)
@@ -119,7 +138,7 @@ def _gradients(trial: Trial, label: str, case: Case, there: Case) -> None:
     if not places:
         return
     expected, actual, again = (
-        Outcome(_gradients_of(trial, one, places)) for one in (case, there, there)
+        _outcome(_gradients_of(trial, one, places)) for one in (case, there, there)
     )
     if not expected.outputs:
         return
@@ -128,7 +147,7 @@ def _gradients(trial: Trial, label: str, case: Case, there: Case) -> None:
     _same_bits(trial, where, again, actual)
 
 
-def _gradients_of(trial: Trial, case: Case, places: list[int]) -> list[np.ndarray]:
+def _gradients_of(trial: Trial, case: Case, places: list[int]) -> list[torch.Tensor]:
     case, leaves = leaves_of(case, places)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,4 +164,4 @@ def _gradients_of(trial: Trial, case: Case, places: list[int]) -> list[np.ndarra
             for item in results
         ]
         found = torch.autograd.grad(results, leaves, arriving, allow_unused=True)
-    return _arrays([item for item in found if item is not None])
+    return [item for item in found if item is not None]
