@@ -21,8 +21,7 @@ from typing import Any
 from leak_calls import GROUPS, OTHERS
 
 # The collector and torch's tables vary by less than this. A third of the calls of each way may keep
-# it: 1.5 bytes per call where 40,000 calls are made, which one block of malloc in 16 calls exceeds;
-# 40 bytes per call where 1,500 are made.
+# it: 0.6 bytes per call where 100,000 calls are made, 40 bytes where 1,500 are made.
 LIMIT = 20_000  # bytes
 
 

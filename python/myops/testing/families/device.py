@@ -25,7 +25,10 @@ _AGAIN_CAUSE = (
     "the result depends on the order of the threads: an atomic addition, shared memory that is "
     "read before all threads have written, or memory that is not initialised"
 )
-_KEPT_CAUSE = "the description, or a function of your own, makes outputs of another kind on one of the devices"
+_KEPT_CAUSE = (
+    "the description, or a function of your own, makes outputs of another kind on one of the "
+    "devices"
+)
 _GRADIENT_FACTOR = 4  # of the tolerance: a gradient has more sums
 
 
