@@ -84,7 +84,7 @@ class Killers:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("op", choices=("deform_conv2d", "resize", "my_add"))
+    parser.add_argument("op", choices=sorted(path.name for path in (ROOT / "csrc/ops").iterdir()))
     parser.add_argument("--count", type=int, default=100, help="a sample of so many")
     parser.add_argument("--seed", type=int, default=1, help="of the sample and of the fuzzer")
     parser.add_argument("--calls", type=int, default=8000, help="of the fuzzer, for a mutant")

@@ -92,8 +92,6 @@ Ints flags(Bytes& bytes, size_t count) {
   return list;
 }
 
-}  // namespace
-
 Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
   const bool backward = op.name != "deform_conv2d";
   const bool twice = op.name == "deform_conv2d_backward_backward";
@@ -193,4 +191,8 @@ Plan plan_deform_conv2d(Bytes& bytes, const Op& op) {
   return plan;
 }
 
+const AddPlan added({"deform_conv2d", "deform_conv2d_backward", "deform_conv2d_backward_backward"},
+                    plan_deform_conv2d);
+
+}  // namespace
 }  // namespace fuzz
