@@ -59,7 +59,8 @@ void DecidedOutputs::check_thread(const std::string& what, const char* call) con
 void DecidedOutputs::check_unwritten(size_t output) const {
   if (unmade_number_[output] < 0) return;
   if (!unmade_.written(static_cast<size_t>(unmade_number_[output]))) return;
-  fail(op_.name, op_.outputs[output].name, "a kernel that writes before it has said the length",
+  fail(op_.name, op_.outputs[output].name,
+       "a kernel that writes an output before it has set the length",
        "a call of allocate_output or set_length first: pointers and views that were made before it "
        "do not lead to the output");
 }

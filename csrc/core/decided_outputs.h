@@ -38,7 +38,7 @@ class DecidedOutputs {
         made_(described.size(), false) {}
 
   bool has(size_t output) const;
-  // What the kernel gets for each such output before it has said the length.
+  // What the kernel gets for each such output before it has set the length.
   void reserve();
   const Tensor& allocate(size_t output, const Shape& shape);
   void set_length(const std::string& name, int64_t length);

@@ -120,7 +120,7 @@ void run_code(const Op& op, const char* part, const Body& body) {
   } catch (const NotAFailure&) {
     throw;
   } catch (...) {
-    failed("something thrown that is no std::exception");
+    failed("an exception that is not a std::exception");
   }
 }
 

@@ -81,7 +81,8 @@ void fill(const Tensor& y, int64_t count) {
 // None of them ends the process, whatever the kernel writes into.
 void test_writes_before_the_length() {
   const std::string early =
-      "pairs: values: got a kernel that writes before it has said the length, expected a call of "
+      "pairs: values: got a kernel that writes an output before it has set the length, expected a "
+      "call of "
       "allocate_output or set_length first: pointers and views that were made before it do not "
       "lead to the output";
   const std::string never =

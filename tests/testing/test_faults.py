@@ -47,8 +47,8 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
 }
 
 EARLY = (
-    "y: got a kernel that writes before it has said the length, expected a call of allocate_output "
-    "or set_length first"
+    "y: got a kernel that writes an output before it has set the length, expected a call of "
+    "allocate_output or set_length first"
 )
 THREAD = (
     '"rows": got a call of set_length in parallel_for or from another thread, expected one by the '

@@ -217,7 +217,7 @@ def _register(info: OpInfo) -> None:
         except RuntimeError as error:
             raise ValueError(
                 f"prototype {info.name}: schema: got {info.namespace}::{schema}, expected one that "
-                "torch takes and no other library has"
+                "torch accepts, of a name that no other library has registered"
             ) from error
         overload = f"{info.name}.values" if values else info.name
         library.impl(overload, call.kernel(info), "CPU")
