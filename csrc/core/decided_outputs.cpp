@@ -75,12 +75,12 @@ void DecidedOutputs::check_length(const DecidedAxis& axis, int64_t length) {
     wrong(str("at most ", axis.length.most, ", the bound in the shape rule"));
   }
   if (axis.length.name.empty()) return;
-  for (const auto& [name, said] : said_) {
+  for (const auto& [name, said] : named_lengths_) {
     if (name != axis.length.name) continue;
     if (said != length) wrong(str(said, ", what the kernel said for ", quoted(name), " before"));
     return;
   }
-  said_.emplace_back(axis.length.name, length);
+  named_lengths_.emplace_back(axis.length.name, length);
 }
 
 void DecidedOutputs::check(size_t output, const Shape& shape) {
@@ -139,7 +139,7 @@ void DecidedOutputs::set_length(const std::string& name, int64_t length) {
     Shape shape = described_[output].shape;
     for (const DecidedAxis& axis : axes_) {
       if (axis.output != output) continue;
-      for (const auto& [known, said] : said_) {
+      for (const auto& [known, said] : named_lengths_) {
         if (known == axis.length.name) shape[axis.axis] = said;
       }
     }

@@ -255,13 +255,15 @@ void ShapeContext::set_output(size_t output, Dims dims) {
 }
 
 void detail::refuse_place(const char* what, size_t index, size_t count) {
-  throw Mistake(str(what, " ", index, ": got code of the op that asks for it, expected one of the ",
-                    count, " from 0 on"));
+  throw Mistake(str(what, " ", index,
+                    ": got this index from the code of the op, expected one from 0 to ",
+                    static_cast<int64_t>(count) - 1));
 }
 
 void detail::refuse_absent(size_t input) {
-  throw Mistake(str("input ", input, ": got code of the op that asks for its lengths, expected ",
-                    "ShapeContext::has() before: the call leaves it out"));
+  throw Mistake(str("input ", input,
+                    ": got code of the op that reads its lengths, expected a check with ",
+                    "ShapeContext::has() first: the call leaves it out"));
 }
 
 void infer(const Op& op, const Attributes& attributes, ShapeContext& context) {

@@ -67,7 +67,7 @@ def test_files_that_are_no_pictures(photos: Path, tmp_path: Path) -> None:
                             "pipe.png", "huge.png", "deep.tif"}  # fmt: skip
     assert "damaged" in reasons["cut.png"]
     assert "empty file" in reasons["empty.jpg"]
-    assert "no picture" in reasons["text.jpg"]
+    assert "not a picture" in reasons["text.jpg"]
     assert "No such file" in reasons["nowhere.png"]
     assert "no regular file" in reasons["pipe.png"]
     assert "more than 178956970 pixels" in reasons["huge.png"]

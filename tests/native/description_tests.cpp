@@ -177,7 +177,7 @@ void test_descriptions() {
   same(text_of([&] { check_description(more); }), "");
 }
 
-// What only a call can show: code of the op that asks for what is not there.
+// What only a call can show: code of the op that reads what is not there.
 void test_code() {
   class NoRuntime final : public Runtime {
    public:
@@ -204,13 +204,13 @@ void test_code() {
   says(sound().shape([](ShapeContext& context) { (void)context.attributes().text("factor"); }),
        "scale: factor: got code that reads a string, expected a float, as the op declares it");
   says(sound().shape([](ShapeContext& context) { context.set_output(1, {}); }),
-       "scale: output 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: output 1: got this index from the code of the op, expected one from 0 to 0");
   says(sound().shape([](ShapeContext& context) { context.set_output(0, context.dims(7)); }),
-       "scale: input 7: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: input 7: got this index from the code of the op, expected one from 0 to 0");
   says(sound().kernel([](KernelContext& context) { (void)context.input(1); }),
-       "scale: input 1: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: input 1: got this index from the code of the op, expected one from 0 to 0");
   says(sound().kernel([](KernelContext& context) { (void)context.output(2); }),
-       "scale: output 2: got code of the op that asks for it, expected one of the 1 from 0 on");
+       "scale: output 2: got this index from the code of the op, expected one from 0 to 0");
   const std::string none = ", expected none; MYOPS_EXPECT and myops::fail refuse arguments";
   says(sound().kernel([](KernelContext&) { throw std::runtime_error("no luck"); }),
        "scale: kernel: got an exception, no luck" + none);
