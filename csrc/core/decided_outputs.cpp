@@ -75,9 +75,11 @@ void DecidedOutputs::check_length(const DecidedAxis& axis, int64_t length) {
     wrong(str("at most ", axis.length.most, ", the bound in the shape rule"));
   }
   if (axis.length.name.empty()) return;
-  for (const auto& [name, said] : named_lengths_) {
+  for (const auto& [name, length_before] : named_lengths_) {
     if (name != axis.length.name) continue;
-    if (said != length) wrong(str(said, ", what the kernel said for ", quoted(name), " before"));
+    if (length_before != length) {
+      wrong(str(length_before, ", the length that the kernel has set for ", quoted(name)));
+    }
     return;
   }
   named_lengths_.emplace_back(axis.length.name, length);
@@ -139,8 +141,8 @@ void DecidedOutputs::set_length(const std::string& name, int64_t length) {
     Shape shape = described_[output].shape;
     for (const DecidedAxis& axis : axes_) {
       if (axis.output != output) continue;
-      for (const auto& [known, said] : named_lengths_) {
-        if (known == axis.length.name) shape[axis.axis] = said;
+      for (const auto& [name, length] : named_lengths_) {
+        if (name == axis.length.name) shape[axis.axis] = length;
       }
     }
     if (std::find(shape.begin(), shape.end(), -1) == shape.end()) allocate(output, shape);

@@ -255,9 +255,9 @@ void ShapeContext::set_output(size_t output, Dims dims) {
 }
 
 void detail::refuse_place(const char* what, size_t index, size_t count) {
-  throw Mistake(str(what, " ", index,
-                    ": got this index from the code of the op, expected one from 0 to ",
-                    static_cast<int64_t>(count) - 1));
+  const std::string known = count == 0 ? "none" : str("one from 0 to ", count - 1);
+  throw Mistake(
+      str(what, " ", index, ": got this index from the code of the op, expected ", known));
 }
 
 void detail::refuse_absent(size_t input) {
