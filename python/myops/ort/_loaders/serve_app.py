@@ -124,7 +124,8 @@ def _same(first: Feed, second: Feed) -> bool:
     )
 
 
-# Fewer requests at once than clients make: Ray's proxy then waits longer and longer for a place.
+# At least as many as clients send at once: Ray's proxy backs off, ever longer, from a replica that is
+# full.
 ONGOING = max(64, 4 * BATCH_ROWS)
 
 
@@ -146,7 +147,7 @@ class Served:
             return Response(f"got {len(data)} bytes, expected at most {MOST_BYTES}", 413)
         try:
             feed = unpacked(data)
-        except Exception:  # bytes of a stranger: zipfile and NumPy raise whatever they meet
+        except Exception:  # untrusted bytes: zipfile and NumPy raise errors of many types
             return Response("got no .npz file, expected one with an array for each input", 400)
         outputs = await self._run(feed)
         if isinstance(outputs, Exception):
