@@ -124,8 +124,8 @@ def _same(first: Feed, second: Feed) -> bool:
     )
 
 
-# At least as many as clients send at once: Ray's proxy backs off, ever longer, from a replica that is
-# full.
+# At least as many as clients send at once: from a replica that is full, Ray's proxy waits longer
+# after each attempt.
 ONGOING = max(64, 4 * BATCH_ROWS)
 
 
