@@ -217,7 +217,7 @@ def test_prototypes_leave_the_domains_of_others_alone(domain: str, argument: str
     if argument == "namespace" and "." in domain:
         names["namespace"] = "aten"
     with pytest.raises(
-        ValueError, match=f"{argument}: got .*, expected one that belongs to nobody"
+        ValueError, match=f"{argument}: got .*, expected a name that no other library uses"
     ):
         myops.prototype(
             lambda x: x, name="mine", types={"T": ["float32"]},

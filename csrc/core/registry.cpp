@@ -31,7 +31,7 @@ void check_library() {
     if (!name.empty() && owner.empty()) continue;
     throw Error(str("domain: got ", quoted(name),
                     owner.empty() ? "" : ", which belongs to " + owner,
-                    ", expected a name that only this package uses"));
+                    ", expected a name that no other library uses"));
   }
 }
 
