@@ -1,5 +1,5 @@
-// The symbols that the ONNX Runtime custom-op library exports: its entry point, and the recording of
-// calls.
+// The symbols that the ONNX Runtime custom-op library exports: its entry point, and the recording
+// of calls.
 #include <cstdlib>
 #include <map>
 #include <memory>

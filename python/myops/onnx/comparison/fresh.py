@@ -120,8 +120,8 @@ def _differences(
                 f"{_shown(new, name)}"
             )
     if len(node.input) != len(counterpart.input):
-        new = len(counterpart.input)
-        yield f"it has {len(node.input)} inputs, in a new export of the module {new}"
+        count = len(counterpart.input)
+        yield f"it has {len(node.input)} inputs, in a new export of the module {count}"
         return
     for number, (one, another) in enumerate(zip(node.input, counterpart.input, strict=True)):
         source, expected = mine.producers.get(one), theirs.producers.get(another)
