@@ -16,7 +16,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ops", [["deform_conv2d"], ["resize", "interpolate", "my_add"]])
+@pytest.mark.parametrize(
+    "ops", [["deform_conv2d"], [op for op in campaign.OPS if op != "deform_conv2d"]]
+)
 def test_calls_are_right(ops: list[str]) -> None:
     command = [sys.executable, str(HERE / "campaign.py"), "--seconds", str(SECONDS), "--ops", *ops]
     process = subprocess.run(command, stdout=subprocess.PIPE, text=True)
