@@ -30,8 +30,8 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, encryption)
 
 
-KEY, STRANGER = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
-PUBLIC, STRANGERS = pem(KEY.public_key()), pem(STRANGER.public_key())
+KEY, UNTRUSTED_KEY = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
+PUBLIC, UNTRUSTED_PUBLIC = pem(KEY.public_key()), pem(UNTRUSTED_KEY.public_key())
 
 
 def weighted_model(folder: Path) -> Path:

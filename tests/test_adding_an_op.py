@@ -20,7 +20,7 @@ NEW = ROOT / "tests" / "data" / "new_op"
 KEPT = {"my_add", "my_add.py", "__init__.py"}
 
 
-def test_a_new_op_runs_in_all_runtimes(tmp_path: Path) -> None:
+def test_a_new_op_runs_in_every_runtime(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     for name in ("csrc", "cmake", "python", "scripts", "tests"):

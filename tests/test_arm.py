@@ -54,7 +54,7 @@ def machine(file: Path) -> int:
     return int(number)
 
 
-def test_what_is_for_arm_alone(tmp_path: Path) -> None:
+def test_sources_for_arm_compile_with_clang(tmp_path: Path) -> None:
     """All else is compiled by Clang in `make test-sanitizers`, and for ARM in `make test-arm`."""
     sources = [*SOURCE.glob("ops/*/isa/neon.cpp"), SOURCE / "core" / "isa.cpp"]
     assert len(sources) == 1 + len([*SOURCE.glob("ops/*/isa")])

@@ -51,7 +51,7 @@ def prepared(folder: Path, name: str, **options: Any) -> tuple[Compiler, Extensi
     return compiler, extension
 
 
-def test_the_next_package_compiles_its_own_sources_alone(tmp_path: Path) -> None:
+def test_a_second_package_compiles_only_its_ops(tmp_path: Path) -> None:
     first, extension = prepared(tmp_path / "one", "one")
     assert {"registry.cpp", "library.cpp"} <= set(first.compiled)
     second, other = prepared(tmp_path / "two", "two", extra_compile_args=["-O0"])
@@ -62,7 +62,7 @@ def test_the_next_package_compiles_its_own_sources_alone(tmp_path: Path) -> None
         assert Path(one).read_text() == Path(two).read_text()
 
 
-def test_the_names_of_a_package_are_in_none_of_them(tmp_path: Path) -> None:
+def test_stored_objects_have_no_package_name(tmp_path: Path) -> None:
     compiler, extension = prepared(tmp_path / "one", "one", define_macros=[("MINE", "1")])
     assert set(compiler.macros) == {("MINE", "1")}
     assert "library_names.cpp" not in compiler.compiled
@@ -79,19 +79,21 @@ def test_the_names_of_a_package_are_in_none_of_them(tmp_path: Path) -> None:
         {"define_macros": [("_GLIBCXX_DEBUG", None)]},
     ],
 )
-def test_what_would_make_other_objects_is_compiled(tmp_path: Path, options: Any) -> None:
+def test_other_flags_are_compiled_again(tmp_path: Path, options: Any) -> None:
     prepared(tmp_path / "one", "one")
     assert prepared(tmp_path / "two", "two", **options)[0].compiled
 
 
-def test_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared(tmp_path / "one", "one")
     monkeypatch.setenv("CXX", "echo another")
     assert prepared(tmp_path / "two", "two")[0].compiled
 
 
 @pytest.mark.parametrize("off", ["variable", "flag", "unwritable"])
-def test_nothing_is_stored(
+def test_an_unusable_cache_stores_nothing(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
     arguments = ["-march=native"] if off == "flag" else []
@@ -104,7 +106,7 @@ def test_nothing_is_stored(
     assert not cache.is_dir()
 
 
-def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
+def test_a_missing_object_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     prepared(tmp_path / "one", "one")
     next(cache.rglob("*.o")).unlink()
     assert prepared(tmp_path / "two", "two")[0].compiled
@@ -112,7 +114,7 @@ def test_a_lost_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
     assert len(list(cache.iterdir())) == 1  # no half-written folder
 
 
-def test_ccache_has_what_an_earlier_test_run_compiled(tmp_path: Path) -> None:
+def test_ccache_finds_objects_of_another_temporary_folder(tmp_path: Path) -> None:
     """In another temporary folder, with paths in full, as setuptools gives them."""
     ccache = shutil.which("ccache")
     if ccache is None:

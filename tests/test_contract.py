@@ -34,7 +34,7 @@ def named(ops: list[OpInfo]) -> list[object]:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_torch_schema(info: OpInfo) -> None:
+def test_torch_schema_equals_the_description(info: OpInfo) -> None:
     myops.ops.modules()
     packet = getattr(torch.ops.myops, info.name)
     results = ["default", *(["values"] if info.has_values else [])]
@@ -61,7 +61,7 @@ def test_torch_schema(info: OpInfo) -> None:
             assert argument.default_value == default
 
 
-def test_none_stands_for_an_empty_list() -> None:
+def test_none_is_accepted_for_an_empty_list() -> None:
     """AOTInductor calls the op so, whatever the program says."""
     x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
     given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
@@ -70,7 +70,7 @@ def test_none_stands_for_an_empty_list() -> None:
     assert torch.equal(*gradients)
 
 
-def test_overwritten_inputs_are_inputs() -> None:
+def test_may_overwrite_names_inputs() -> None:
     claims = {info.name: info.outputs[0].may_overwrite for info in OPS if info.outputs}
     assert claims["my_add"] == ("a", "b")
     for info in OPS:
@@ -79,7 +79,7 @@ def test_overwritten_inputs_are_inputs() -> None:
 
 
 @pytest.mark.parametrize("info", named(NODES))
-def test_onnx_schema(info: OpInfo) -> None:
+def test_onnx_schema_equals_the_description(info: OpInfo) -> None:
     myops.onnx.register_schemas()
     schema = onnx.defs.get_schema(info.onnx_type, 1, "myops")
     assert schema.since_version == info.since_version
@@ -120,7 +120,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_everything_is_documented(info: OpInfo) -> None:
+def test_descriptions_are_documented(info: OpInfo) -> None:
     texts = [info.doc, *[item.doc for item in (*info.inputs, *info.outputs, *info.attributes)]]
     assert all(text.endswith((".", "]")) for text in texts), texts  # a sentence, or a shape
 
@@ -139,7 +139,7 @@ def test_public_functions_are_documented() -> None:
                 assert re.search(rf"\b{parameter}\b.*:", text), f"{name}: {parameter}"
 
 
-def test_every_room_is_complete() -> None:
+def test_every_op_has_its_files() -> None:
     """An op has a directory in C++ and tests; its Python file is found by name."""
     directories = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
     described = {info.name for info in NODES}
@@ -149,7 +149,7 @@ def test_every_room_is_complete() -> None:
         assert (ROOT / "tests" / "ops" / f"test_{op}.py").is_file()
 
 
-def test_kernels_know_no_runtime() -> None:
+def test_kernels_include_no_runtime() -> None:
     forbidden = re.compile(r"#include\s*[<\"](torch|ATen|c10|onnxruntime|pybind11|Python)")
     for folder in ("include", "core", "cuda", "ops"):
         for path in (ROOT / "csrc" / folder).rglob("*.[hc]*"):

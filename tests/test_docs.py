@@ -38,7 +38,7 @@ def blocks(page: str) -> list[str]:
         (["docs/compare.md"], "model.onnx"),
     ],
 )
-def test_blocks_run(
+def test_code_blocks_of_the_pages_run(
     pages: list[str], written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One page after the other. (Those of your_own_op.md that need a package are run by
@@ -51,7 +51,7 @@ def test_blocks_run(
     assert (tmp_path / written).exists()
 
 
-def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
+def test_code_blocks_of_the_export_page_run(tmp_path: Path) -> None:
     """In a process of their own: they change how torch's exporters write an operator of torch."""
     (tmp_path / "page.py").write_text("\n".join(blocks("docs/export.md")))
     done = warm.run("page.py", cwd=tmp_path)
@@ -59,7 +59,7 @@ def test_blocks_of_the_export_page_run(tmp_path: Path) -> None:
     assert (tmp_path / "enlarge.onnx").exists()
 
 
-def test_testing_page_blocks_run() -> None:
+def test_code_blocks_of_the_testing_page_run() -> None:
     text = (ROOT / "docs" / "testing.md").read_text()
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
@@ -103,7 +103,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_have_a_target(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", prose):
         linked = page.parent / target if target else page

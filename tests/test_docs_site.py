@@ -80,14 +80,14 @@ def test_every_command_is_in_the_reference(site: Path) -> None:
     assert "[default: 1]" in text
 
 
-def test_every_page_of_the_documentation_is_there(site: Path) -> None:
+def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs")
         name = "index.html" if place.name == "README.md" else f"{place.stem}.html"
         assert (site / place.parent / name).exists(), page
 
 
-def test_links_lead_somewhere(site: Path) -> None:
+def test_links_have_a_target(site: Path) -> None:
     """Those to files of the repository that are not in docs/ too."""
     outside = _page(site / "examples" / "hosts" / "index.html").links
     assert "libtorch/main.cpp.html" in outside
@@ -104,13 +104,13 @@ def test_links_lead_somewhere(site: Path) -> None:
                 assert anchor in _page(target).anchors, f"{file.relative_to(site)}: {link}"
 
 
-def test_names_in_the_text_lead_to_their_pages(site: Path) -> None:
+def test_names_in_the_text_link_to_their_pages(site: Path) -> None:
     links = _page(site / "export.html").links
     assert "api/myops.onnx/export.html#myops.onnx.export" in links
     assert "reference.html#myops-compare" in _page(site / "index.html").links
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_no_page_loads_from_another_host(site: Path) -> None:
     for file in site.rglob("*.html"):
         for address in _page(file).loaded:
             assert not urlsplit(address).netloc, f"{file.relative_to(site)}: {address}"

@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "arguments",
     [("inspect", "model.onnx"), ("compare", "model.onnx", "model.onnx"), ("doctor", "model.onnx")],
 )
-def test_commands_that_need_no_extra(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_without_the_extra_run(folder: Path, arguments: tuple[str, ...]) -> None:
     result = run_without_tools(COMMAND, folder, *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -70,7 +70,7 @@ def test_commands_that_need_no_extra(folder: Path, arguments: tuple[str, ...]) -
         (("view", "model.onnx"), "Netron"),
     ],
 )
-def test_commands_that_name_the_extra(
+def test_commands_that_need_the_extra_name_it(
     folder: Path, arguments: tuple[str, ...], package: str
 ) -> None:
     result = run_without_tools(COMMAND, folder, *arguments)

@@ -28,7 +28,7 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_its_own_tests_pass(python: Path, package: Path, op: str) -> None:
+def test_tests_of_the_package_pass(python: Path, package: Path, op: str) -> None:
     command = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/test_{op}.py")
     text = run(*command, cwd=package)
     assert re.search(r"\n\d+ passed", text), text
@@ -36,7 +36,7 @@ def test_its_own_tests_pass(python: Path, package: Path, op: str) -> None:
     assert "skipped" not in text
 
 
-def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
+def test_demo_draws_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
     """Every op exported, run in ONNX Runtime, and compared bit for bit on the way."""
     said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
     assert said.count("agree bit for bit") == len(OPS)
@@ -44,7 +44,7 @@ def test_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_calls_keep_no_memory(python: Path, package: Path) -> None:
+def test_calls_of_the_package_leak_no_memory(python: Path, package: Path) -> None:
     found = leaks.ask("gallery", python)
     assert len(found) == 12
     assert not leaks.grown(found)

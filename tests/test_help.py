@@ -70,7 +70,7 @@ def _names(module: ModuleType) -> list[str]:
 PUBLIC = public()
 
 
-def test_the_names_are_all_there() -> None:
+def test_public_names_are_found() -> None:
     """So that the test below does not pass for want of names."""
     for name in ("myops.resize", "myops.Input", "myops.onnx.export", "myops.onnx.GraphError",
                  "myops.ort.session", "myops.nn.MyAdd", "myops.testing.checks",
@@ -153,7 +153,7 @@ def _module(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_example(name: str) -> None:
+def test_example_of_every_public_name_runs(name: str) -> None:
     test = example(name)
     assert test.examples, f"the docstring of {name} has no example (lines with >>>)"
     if name in ELSEWHERE:

@@ -81,7 +81,7 @@ def graph_of(package: Path) -> dict[str, set[str]]:
     return {name: imports_of(file.read_text(), known) - {name} for name, file in known.items()}
 
 
-def test_no_import_circle() -> None:
+def test_package_has_no_import_circle() -> None:
     graph = graph_of(PACKAGE)
     assert len(graph) > 200
     assert sum(map(len, graph.values())) > 700
@@ -89,7 +89,7 @@ def test_no_import_circle() -> None:
     assert " -> ".join(circle_in(graph)) == ""
 
 
-def test_a_circle_is_found(tmp_path: Path) -> None:
+def test_an_import_circle_is_found(tmp_path: Path) -> None:
     package = tmp_path / "pack"
     (package / "inner").mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -117,7 +117,7 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
         ("myops.ort.pyops", ["torch"]),
     ],
 )
-def test_what_an_import_brings(imported: str, absent: list[str]) -> None:
+def test_an_import_loads_no_other_package(imported: str, absent: list[str]) -> None:
     code = f"import sys, {imported}; print(sorted({set(absent)} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
@@ -127,7 +127,7 @@ def test_what_an_import_brings(imported: str, absent: list[str]) -> None:
     ("before", "imported", "most"),
     [("numpy", "myops", 35), ("onnxruntime", "myops.ort", 50), ("torch", "myops", 25)],
 )
-def test_an_import_brings_few_modules(before: str, imported: str, most: int) -> None:
+def test_an_import_loads_few_modules(before: str, imported: str, most: int) -> None:
     """docs/performance.md has the times; on a busy machine the number of modules says more."""
     code = (
         f"import sys, {before}; before = set(sys.modules); import {imported}; "
@@ -138,7 +138,7 @@ def test_an_import_brings_few_modules(before: str, imported: str, most: int) -> 
 
 
 @pytest.mark.parametrize("switch", ["", "0"])
-def test_import_hook(switch: str) -> None:
+def test_import_hook_is_installed_and_removed(switch: str) -> None:
     """One finder, until torch's exporter is imported; none with MYOPS_IMPORT_HOOK=0."""
     code = (
         "import sys\n"
@@ -174,7 +174,7 @@ def test_exports_with_and_without_the_hook(switch: str) -> None:
     assert done.stdout.split("\n")[-3:-1] == ["['MyAdd']", "['MyAdd']"], done.stdout + done.stderr
 
 
-def test_documented_modules_keep_their_names() -> None:
+def test_documented_modules_are_importable() -> None:
     for name in ("arrays", "lowering", "matrix", "module_paths"):
         code = f"import myops.onnx.{name} as it; assert it.__all__"
         assert not subprocess.run([sys.executable, "-c", code], capture_output=True).returncode

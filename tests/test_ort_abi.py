@@ -53,7 +53,9 @@ def test_declarations_equal_the_official_header() -> None:
         ("Status* (*compute_v2)", "void (*compute_v2)", "KernelComputeV2: signature"),
     ],
 )
-def test_the_check_notices_mistakes(tmp_path: Path, right: str, wrong: str, complaint: str) -> None:
+def test_a_wrong_declaration_does_not_compile(
+    tmp_path: Path, right: str, wrong: str, complaint: str
+) -> None:
     """A check that compiles whatever we declare would be no check."""
     declared = (ROOT / "csrc" / "adapters" / "ort" / "abi.h").read_text()
     assert right in declared

@@ -133,7 +133,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_type_checkers(checker: str, installed: Path, tmp_path: Path) -> None:
+def test_type_checkers_find_exactly_the_wrong_lines(
+    checker: str, installed: Path, tmp_path: Path
+) -> None:
     """Exactly the wrong lines are errors. Both programs in one run, as it reads all of torch.
 
     Checkers read what an installed package states only where it has py.typed.

@@ -104,14 +104,14 @@ def package(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_its_own_tests_pass(python: Path, package: Path) -> None:
+def test_tests_of_the_package_pass(python: Path, package: Path) -> None:
     text = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=package)
     assert re.search(r"^23 passed\b", text, re.MULTILINE), text
     assert "skipped" not in text
 
 
 @pytest.mark.quick  # no other test of `make test` compiles a package
-def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
+def test_ops_of_the_package_run_beside_ours(python: Path, package: Path, tmp_path: Path) -> None:
     """What the documentation shows; then without torch, and through the command line."""
     page = (ROOT / "docs" / "your_own_op.md").read_text()
     blocks = re.findall(r"```python package\n(.*?)```", page, re.DOTALL)
@@ -129,7 +129,7 @@ def test_it_runs_beside_ours(python: Path, package: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_it_writes_into_given_tensors_as_torch_does(python: Path, package: Path) -> None:
+def test_out_calls_of_the_package_behave_like_torch_add(python: Path, package: Path) -> None:
     run(python, "-c", GIVEN_OUT, cwd=ROOT / "tests")
 
 
@@ -139,7 +139,7 @@ def test_the_example_of_op_library(python: Path, package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_prototype_again_when_the_package_is_installed(
+def test_a_prototype_of_the_installed_package_is_refused(
     python: Path, package: Path, tmp_path: Path
 ) -> None:
     """Refused with what to do; and what it says to do works."""
@@ -160,7 +160,9 @@ def test_the_prototype_again_when_the_package_is_installed(
 
 
 @pytest.mark.slow
-def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_path: Path) -> None:
+def test_prototype_and_package_give_equal_results_and_files(
+    python: Path, package: Path, tmp_path: Path
+) -> None:
     """The same calls, and the same files, byte for byte."""
     (tmp_path / "calls.py").write_text(CALLS)
     (tmp_path / "prototyped.py").write_text(
@@ -186,7 +188,7 @@ def test_from_prototype_to_cpp_nothing_changes(python: Path, package: Path, tmp_
 
 
 @pytest.mark.slow
-def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_path: Path) -> None:
+def test_verbose_and_explain_show_the_package(python: Path, package: Path, tmp_path: Path) -> None:
     """Its kernel reports nothing, so that its calls are shown without a plan."""
     (tmp_path / "calls.py").write_text(
         "import numpy as np, torch, my_kernels, myops, myops.onnx, myops.ort\n"
@@ -210,7 +212,7 @@ def test_verbose_and_explain_know_the_package(python: Path, package: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_package_run_on_a_prototype(tmp_path: Path) -> None:
+def test_tests_of_the_package_pass_on_a_prototype(tmp_path: Path) -> None:
     """All but the one that wants native kernels in ONNX Runtime."""
     folder = myops.new_package("my_kernels", tmp_path)
     (tmp_path / "my_kernels.py").write_text(
@@ -241,7 +243,7 @@ def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
         assert f"`{name}`" in page, name
 
 
-def test_a_kernel_for_cuda_in_a_new_package(tmp_path: Path) -> None:
+def test_a_cuda_kernel_is_added_to_a_package(tmp_path: Path) -> None:
     """Four files more or changed; what is not built here is C++ that a compiler takes."""
     plain = myops.new_package("plain", tmp_path, op="my_op")
     folder = myops.new_package("with_cuda", tmp_path, op="my_op", cuda=True)
@@ -281,7 +283,7 @@ def test_names_are_replaced_everywhere(tmp_path: Path) -> None:
         assert not re.search(r"my_package(?!_op)|soft_clip(?!_box)|SoftClip", text)
 
 
-def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
+def test_a_generated_package_passes_ruff(tmp_path: Path) -> None:
     folder = myops.new_package("my_kernels", tmp_path, op="swish")
     tools = [Path(sys.executable).with_name(name) for name in ("ruff", "clang-format")]
     if not all(tool.is_file() for tool in tools):
@@ -294,7 +296,7 @@ def test_a_generated_package_is_tidy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "My-Ops", "1st", "a__b", "a_", "class", "a.b", "../up"])
-def test_names_that_cannot_be_one(name: str, tmp_path: Path) -> None:
+def test_wrong_package_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"new: the name of the package: got .* expected lower-"):
         myops.new_package(name, tmp_path)
     with pytest.raises(ValueError, match="new: the name of the op"):
@@ -302,7 +304,7 @@ def test_names_that_cannot_be_one(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
+def test_taken_names_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"such as 'my_ops'"):
         myops.new_package("My Ops", tmp_path)
     for name in ("myops", "torch", "json", "aten"):
@@ -326,12 +328,12 @@ def test_names_and_folders_that_are_taken(tmp_path: Path) -> None:
         ({"domain": "quantized"}, "domain: got 'quantized', which belongs to"),
     ],
 )
-def test_extensions_that_cannot_be(arguments: dict[str, Any], text: str) -> None:
+def test_wrong_arguments_of_extensions_are_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         build.extensions("mine", **{"sources": ["a.cpp"], **arguments})
 
 
-def test_python_and_cmake_build_alike(tmp_path: Path) -> None:
+def test_python_and_cmake_use_the_same_flags(tmp_path: Path) -> None:
     rules = (ROOT / "cmake" / "myops_add_op_library.cmake").read_text()
     flags = re.search(r"target_compile_options\(\$\{target\} PRIVATE (.*)\)", rules)
     assert flags

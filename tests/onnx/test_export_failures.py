@@ -100,7 +100,7 @@ CASES: list[tuple[Any, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("model", "exporter", "cause", "instead"), CASES)
-def test_one_paragraph_and_a_file(
+def test_a_failure_names_line_cause_and_remedy(
     model: Any, exporter: str, cause: str, instead: str, capfd: Any
 ) -> None:
     if model is Item and exporter == "dynamo":  # newer releases of torch follow it
@@ -136,7 +136,7 @@ class Rotates(torch.nn.Module):
         return torch.view_as_real(turn)
 
 
-def test_complex_numbers() -> None:
+def test_complex_numbers_are_refused() -> None:
     """They are no operator to register: no runtime has them."""
     text = r"aten::polar of complex numbers.*Where: .*turn = torch\.polar.*Write real and imag"
     with pytest.raises(RuntimeError, match=text) as caught:
@@ -156,7 +156,7 @@ class Pair:
         (lambda x: (x + 1, 3), r"Why: forward returns a number .* Write torch\.tensor\(n\)"),
     ],
 )
-def test_what_forward_may_not_return(returned: Any, text: str) -> None:
+def test_results_that_are_no_tensors_are_refused(returned: Any, text: str) -> None:
     class Returns(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
             return returned(x)
@@ -179,7 +179,7 @@ def test_a_tensor_of_lengths_says_what_to_write() -> None:
         export(model, X, dynamic_axes=AXES, exporter="torchscript")
 
 
-def test_weights_that_torch_quantised() -> None:
+def test_weights_quantized_by_torch_are_refused() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(56, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -206,7 +206,7 @@ class ScriptedInside(torch.nn.Module):
         return self.inner(x * 2, 3)
 
 
-def test_a_scripted_module_inside_of_others() -> None:
+def test_a_scripted_submodule_keeps_its_branches() -> None:
     """torch.onnx.export refuses it; its loop and branches stay in the graph."""
     model = export(ScriptedInside(), torch.rand(3, 4), exporter="torchscript")
     assert "If" in {node.op_type for node in model.graph.node}
@@ -234,7 +234,7 @@ class Ceil(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_exporter_that_does() -> None:
+def test_exporter_auto_takes_the_exporter_that_succeeds() -> None:
     with pytest.raises(
         RuntimeError, match='exporter="torchscript" was tried: it exports the model'
     ):
@@ -245,7 +245,7 @@ def test_the_exporter_that_does() -> None:
         export(Ceil(), X, dynamic_axes=AXES, exporter="torchscript")
 
 
-def test_neither_exporter(tmp_path: Path) -> None:
+def test_exporter_auto_names_both_failures(tmp_path: Path) -> None:
     text = "neither exporter makes a right file.\ndynamo: .*\ntorchscript: "
     with pytest.raises(RuntimeError, match=text):
         export(Rounds(), X, tmp_path / "model.onnx", dynamic_axes=AXES, exporter="auto")
@@ -264,7 +264,7 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_gradients_are_off(exporter: str) -> None:
+def test_the_model_is_traced_without_gradients(exporter: str) -> None:
     """With them on, attention is made of something that torch.export cannot reshape."""
     seen = []
 
@@ -312,7 +312,7 @@ for wanted in (True, False):
 """
 
 
-def test_torchvisions_operator_is_registered_by_itself() -> None:
+def test_torchvision_operator_is_registered_automatically() -> None:
     """In a process of its own, where nobody has called register_torchvision."""
     done = warm.run("-c", TORCHVISION)
     assert done.returncode == 0, done.stderr
@@ -336,7 +336,7 @@ class Normed(torch.nn.Module):
 @pytest.mark.parametrize(
     ("exporter", "opset"), [("torchscript", 20), pytest.param("dynamo", 22, marks=pytest.mark.slow)]
 )
-def test_bfloat16_is_told_before_a_file_is_written(
+def test_bfloat16_without_a_valid_file_is_an_error(
     exporter: str, opset: int, tmp_path: Path
 ) -> None:
     """Opset 20 has no Conv in it; at 22 torch's fusion writes weights of float32."""
@@ -352,7 +352,7 @@ def test_bfloat16_is_told_before_a_file_is_written(
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_bfloat16_without_kernels_is_a_warning_that_says_what_to_do(exporter: str) -> None:
+def test_bfloat16_without_kernels_is_a_warning(exporter: str) -> None:
     """A valid file, for a GPU: only nobody has compared it here."""
     with pytest.warns(ExportCheckWarning, match=r"not run in ONNX Runtime.*myops\.onnx\.to_half"):
         export(torch.nn.Linear(4, 4).bfloat16(), torch.rand(1, 4).bfloat16(), exporter=exporter)
@@ -371,7 +371,7 @@ def operations() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("floats", [False, True])
-def test_tensors_and_lengths_in_one_operation(floats: bool) -> None:
+def test_operations_on_a_tensor_and_a_length_are_exported(floats: bool) -> None:
     """torch's newer exporter translates some only where the number is constant."""
 
     class Every(torch.nn.Module):

@@ -42,20 +42,20 @@ def all_ways(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("optimize", [True, False])
-def test_numbers_stay_as_they_are(optimize: bool, no_warnings: None) -> None:
+def test_float64_constants_are_not_rounded(optimize: bool, no_warnings: None) -> None:
     # The check "numbers" warns where fewer digits agree, as in the test below.
     model = export(Model(all_ways), X, exporter="dynamo", optimize=optimize)
     for number, (way, got) in enumerate(zip(WAYS, run_plain(model, {"x": X.numpy()}), strict=True)):
         np.testing.assert_allclose(got, way(X).numpy(), rtol=1e-13, err_msg=str(number))
 
 
-def test_models_of_other_dtypes_are_left_alone() -> None:
+def test_float32_models_stay_float32() -> None:
     model = export(Model(lambda x: x * 0.1), X.float(), exporter="dynamo")
     (got,) = run_plain(model, {"x": X.float().numpy()})
     assert got.dtype == np.float32
 
 
-def test_attributes_of_onnx_are_float32() -> None:
+def test_float32_attributes_are_a_warning() -> None:
     """Which no exporter can mend."""
     with pytest.warns(ExportCheckWarning, match="agrees with PyTorch to .e-0. only"):
         export(Model(lambda x: F.celu(x - 0.5, 1.3)), X, exporter="torchscript")

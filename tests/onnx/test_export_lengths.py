@@ -186,7 +186,7 @@ WAYS = [value for name, value in list(globals().items()) if name.startswith("wit
     ids=lambda item: getattr(item, "__name__", item),
 )
 @pytest.mark.filterwarnings("ignore")
-def test_right_at_every_size_or_no_file(
+def test_exported_file_is_right_at_every_size_or_refused(
     way: Way, exporter: str, target: str, tmp_path: Any
 ) -> None:
     model, path = Model(way), tmp_path / "model.onnx"
@@ -223,7 +223,7 @@ def _way_of_line(line: str) -> Way:
 @pytest.mark.parametrize("way", [with_steps, with_a_grid, with_halves])
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.filterwarnings("ignore")
-def test_what_follows_a_length_is_exported(way: Way, exporter: str) -> None:
+def test_linspace_grids_and_chunks_follow_a_length(way: Way, exporter: str) -> None:
     """torch.export refuses these, or builds the length in."""
     axes = {"x": {0: "batch", 2: "height", 3: "width"}}
     model = export(Model(way), torch.rand(1, 2, 9, 12), dynamic_axes=axes, exporter=exporter)
@@ -234,7 +234,7 @@ def test_what_follows_a_length_is_exported(way: Way, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 8])
-def test_linspace_is_torchs(steps: int) -> None:
+def test_composed_linspace_equals_torch(steps: int) -> None:
     got = linspace._composed(-0.3, 1.7, steps, torch.float64, None)
     torch.testing.assert_close(got, torch.linspace(-0.3, 1.7, steps, dtype=torch.float64))
 
@@ -250,7 +250,7 @@ class Attention(torch.nn.Module):
 
 @pytest.mark.parametrize(("heads", "first"), [(1, True), (2, True), (2, False)])
 @pytest.mark.filterwarnings("ignore")
-def test_attention_of_any_length_in_a_trace(heads: int, first: bool) -> None:
+def test_traced_attention_at_other_lengths(heads: int, first: bool) -> None:
     """torch's exporter makes a constant of the length behind `unflatten`."""
     model = Attention(heads, first).eval()
     long = {0: "batch", 1: "time"} if first else {1: "batch", 0: "time"}
@@ -283,7 +283,7 @@ class Unflattened(torch.nn.Module):
 
 @pytest.mark.parametrize(("dim", "sizes"), [(-1, (2, -1)), (1, (3, 2)), (2, (2, 2)), (-2, (-1, 1))])
 @pytest.mark.filterwarnings("ignore")
-def test_unflatten(dim: int, sizes: tuple[int, ...]) -> None:
+def test_traced_unflatten_at_other_lengths(dim: int, sizes: tuple[int, ...]) -> None:
     model, axes = Unflattened(dim, sizes), {"x": {0: "a", 2: "b"} if dim != 2 else {0: "a"}}
     exported = export(model, torch.rand(2, 6, 4), dynamic_axes=axes, exporter="torchscript")
     x = torch.rand(3, 6, 4 if dim == 2 else 10)

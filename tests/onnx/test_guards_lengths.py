@@ -50,7 +50,7 @@ def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_what_a_length_decides_comes_out_in_another_way(tied: bool) -> None:
+def test_the_search_finds_lengths_with_another_result(tied: bool) -> None:
     """For every way to compute with lengths and everything that a model may demand of them."""
     for seed in range(300):
         example, unit, compute, constants = frozen(seed)
@@ -78,7 +78,7 @@ def test_what_a_length_decides_comes_out_in_another_way(tied: bool) -> None:
         assert seen - {before} or possible == {before}, seed
 
 
-def test_lengths_that_keep_their_ratio() -> None:
+def test_the_search_changes_lengths_in_their_ratio() -> None:
     """A mask of a quarter of the size: neither axis changes on its own, nor both by as much."""
     taken = []
     groups = [Group([(("x", 0), 16)]), Group([(("mask", 0), 4)])]
@@ -93,7 +93,7 @@ def test_lengths_that_keep_their_ratio() -> None:
     assert len(taken) > 2
 
 
-def test_a_model_that_takes_nothing_else() -> None:
+def test_the_search_ends_for_a_model_with_one_length() -> None:
     assert not _lengths.explore(
         [Group([(("x", 0), 16)])], [], lambda point: False, lambda: True, lambda point: True
     )
@@ -107,7 +107,7 @@ def patches(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_the_line_that_builds_a_length_in(exporter: str) -> None:
+def test_the_line_that_builds_a_length_in_is_named(exporter: str) -> None:
     """At one more, 44 // 14 == 43 // 14."""
     line = patches.__code__.co_firstlineno + 1
     text = rf"length of the example is built in at {__file__}:{line}: return F.interp.*int\(\)"
@@ -115,13 +115,13 @@ def test_the_line_that_builds_a_length_in(exporter: str) -> None:
     assert_fails("numbers", text, Model(patches), x, dynamic_axes=AXES, exporter=exporter)
 
 
-def test_what_torch_export_decided_is_said() -> None:
+def test_conditions_of_torch_export_are_named() -> None:
     text = r"holds only where 14\*\(x.shape\[2\]//14\) == 42"
     assert_fails("numbers", text, Model(patches), torch.rand(1, 2, 43, 58), dynamic_axes=AXES)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_branch_that_only_far_lengths_take(exporter: str) -> None:
+def test_a_branch_on_a_large_length_is_found(exporter: str) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[2] > 555 else x + 1
 
@@ -130,7 +130,7 @@ def test_a_branch_that_only_far_lengths_take(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_what_the_model_itself_demands_is_no_fault(exporter: str, no_warnings: None) -> None:
+def test_an_assert_of_the_model_is_no_fault(exporter: str, no_warnings: None) -> None:
     """torch.export notes the assert as a condition, and PyTorch refuses where it does not hold."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -140,7 +140,7 @@ def test_what_the_model_itself_demands_is_no_fault(exporter: str, no_warnings: N
     export(Model(forward), torch.rand(1, 2, 28, 5), dynamic_axes=AXES, exporter=exporter)
 
 
-def test_an_axis_that_became_static() -> None:
+def test_an_axis_that_became_static_is_refused() -> None:
     """Torch's exporter makes it static on its own where a suggestion of torch.export says so."""
     graph = onnx.parser.parse_graph("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
@@ -177,7 +177,7 @@ def test_a_length_of_one_is_a_warning() -> None:
         export(Model(forward), x, dynamic_axes={"x": [2]}, exporter="torchscript")
 
 
-def test_time_is_bounded_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_ran_out_of_time_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_lengths, "SECONDS", 0.05)
     x = torch.rand(1, 2, 64, 64)
     model = torch.nn.Sequential(*[torch.nn.Conv2d(2, 2, 9, padding=4) for _ in range(20)])
@@ -185,7 +185,7 @@ def test_time_is_bounded_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
         export(model, x, dynamic_axes={"input": {2: "h", 3: "w"}}, exporter="torchscript")
 
 
-def test_an_output_of_fixed_shape_that_nobody_saw_at_other_lengths() -> None:
+def test_an_untested_fixed_output_shape_is_a_warning() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[2] == 4, "four rows"
         return torch.zeros(2, 3) + x.mean()
@@ -195,7 +195,7 @@ def test_an_output_of_fixed_shape_that_nobody_saw_at_other_lengths() -> None:
                exporter="torchscript")  # fmt: skip
 
 
-def test_lengths_within_a_multiple() -> None:
+def test_the_search_tries_only_declared_multiples() -> None:
     seen = []
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -249,7 +249,7 @@ def following_in_ours(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("forward", [following, following_in_a_constant])
-def test_an_attribute_that_follows_a_length(forward: Any, exporter: str) -> None:
+def test_an_attribute_that_follows_a_length_is_refused(forward: Any, exporter: str) -> None:
     """Nobody has a library that runs the node; the error needs none."""
     x = torch.rand(1, 2, 8, 9)
     text = r"height.*follows the length of an input|height.*computed at run time"
@@ -262,7 +262,7 @@ def test_an_attribute_that_follows_a_length(forward: Any, exporter: str) -> None
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_an_attribute_of_ours_that_follows_a_length(exporter: str) -> None:
+def test_an_attribute_of_ours_that_follows_a_length_is_refused(exporter: str) -> None:
     x = torch.rand(1, 2, 8, 8)
     text = "follows the length of an input|attribute of an ONNX node cannot"
     with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text):
@@ -277,7 +277,7 @@ def guarded(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_small_constant_stays(exporter: str, no_warnings: None) -> None:
+def test_a_small_constant_is_kept(exporter: str, no_warnings: None) -> None:
     model = export(Model(guarded), torch.rand(3, 4), exporter=exporter)
     assert "Add" in [node.op_type for node in model.graph.node]
     (got,) = myops.ort.session(model).run(None, {"x": np.zeros((3, 4), np.float32)})
@@ -305,11 +305,11 @@ def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPat
         lambda x: torch.round(x * 3),
     ],
 )
-def test_numbers_at_which_nothing_is_certain(forward: Any, no_warnings: None) -> None:
+def test_unstable_results_at_special_values_are_no_fault(forward: Any, no_warnings: None) -> None:
     export(Model(forward), torch.rand(2, 3, 8) + 0.1, exporter="torchscript")
 
 
-def test_a_factor_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_factor_is_not_tried_with_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would need the memory of the machine."""
     seen = []
 
@@ -322,7 +322,7 @@ def test_a_factor_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(seen) < 10
 
 
-def test_sums_in_another_order_are_not_wrong(no_warnings: None) -> None:
+def test_sums_in_another_order_are_no_fault(no_warnings: None) -> None:
     assert special_values.SECONDS > 0
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU())

@@ -46,7 +46,7 @@ def test_scales_sizes_and_grids_stay_float32() -> None:
     assert result.losses["y"] < 1e-3
 
 
-def test_indices_computed_in_float_stay_right() -> None:
+def test_indices_computed_in_float_stay_float32() -> None:
     """Positions of 3001 rows times 1.0: float16 has no 3001."""
     weights = [weight("half", np.float32([0.5])), weight("table", np.arange(1600, dtype="f4"))]
     nodes = [
@@ -98,7 +98,7 @@ def test_scales_in_float64_are_computed_in_float32(dtype: str, runtime: str) -> 
 
 
 @pytest.mark.parametrize("target", [TensorProto.DOUBLE, TensorProto.INT32, TensorProto.BOOL])
-def test_a_cast_to_another_type_stays_one(target: int) -> None:
+def test_a_cast_to_another_type_keeps_its_type(target: int) -> None:
     nodes = [node("Tanh", "x", "t"), node("Cast", "t", "y", to=target)]
     source = model(nodes, [value("x", [5])], [value("y", [5], target)])
     x = np.float32([-2, -0.4, 0, 0.7, 3])

@@ -42,7 +42,9 @@ def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
 
 @pytest.mark.parametrize("op_type", ["Concat", "Identity", "Relu", "Sigmoid", "Sin", "Transpose"])
 @pytest.mark.parametrize("dtype", list(HALVES))
-def test_the_probe_tells_kernels_from_casts(dtype: str, op_type: str, tmp_path: Path) -> None:
+def test_missing_kernels_are_those_that_onnxruntime_lacks(
+    dtype: str, op_type: str, tmp_path: Path
+) -> None:
     """What ONNX Runtime runs in half itself, and what it refuses or puts casts around."""
     imports, number = [helper.make_opsetid("", 20)], HALVES[dtype]
     made = node(op_type, "x", "y", **({"axis": 0} if op_type == "Concat" else {}))
@@ -58,7 +60,7 @@ def test_the_probe_tells_kernels_from_casts(dtype: str, op_type: str, tmp_path: 
     assert not kernels.missing(made, {0: 1}, {0: 1}, imports, 9)
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     source = network()
     for wrong, text in (
         ({"dtype": "float8"}, "dtype"), ({"runtime": "gpu"}, "runtime"),
@@ -72,7 +74,9 @@ def test_arguments() -> None:
             myops.onnx.to_half(source, **wrong)  # type: ignore[arg-type]
 
 
-def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_text_json_and_html(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = myops.onnx.to_half(network(), data=[{"x": X}], keep_io_types=True)
     result.print()
     text = capsys.readouterr().out
@@ -87,7 +91,7 @@ def test_the_report_in_each_form(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "float16" in page
 
 
-def test_large_models_with_external_data(tmp_path: Path) -> None:
+def test_external_data_is_read(tmp_path: Path) -> None:
     """Weights in other files are read, and the new ones are in the file."""
     source = network()
     path = tmp_path / "outside.onnx"

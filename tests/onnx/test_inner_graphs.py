@@ -13,7 +13,7 @@ from myops.onnx.graph import inner_graphs
 BODY = "body (float[] x, float[] y) => (float[] z) { y1 = Mul(y, w) z = Add(x, y1) }"
 
 
-def test_own_names_are_fresh_and_others_stay() -> None:
+def test_own_names_of_an_inner_graph_are_made_unique() -> None:
     used = {"x", "y1"}
 
     def fresh(name: str) -> str:
@@ -30,7 +30,7 @@ def test_own_names_are_fresh_and_others_stay() -> None:
     assert [item.name for item in graph.input] == ["x", "y"]  # a copy was renamed
 
 
-def test_what_only_an_inner_graph_reads_is_kept() -> None:
+def test_nodes_read_only_by_an_inner_graph_are_kept() -> None:
     """The weight w comes from a node that no other node needs."""
     site = lowering.Site(None, "node", ["start", "rows"], [], [], [], {})  # type: ignore[arg-type]
     names = iter(range(100))

@@ -98,7 +98,7 @@ def test_antialias_needs_no_registration(mode: str, opset: int) -> None:
         np.testing.assert_allclose(run(exported, other), model(other).numpy(), atol=1e-5)
 
 
-def test_antialias_by_a_factor_through_torch_export() -> None:
+def test_antialias_by_a_factor_with_dynamo() -> None:
     """torch's translation is silently wrong there: docs/opset_matrix.md."""
     x, other, axes = example(2)
     model = Resized("factors", mode="bilinear", antialias=True)
@@ -107,7 +107,7 @@ def test_antialias_by_a_factor_through_torch_export() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::myops.onnx.ExportCheckWarning")
-def test_the_switch() -> None:
+def test_register_interpolate_argument_and_patch() -> None:
     x, _, axes = example(2)
     plain = Resized("factor", mode="bilinear")
     antialiased = Resized("size", mode="bilinear", antialias=True)
@@ -121,7 +121,7 @@ def test_the_switch() -> None:
     assert not [name for name in registry.names() if "upsample" in name]
 
 
-def test_a_registration_of_the_users_stays() -> None:
+def test_a_symbolic_of_the_user_replaces_ours() -> None:
     x, _, _ = example(2)
     name = "aten::_upsample_bilinear2d_aa"
     myops.onnx.register_symbolic(name, lambda g, x, *rest: g.op("acme::Mine", x))
@@ -136,7 +136,7 @@ def test_a_registration_of_the_users_stays() -> None:
         register.unregister(name)
 
 
-def test_plain_torch_export_after_registering() -> None:
+def test_plain_torch_export_uses_the_registration() -> None:
     """In a process of its own would be cleaner, but the registrations can be taken back."""
     from myops.onnx.symbolics import register
 
@@ -172,7 +172,7 @@ def test_the_patch_runs_our_kernel(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(got.double(), reference, atol=max(eps, 1e-5), rtol=4 * eps)
 
 
-def test_the_patch_is_undone_and_leaves_integers_alone() -> None:
+def test_the_patch_is_undone_and_skips_integers() -> None:
     x = example(2)[0]
     image = (x * 255).to(torch.uint8)
     before = [F.interpolate(item, scale_factor=1.7, mode="bilinear") for item in (x, image)]
@@ -200,7 +200,7 @@ def test_gradients_and_scripted_models_under_the_patch() -> None:
         assert torch.equal(scripted(x.detach()), wanted)
 
 
-def test_lengths_that_do_not_follow_from_the_factors() -> None:
+def test_the_patch_skips_sizes_that_contradict_the_factors() -> None:
     """Nobody but a direct call of the operator does that; torch's kernel takes the factors then."""
     x = example(2)[0]
     call = (x, [5, 6], False, 0.9, 0.9)
@@ -212,7 +212,7 @@ def test_lengths_that_do_not_follow_from_the_factors() -> None:
 # -- what registered functions get --------------------------------------------------------------
 
 
-def test_lists_of_floats_are_doubles() -> None:
+def test_float_lists_reach_a_symbolic_as_float64() -> None:
     """torch's trace makes them float32: 1.7 was 1.7000000476837158."""
     seen = []
 
@@ -232,7 +232,7 @@ def test_lists_of_floats_are_doubles() -> None:
     assert seen == [(None, [1.7, 0.6])]
 
 
-def test_one_pixel_wide_is_torchs_fault() -> None:
+def test_antialias_of_one_column_warns_of_the_fault_of_torch() -> None:
     """With antialias, torch gives all rows the values of the first; the file is right."""
 
     class Narrow(torch.nn.Module):

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from precision_models import check, model, network, node, value, weight
+from precision_models import by_name, check, model, network, node, value, weight
 from prototype_ops import soft_clip_prototype
 
 import myops
@@ -32,16 +32,12 @@ def run(made: onnx.ModelProto, feeds: dict[str, Any], level: str = "all") -> lis
     return myops.ort.session(made, session_options=options).run(None, feeds)
 
 
-def by_name(result: Any) -> dict[str, Any]:
-    return {item.name.split("'")[1]: item for item in result.nodes}
-
-
 def resize_of(made: onnx.ModelProto) -> onnx.NodeProto:
     (found,) = [n for n in made.graph.node if n.domain == "myops"]
     return found
 
 
-def test_onnx_runtime_alone_fails_on_the_model(tmp_path: Path) -> None:
+def test_the_quantizer_of_onnxruntime_alone_fails(tmp_path: Path) -> None:
     """What this is for: should it run one day, less of ours is needed."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
@@ -55,7 +51,7 @@ def test_onnx_runtime_alone_fails_on_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
-def test_a_network(method: str, activations: str, tmp_path: Path) -> None:
+def test_a_network_is_quantized(method: str, activations: str, tmp_path: Path) -> None:
     source = network(channels=16)
     path = tmp_path / "int8.onnx"
     steps: list[str] = []
@@ -79,7 +75,7 @@ def test_a_network(method: str, activations: str, tmp_path: Path) -> None:
     assert {"Conv_c1", "Conv_c2", "Conv_y"} <= {item.name.split("'")[1] for item in result.worst}
 
 
-def test_resize_runs_on_the_integers() -> None:
+def test_resize_runs_on_integers() -> None:
     """The node reads what a quantize node made, and its result is that of floats between pairs."""
     result = myops.onnx.quantize(network(), data=DATA, reduce_range=False)
     made = resize_of(result.model)
@@ -114,7 +110,7 @@ def test_resize_runs_on_the_integers() -> None:
     ({"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, False),
     ({}, True),
 ])  # fmt: skip
-def test_what_resize_declares(attributes: dict[str, Any], declares: bool) -> None:
+def test_resize_declares_its_integer_modes(attributes: dict[str, Any], declares: bool) -> None:
     made = node("Resize", "x - scales", "y", "myops", **attributes)
     places, why = declared(made, "uint8")
     assert (places == {0: 0}) == declares
@@ -123,7 +119,7 @@ def test_what_resize_declares(attributes: dict[str, Any], declares: bool) -> Non
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_declaration_is_true_of_the_kernel(mode: str, seed: int) -> None:
+def test_resize_of_integers_equals_resize_of_floats(mode: str, seed: int) -> None:
     """Resizing integers and resizing what they stand for agree, to the rounding of one step."""
     random = np.random.default_rng(seed)
     scale, zero = np.float32(random.uniform(0.01, 2)), int(random.integers(0, 256))
@@ -159,7 +155,7 @@ def test_custom_nodes_that_declare_nothing_stay_float() -> None:
     assert found.precision == "int8" or found.reason == "its op takes no int8"
 
 
-def test_a_custom_op_with_the_name_of_a_standard_one_is_not_taken_for_it() -> None:
+def test_a_custom_op_named_like_a_standard_op_stays_custom() -> None:
     """An op of another library called MatMul, which is something else."""
 
     def subtract(a: Any, b: Any) -> Any:
@@ -202,7 +198,7 @@ def test_max_loss_is_kept() -> None:
     assert 10 < decibels.to_dict()["losses"]["y"] < 60
 
 
-def test_max_loss_counts_what_outputs_lose() -> None:
+def test_max_loss_counts_the_loss_at_the_outputs() -> None:
     """A layer that loses little, before a difference that amplifies it, goes back to float; one
     that loses much, of which little reaches the output, stays on integers."""
     random = np.random.default_rng(0)
@@ -231,7 +227,7 @@ def test_max_loss_counts_what_outputs_lose() -> None:
     assert found["Conv_c3"].precision == "int8"
 
 
-def test_a_bound_that_only_float_holds() -> None:
+def test_a_max_loss_that_only_float32_meets() -> None:
     """Layers that could not be measured alone go back too: the model is the one that came in."""
     source = network()
     result = myops.onnx.quantize(source, data=DATA, max_loss=1e-9)
@@ -242,7 +238,7 @@ def test_a_bound_that_only_float_holds() -> None:
     assert not kinds & {"QuantizeLinear", "DequantizeLinear"}
 
 
-def test_nodes_asked_for_stay_float() -> None:
+def test_kept_nodes_stay_float() -> None:
     result = myops.onnx.quantize(network(), data=DATA, keep=["Conv_c1", "myops::Resize"])
     found = by_name(result)
     assert found["Conv_c1"].kind == found["Resize_u"].kind == "kept"
@@ -251,7 +247,7 @@ def test_nodes_asked_for_stay_float() -> None:
     assert kinds["W1"] == TensorProto.FLOAT
 
 
-def test_other_inputs_give_the_losses() -> None:
+def test_losses_are_measured_on_the_check_inputs() -> None:
     loud = [{"x": 30 * DATA[0]["x"]}]
     usual = myops.onnx.quantize(network(), data=DATA)
     outside = myops.onnx.quantize(network(), data=DATA, check=loud)
@@ -260,7 +256,7 @@ def test_other_inputs_give_the_losses() -> None:
     assert myops.onnx.quantize(network(), data=DATA, most=2).calibrated == 2
 
 
-def test_bodies_functions_and_names() -> None:
+def test_nested_graphs_functions_and_unnamed_nodes() -> None:
     """If in the graph, functions of the file, nodes without names, bodies of our nodes."""
     inner = helper.make_function(
         "mine", "Block", ["a", "w"], ["b"],
@@ -291,7 +287,7 @@ def test_bodies_functions_and_names() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_prototype_without_a_library(inside: bool) -> None:
+def test_a_prototype_runs_during_calibration(inside: bool) -> None:
     """It runs in Python, also in a branch, and between layers that share a weight."""
     soft_clip_prototype("calibrated")
 
@@ -318,7 +314,7 @@ def test_a_prototype_without_a_library(inside: bool) -> None:
     assert {item.op_type for item in result.nodes if item.precision == "int8"} == {"MatMul"}
 
 
-def test_errors_beside_fill_values_are_losses() -> None:
+def test_losses_beside_fill_values_are_counted() -> None:
     """Integers for -1e9 and scores alike leave nothing of the scores."""
     mask = np.tri(12, 10, dtype=bool)
     nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "y"),
@@ -360,7 +356,7 @@ def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
 # ---- Inputs from folders.
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     old = network()
     old.opset_import[0].version = 10
     for source, more, text in (
@@ -373,7 +369,7 @@ def test_arguments() -> None:
             myops.onnx.quantize(source, data=DATA, **more)  # type: ignore[arg-type]
 
 
-def test_the_report_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_as_text_json_and_html(capsys: pytest.CaptureFixture[str]) -> None:
     result = myops.onnx.quantize(network(), data=DATA)
     result.print(all_nodes=True)
     text = capsys.readouterr().out
@@ -383,7 +379,7 @@ def test_the_report_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert "uint8 activations" in result._repr_html_()
 
 
-def test_weights_in_another_file(tmp_path: Path) -> None:
+def test_external_data_is_read(tmp_path: Path) -> None:
     path = tmp_path / "outside.onnx"
     onnx.save(network(), path, save_as_external_data=True, size_threshold=0, location="w.bin")
     result = myops.onnx.quantize(path, tmp_path / "int8.onnx", data=DATA)

@@ -57,7 +57,7 @@ def test_view_serves_page_model_and_documentation(tmp_path: Path) -> None:
     assert any(item.name == "resize" for item in shown.graph.value_info)
 
 
-def test_view_talks_to_this_machine_only(tmp_path: Path) -> None:
+def test_view_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     """The browser refuses everything else, and Netron finds no reason to ask for cookies."""
     pytest.importorskip("netron")
     with viewer.view(linear(), browser=False) as running:
@@ -139,7 +139,7 @@ def test_view_from_the_command_line(tmp_path: Path) -> None:
             process.wait(10)
 
 
-def test_without_netron(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_without_netron_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install .myops\[tools\]"):
         viewer.view(linear(), browser=False)

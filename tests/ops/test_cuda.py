@@ -25,16 +25,16 @@ def run(*arguments: str, **environment: str) -> Any:
     return done.stdout
 
 
-def test_a_device_without_kernels() -> None:
+def test_tensors_on_a_device_without_kernels_are_refused() -> None:
     """The op by name, the device, and what to do; patched functions of torch keep their own."""
     assert "passed: elsewhere" in run("elsewhere")
 
 
-def test_cuda_in_a_pytorch_without_it() -> None:
+def test_cuda_tensors_are_refused_by_a_pytorch_without_cuda() -> None:
     assert "passed: without_cuda" in run("without_cuda")
 
 
-def test_cuda_with_stand_ins() -> None:
+def test_cuda_kernels_run_with_stand_ins() -> None:
     if not (STAND_INS / "libtorch_cuda.so").is_file():
         pytest.skip("no stand-ins for CUDA: make test-native builds them")
     passed = run(

@@ -42,14 +42,14 @@ def run(huge_pages: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("setting", ["0", "1"])
-def test_large_results_ask_for_huge_pages(setting: str) -> None:
+def test_large_results_request_huge_pages(setting: str) -> None:
     finished = run(setting)
     assert finished.returncode == 0, finished.stderr
     asks = setting == "1" and KNOWN
     assert finished.stdout.split() == [str(asks)] * 2
 
 
-def test_a_setting_that_is_none() -> None:
+def test_a_wrong_setting_is_refused() -> None:
     refused = run("yes")
     assert refused.returncode != 0
     assert 'MYOPS_HUGE_PAGES: got "yes", expected 0 or 1' in refused.stderr

@@ -121,7 +121,7 @@ def _dynamic(model: Any) -> Any:
 
 @pytest.mark.parametrize("way", ["direct", "dispatcher", "autograd", "numpy", "onnxruntime"])
 @pytest.mark.parametrize("name", list(LISTS))
-def test_results_are_those_of_one_moment(name: str, way: str, tmp_path: Path) -> None:
+def test_results_use_the_numbers_of_one_moment(name: str, way: str, tmp_path: Path) -> None:
     index, dtype, before, after, attributes = LISTS[name]
     run = calls(index, attributes)[way]
     # The writer may be between two numbers.
