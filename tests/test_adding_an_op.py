@@ -1,6 +1,6 @@
 """Adding an op edits no existing file: three new files are put into a copy of the tree, and the op
-runs in every runtime. Nor does removing ops: of our own ops, the copy has only one, because the
-others take minutes to compile."""
+runs in every runtime. The copy has only one of our own ops, because the others take minutes to
+compile; removing them edits no file either."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_new_op_runs_in_every_runtime(tmp_path: Path) -> None:
     assert 'folder="lib")' in script.read_text()
     fast = 'folder="lib", extra_compile_args=["-O0"])'  # compiled sooner
     script.write_text(script.read_text().replace('folder="lib")', fast))
-    # It contains nothing of an op, and torch's headers take long to compile.
+    # This module contains no op, and torch's headers take long to compile.
     assert "        torch_internals(),\n" in script.read_text()
     script.write_text(script.read_text().replace("        torch_internals(),\n", ""))
     for file in (ROOT / "python" / "myops").glob("_internals_*.so"):

@@ -1,4 +1,5 @@
-"""Packages share the objects of our own sources: which builds compile them, and which do not."""
+"""Packages share the objects of our own sources: which builds compile them, and which reuse
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from myops import build
 
 
 class Compiler:
-    """Writes what an object would be made from instead of compiling it."""
+    """A compiler that writes the inputs of an object instead of compiling it."""
 
     compiler_so = ("c++", "-fPIC")
 
@@ -42,7 +43,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(folder: Path, name: str, **options: Any) -> tuple[Compiler, Extension]:
-    """What building the library for torch of a package compiles of ours."""
+    """Builds the library for torch of a package; the compiler has the list of our files that it
+    compiled."""
     (extension, *_) = build.extensions(name, ["op.cpp"], **options)
     command = build.BuildExtension(Distribution({"ext_modules": [extension]}))
     command.compiler = compiler = Compiler()
@@ -115,7 +117,7 @@ def test_a_missing_object_is_compiled_again(tmp_path: Path, cache: Path) -> None
 
 
 def test_ccache_finds_objects_of_another_temporary_folder(tmp_path: Path) -> None:
-    """In another temporary folder, with paths in full, as setuptools gives them."""
+    """In another temporary folder, with absolute paths, as setuptools passes them."""
     ccache = shutil.which("ccache")
     if ccache is None:
         pytest.skip("needs ccache")

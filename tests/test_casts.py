@@ -1,4 +1,4 @@
-"""The pictures of terminals in docs/casts/ show what the commands print today."""
+"""The recordings of terminals in docs/casts/ show the present output of the commands."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def casts() -> ModuleType:
 
 
 def without_numbers(words: list[str]) -> list[str]:
-    """Rounding, versions and sizes of files differ from machine to machine, and so may the length
-    of a line and where it ends."""
+    """Rounding, versions and sizes of files differ between machines, and therefore line breaks
+    too."""
     text = re.sub(r"\d+(\.\w+)*([e+-]\d+)*", "#", " ".join(words))
     return re.sub(r"[─\s]+", " ", text).split()
 

@@ -1,5 +1,5 @@
-"""One description, many faces: torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and
-documentation say the same, and the folders keep their promises."""
+"""Torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and documentation agree with the
+description of each op, and every op has its files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_torch_schema_equals_the_description(info: OpInfo) -> None:
 
 
 def test_none_is_accepted_for_an_empty_list() -> None:
-    """AOTInductor calls the op so, whatever the program says."""
+    """AOTInductor calls the op with None, whatever the program contains."""
     x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
     given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
     assert torch.equal(*given)
@@ -75,7 +75,7 @@ def test_may_overwrite_names_inputs() -> None:
     assert claims["my_add"] == ("a", "b")
     for info in OPS:
         assert set(claims[info.name]) <= {item.name for item in info.inputs}
-        assert not any(output.may_overwrite for output in info.outputs[1:])  # nobody would see it
+        assert not any(output.may_overwrite for output in info.outputs[1:])  # without effect
 
 
 @pytest.mark.parametrize("info", named(NODES))
@@ -109,7 +109,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
     info, standard = _description.OPS["resize"], onnx.defs.get_schema("Resize", 19)
     assert [item.name for item in info.inputs] == [item.name for item in standard.inputs]
     ours = {item.name: item for item in info.attributes}
-    # The one attribute more says whose rounding is meant, see docs/ops.md.
+    # The additional attribute states whose rounding is used, see docs/ops.md.
     assert set(ours) - set(standard.attributes) == {"torch_arithmetic"}
     assert set(standard.attributes) <= set(ours)
     for name, attribute in standard.attributes.items():

@@ -1,4 +1,4 @@
-"""csrc/ops/deform_conv2d/README.md names the kernels that the code reports, and what exists."""
+"""csrc/ops/deform_conv2d/README.md names the kernels that the code reports, and existing files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def code() -> str:
 
 
 def first_arguments(source: str) -> list[str]:
-    """What stands before the first comma of each call of `report`, outside of strings."""
+    """The first argument of each call of `report`."""
     found = []
     for call in re.finditer(r"context_?\.report\(", source):
         text, depth, place = "", 0, call.end()

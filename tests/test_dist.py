@@ -1,6 +1,6 @@
-"""The wheels of `make dist`: how they are packed, and what their checks refuse.
+"""The wheels of `make dist`: how they are packed, and which faults their checks find.
 
-Small binaries stand for those that zig makes; `make test-dist` tries the real ones.
+Small binaries replace those that zig compiles; `make test-dist` tests the real ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGE = Path(myops.__file__).parent
 
 
 def build(folder: Path) -> None:
-    """myops-runtime with binaries that show what they should, by make_dist.make."""
+    """myops-runtime with small binaries, packed by make_dist.make."""
     module = f"_numpy.cpython-{TAG[2:]}-x86_64-linux-gnu.so"
     binaries = {}
     for name, place in (("RegisterCustomOps", LIBRARY), ("PyInit__numpy", module)):
@@ -57,7 +57,7 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def test_the_package_description_has_no_relative_links() -> None:
-    """An index shows README.md alone: no link and no picture leads to a file beside it."""
+    """A package index shows README.md alone, so no link or picture may be relative."""
     found = contents.of("myops")[f"myops-{myops.__version__}.dist-info/METADATA"].decode()
     head, _, text = found.partition("\n\n")
     assert "Description-Content-Type: text/markdown" in head
@@ -86,7 +86,7 @@ def test_a_good_wheel_has_no_problems(made: Path) -> None:
 
 
 def changed(made: Path, folder: Path, change: Callable[[dict[str, bytes]], object]) -> Path:
-    """A wheel with other contents, and the RECORD that it had."""
+    """A wheel with changed contents and its old RECORD."""
     found = read(made)
     change(found)
     with zipfile.ZipFile(folder / made.name, "w") as archive:

@@ -1,4 +1,4 @@
-"""What the README and the docstrings show is what happens."""
+"""The examples of README, docs and docstrings run and give what they show."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_docstring_examples(module: Any) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What links may name after "#": the headings, as code hosts write them."""
+    """The anchors of a page: its headings, as code hosts write them."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", item.lower()).replace(" ", "-") for item in headings}
@@ -112,7 +112,7 @@ def test_relative_links_have_a_target(page: Path) -> None:
 
 
 def test_decision_records_are_listed() -> None:
-    """In the table of docs/adr/README.md and in the site's menu."""
+    """Each is in the table of docs/adr/README.md and in the site's menu."""
     records = {path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")}
     table = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (ROOT / "docs/adr/README.md").read_text(), re.M)
     menu = re.findall(r"- adr/(\d.+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The documentation's site: a page for every public name, and every link leads somewhere."""
+"""The documentation's site: it has a page for every public name and no broken link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class _Page(html.parser.HTMLParser):
-    """The anchors of a page, what it links to, and what a browser loads with it."""
+    """The anchors of a page, its links, and the files that a browser loads with it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def test_every_public_name_has_a_page(site: Path) -> None:
 
 
 def test_pages_show_the_documentation_of_their_name(site: Path) -> None:
-    """Not of another of the same name, and not an empty page."""
+    """Not that of another object of the same name, and not an empty page."""
     for name in _public():
         value = eval(name, {"myops": myops})
         if inspect.isroutine(value) or inspect.isclass(value):

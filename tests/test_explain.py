@@ -16,7 +16,7 @@ from myops import _libraries, _numpy_call, _recording
 
 
 def plan(function: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
-    """Kernel -> what of."""
+    """{kernel: the axis or tensor that it computes}."""
     return {step.kernel: step.axis for step in myops.explain(function, *args, **kwargs).plan}
 
 
@@ -90,7 +90,7 @@ def test_pieces_threads_and_memory_are_recorded() -> None:
         alone = myops.explain(myops.deform_conv2d, x, offset, weight, padding=1).call
     finally:
         torch.set_num_threads(before)
-    assert call.pieces == alone.pieces > 1  # never a matter of threads
+    assert call.pieces == alone.pieces > 1  # independent of the number of threads
     assert 1 <= call.threads <= 2
     assert alone.threads == 1
     assert alone.memory > 4096

@@ -1,5 +1,5 @@
-"""Mistakes in the description of an op are named when its library is loaded: by Python with an
-ImportError, by ONNX Runtime with a status. Nothing ends the process. And a library has any number
+"""Mistakes in the description of an op are named when its library is loaded: in Python by an
+ImportError, in ONNX Runtime by a status. No mistake ends the process. A library may have any number
 of ops."""
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from installed import cached
 
 import myops
 
-# It compiles a package; in `make test`, tests/native/description_tests.cpp has such descriptions.
+# This compiles a package; in `make test`, tests/native/description_tests.cpp tests such
+# descriptions.
 pytestmark = pytest.mark.slow
 
 DATA = Path(__file__).parent / "data" / "faulty_descriptions"
@@ -100,7 +101,8 @@ def test_faults_of_a_description_are_named(folder: Path, fault: str) -> None:
 
 
 def test_torch_loads_a_library_with_a_faulty_op(folder: Path) -> None:
-    """C++ programs load the library alone. What is sound is there, the faulty op is not."""
+    """As C++ programs load it, without Python. It provides the correct ops, but not the faulty
+    one."""
     said = _say(
         folder,
         """

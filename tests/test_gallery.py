@@ -1,4 +1,5 @@
-"""examples/gallery: built as somebody's package against a wheel of ours; its tests, its picture."""
+"""examples/gallery, built as the package of another author against a wheel of ours: its tests and
+its demo."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def test_tests_of_the_package_pass(python: Path, package: Path, op: str) -> None
 
 
 def test_demo_draws_the_picture(python: Path, package: Path, tmp_path: Path) -> None:
-    """Every op exported, run in ONNX Runtime, and compared bit for bit on the way."""
+    """The demo exports every op, runs it in ONNX Runtime and compares the results bit for bit."""
     said = run(python, package / "demo.py", "gallery.png", cwd=tmp_path)
     assert said.count("agree bit for bit") == len(OPS)
     assert (tmp_path / "gallery.png").stat().st_size > 50_000

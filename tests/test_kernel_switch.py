@@ -1,4 +1,4 @@
-"""MYOPS_DISABLE_KERNEL: what the other kernels compute in place of one that is off."""
+"""MYOPS_DISABLE_KERNEL: the other kernels compute the results of one that is disabled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import warm
 from reference_deform_conv2d import deform_conv2d as reference
 
-# Many offset groups with few channels each: all strategies of the gradients are possible.
+# Many offset groups with few channels each, for which every strategy of the gradients can run.
 CALLS = """
 import json, sys
 import numpy as np, torch, myops

@@ -1,4 +1,4 @@
-"""The files of the package: no import circle among them, and what an import brings with it."""
+"""The files of the package: they have no import circle; and which modules an import loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPILED = "myops._numpy"  # no Python file
 
 
 def modules_of(package: Path) -> dict[str, Path]:
-    """Dotted name -> file; what `myops new` copies is no part of the package."""
+    """{dotted name: file}, without the template of `myops new`."""
     found = {}
     for file in package.rglob("*.py"):
         parts = file.relative_to(package.parent).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules_of(package: Path) -> dict[str, Path]:
 
 
 def runs(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a file, functions included, but for what only type checkers read."""
+    """The nodes of a file, also inside functions, without blocks for type checkers only."""
     for node in ast.iter_child_nodes(tree):
         yield node
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -156,7 +156,7 @@ def test_import_hook_is_installed_and_removed(switch: str) -> None:
 
 @pytest.mark.parametrize("switch", ["", "0"])
 def test_exports_with_and_without_the_hook(switch: str) -> None:
-    """The first that touches an op is the export; without the hook, the table is passed."""
+    """The export is the first use of an op; without the hook, the translation table is passed."""
     table = ", custom_translation_table=myops.onnx.translation_table()" if switch == "0" else ""
     code = (
         "import torch, myops\n"

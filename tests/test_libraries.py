@@ -1,4 +1,4 @@
-"""Op libraries of packages: what is found, and what is refused in words.
+"""Op libraries of packages: which are found, and which are refused with an error.
 
 That a built package works is tested in test_your_own_op.py.
 """
@@ -72,7 +72,7 @@ def test_packages_without_an_op_library_are_refused(package: str, text: str) -> 
 
 
 def test_a_broken_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its metadata states a domain, and its library is not there."""
+    """Its metadata states a domain, but its library is missing."""
     monkeypatch.setattr(_libraries, "installed", lambda: {"broken_domain": "json"})
     value = onnx.helper.make_tensor_value_info
     node = onnx.helper.make_node("Op", ["x"], ["y"], domain="broken_domain")

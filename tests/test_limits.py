@@ -1,4 +1,5 @@
-"""MYOPS_MAX_BYTES: a call that would take more memory is refused before it takes any, with the same
+"""MYOPS_MAX_BYTES: a call that would need more memory is refused before it allocates any, with the
+same
 text in torch, NumPy and ONNX Runtime. Each test runs in a process of its own, because the variable
 is read only once, at the first call."""
 
@@ -187,7 +188,8 @@ for mode in MODES:
 
 
 def test_tables_take_no_more_than_is_counted() -> None:
-    """Lengths grow until the call is refused; the process must not have grown by more."""
+    """Lengths grow until the call is refused; the process must not have grown by more than the
+    limit."""
     passes(
         TABLES
         + """

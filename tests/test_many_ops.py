@@ -1,4 +1,5 @@
-"""tests/data/many_ops: a package of 200 ops loads, and its calls cost what those of one op cost."""
+"""tests/data/many_ops: a package of 200 ops loads, and its calls are as fast as those of a package
+with one op."""
 
 from __future__ import annotations
 

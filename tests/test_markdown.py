@@ -1,4 +1,4 @@
-"""Notes in a page: Markdown becomes HTML, and nothing in it becomes part of the page otherwise."""
+"""Notes in a page: Markdown becomes HTML, and any other content is escaped."""
 
 from __future__ import annotations
 

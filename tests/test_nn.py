@@ -26,7 +26,7 @@ def by_reference(x: Tensor, offset: Tensor, mask: Tensor | None, state: dict[str
 
 
 def random_state(*names: str, planes: int = 0) -> dict[str, Tensor]:
-    """What the other library would save, under its names."""
+    """A state as the other library would save it, with its names."""
     shapes = {
         "weight": (OUT, IN // 2, *KERNEL),
         "bias": (OUT,),
@@ -84,7 +84,7 @@ def test_modulated_pack_loads_the_state_of_mmcv(bias: bool) -> None:
     assert set(layer.state_dict()) == set(state)
     layer.load_state_dict(state)
     x = torch.randn(2, IN, 9, 8, dtype=torch.float64)
-    # As mmcv computes it: three equal parts, of which the first two are the offsets.
+    # As in mmcv: three equal parts, of which the first two are the offsets.
     first, second, mask = moves(x, state).chunk(3, dim=1)
     offset = torch.cat([first, second], dim=1)
     torch.testing.assert_close(layer(x), by_reference(x, offset, mask.sigmoid(), state))

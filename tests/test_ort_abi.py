@@ -56,7 +56,7 @@ def test_declarations_equal_the_official_header() -> None:
 def test_a_wrong_declaration_does_not_compile(
     tmp_path: Path, right: str, wrong: str, complaint: str
 ) -> None:
-    """A check that compiles whatever we declare would be no check."""
+    """Otherwise the check could compile with any declaration."""
     declared = (ROOT / "csrc" / "adapters" / "ort" / "abi.h").read_text()
     assert right in declared
     (tmp_path / "adapters" / "ort").mkdir(parents=True)

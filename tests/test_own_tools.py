@@ -1,4 +1,4 @@
-"""What the tests themselves are made with: programs in forks, covering arrays, shared folders."""
+"""The tools of the tests: programs in forks, covering arrays, shared folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that several files of the project state: each is written once, or compared here."""
+"""Facts that several files of the project state are written once, or compared here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_cmake_has_the_version(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "cmake", tmp_path / "cmake")
     (tmp_path / "python" / "myops").mkdir(parents=True)
     shutil.copy(PACKAGE / "_version.py", tmp_path / "python" / "myops")
-    # What stands before project() and project() itself; the rest would compile.
+    # The lines up to project(); the rest would compile.
     text = (ROOT / "CMakeLists.txt").read_text()
     head = text[: text.index("\n", text.index("project(myops"))]
     text = head.replace("LANGUAGES CXX", "LANGUAGES NONE")
@@ -88,7 +88,7 @@ def _distribution(requirement: str) -> str:
     return _normal(re.split(r"[\s\[<>=!~;]", requirement)[0])
 
 
-# Imported where it is there, and never needed.
+# Imported if installed, but never required.
 OPTIONAL = {
     "torchvision": "its deform_conv2d is replaced or exported where it is installed",
     "IPython": "results show themselves in notebooks, which bring it",

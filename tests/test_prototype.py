@@ -1,4 +1,4 @@
-"""myops.prototype: a NumPy function and a description make an op that has everything but speed."""
+"""myops.prototype: a NumPy function and a description make an op with everything except speed."""
 
 from __future__ import annotations
 

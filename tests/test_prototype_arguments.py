@@ -71,7 +71,7 @@ nms = myops.prototype(
 
 
 def concat_numpy(tensors: Any, *, axis: int) -> Any:
-    """Tensors, one behind the other."""
+    """The concatenation of tensors."""
     return np.concatenate(tensors, axis)
 
 
@@ -108,7 +108,7 @@ concat = myops.prototype(
 
 
 def extremes_numpy(x: Any, weight: Any, *, return_low: bool) -> Any:
-    """The largest element, on demand the smallest, and the largest times a weight."""
+    """The largest element, optionally the smallest, and the largest times a weight."""
     low = x.min(0) if return_low else None
     return x.max(0), low, None if weight is None else x.max(0) * weight
 

@@ -78,7 +78,7 @@ ONE = np.ones((1, 3), np.float32)
 
 
 def explained() -> Explanation:
-    """A call whose every text is a trap."""
+    """A call in which every text is hostile."""
     tensor = {"name": NASTY, "dtype": "float32", "shape": [2], "layout": "contiguous"}
     plan = [Step(NASTY, NASTY, NASTY, 2, 10**6, 0.5)]
     call = Call(nasty("op"), nasty("d"), "torch", nasty("n"), [tensor], [tensor], {NASTY: NASTY},
@@ -87,7 +87,7 @@ def explained() -> Explanation:
 
 
 def added() -> onnx.ModelProto:
-    """A node of ours with a name that is a trap."""
+    """A node of ours with a hostile name."""
     info = helper.make_tensor_value_info
     node = helper.make_node("MyAdd", ["x", "x"], ["y"], nasty("add"), domain="myops")
     types = (TensorProto.FLOAT, [3])

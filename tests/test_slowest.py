@@ -1,4 +1,5 @@
-"""scripts/slowest.py: what a test takes, programs that it starts included, in a page."""
+"""scripts/slowest.py: the times of tests, with the programs that they start, as a table in a
+page."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def test_make_test_leaves_out_the_slow_tests() -> None:
 
     assert left_out() == ""
     assert left_out(da=0.2, tf=9) == "tf"
-    # Of an exporter that is slow with every model, the quickest; of models, as they are many, none.
+    # The quickest test stays for an exporter that is slow with every model; none stays for a model,
+    # because there are many.
     assert left_out(da=1, db=3, dc=0.5, dd=1, de=3, df=1) == "da dd df db de"
     assert left_out(da=9, db=9, dc=8, dd=9, de=9, df=9) == "dc da db dd de df"
     assert left_out(da=1, ta=1.1) == "da ta"

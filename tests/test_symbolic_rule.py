@@ -20,7 +20,7 @@ from myops._torch.text_rule import rule_of
 
 
 def symbolic(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    """Tensors of which torch knows no length: different numbers are different symbols."""
+    """Tensors whose lengths are unknown to torch: different numbers are different symbols."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     return [mode.from_tensor(torch.empty(shape)) for shape in shapes]
 
@@ -37,7 +37,7 @@ def test_symbolic_lengths_are_passed_on() -> None:
 
 @pytest.mark.parametrize(("sizes", "expected"), [([6, 8], [6, 8]), (None, [None, None])])
 def test_numbers_in_lists_decide_lengths(sizes: Any, expected: list[Any]) -> None:
-    """Sizes are known; what scales make of unknown lengths is not."""
+    """Sizes give known lengths; scales of unknown lengths give unknown ones."""
     (x,) = symbolic((2, 3, 5, 7))
     given = {"axes": [2, 3], "mode": "linear"}
     scales = None if sizes else [2.0, 2.0]
@@ -104,7 +104,8 @@ def test_list_elements_are_known_where_a_list_is_given() -> None:
 
 
 def test_lengths_decided_by_the_kernel() -> None:
-    """A bound where it is a number, and a name where one is written without a space before <=."""
+    """The bound of a length if it is a number; its name if one is written without a space before
+    <=."""
     info = text_op("A 4, A -> K<=A <=(A * 2) <= 7 K<={size} A", name="decided")
     shapes, attributes = [(3, 4), (3,)], {"size": 2, "step": 1, "sizes": [1, 2]}
     expected = [("K", 3), ("", 6), ("", 7), ("K", 2), 3]
@@ -135,7 +136,8 @@ def expression(random: Random, depth: int) -> str:
 
 @pytest.mark.parametrize("number", range(10))
 def test_random_expressions_equal_python(number: int) -> None:
-    """C++ and the symbolic rule against Python's own arithmetic; "is" and "True" are names."""
+    """C++ and the symbolic rule against Python's arithmetic; "is" and "True" are names of
+    lengths."""
     random = Random(f"expressions {number}")
     parts = [expression(random, random.randint(1, 4)) for _ in range(8)]
     text = "A is, True -> " + " ".join(f"max({part}, 0)".join("()") for part in parts)

@@ -1,4 +1,5 @@
-"""A package of somebody else's: made by `myops new`, built against an installed wheel of myops."""
+"""A package of another author, made by `myops new` and built against an installed wheel of
+myops."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def test_the_example_of_op_library(python: Path, package: Path) -> None:
 def test_a_prototype_of_the_installed_package_is_refused(
     python: Path, package: Path, tmp_path: Path
 ) -> None:
-    """Refused with what to do; and what it says to do works."""
+    """The error says what to do, and doing that works."""
     page = (ROOT / "docs" / "your_own_op.md").read_text()
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "again.py").write_text(block)
@@ -213,7 +214,7 @@ def test_verbose_and_explain_show_the_package(python: Path, package: Path, tmp_p
 
 @pytest.mark.slow
 def test_tests_of_the_package_pass_on_a_prototype(tmp_path: Path) -> None:
-    """All but the one that wants native kernels in ONNX Runtime."""
+    """All except the one that needs native kernels in ONNX Runtime."""
     folder = myops.new_package("my_kernels", tmp_path)
     (tmp_path / "my_kernels.py").write_text(
         "from prototype_ops import soft_clip_prototype\n"
@@ -244,7 +245,7 @@ def test_the_page_shows_what_is_generated(tmp_path: Path) -> None:
 
 
 def test_a_cuda_kernel_is_added_to_a_package(tmp_path: Path) -> None:
-    """Four files more or changed; what is not built here is C++ that a compiler takes."""
+    """Four files are added or changed. The C++ that is not built here is at least valid."""
     plain = myops.new_package("plain", tmp_path, op="my_op")
     folder = myops.new_package("with_cuda", tmp_path, op="my_op", cuda=True)
     names = [

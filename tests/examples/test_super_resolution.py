@@ -1,4 +1,4 @@
-"""The super-resolution example, run as a user runs it, and what it promises."""
+"""The super-resolution example, run as a user runs it, and the claims of its README."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_the_other_exporter_and_standard_operators_give_the_same(
     assert np.abs(pixels - expected).max() <= (0 if target == "myops" else 1)
 
 
-def test_most_jpegs_differ_in_colour_only(files: Any) -> None:
+def test_jpegs_with_subsampled_colour_differ_in_colour_only(files: Any) -> None:
     """Colour at half the size: Pillow interpolates it, DecodeImage does not."""
     image = encoded(small(200, 160), "JPEG", quality=90)  # 4:2:0 is Pillow's default
     png = files.module.enlarge(files.session, image, 2.0)
@@ -137,7 +137,7 @@ def test_the_model_is_one_checked_file(files: Any) -> None:
         (encoded(small().convert("CMYK"), "JPEG"), "NOT_RGB"),
     ],
 )
-def test_what_is_no_picture_is_refused(files: Any, image: bytes, name: str) -> None:
+def test_files_that_are_no_pictures_are_refused(files: Any, image: bytes, name: str) -> None:
     with pytest.raises(Exception, match=getattr(files.module, name)):
         files.module.enlarge(files.session, image, 2.0)
 

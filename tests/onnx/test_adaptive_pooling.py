@@ -65,7 +65,7 @@ def check(model: Any, file: Any, shape: tuple[int, ...], dtype: Any = torch.floa
     ],
 )
 def test_average_pooling_is_right_at_every_length(count: int, out: Any, exporter: str) -> None:
-    """Longer and shorter than what comes out, multiples and not."""
+    """Input lengths above and below the output lengths, multiples of them and others."""
     model, example = Pooled(count, out), (9, 10, 8)[:count]
     file = exported(model, torch.rand(2, 3, *example), count, exporter)
     random = np.random.default_rng()
@@ -103,7 +103,7 @@ def test_average_pooling_keeps_inf_and_nan_in_their_windows(exporter: str) -> No
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_average_pooling_with_equal_windows_is_one_node(exporter: str) -> None:
-    """Constant lengths, and one number for each channel: what runtimes have kernels for."""
+    """With constant lengths, and for one number for each channel, runtimes have kernels."""
     for out, kind in (((3, 2), "AveragePool"), (1, "GlobalAveragePool|ReduceMean")):
         file = myops.onnx.export(
             Pooled(2, out), (torch.rand(1, 2, 9, 4),), input_names=["x"], exporter=exporter
@@ -114,7 +114,7 @@ def test_average_pooling_with_equal_windows_is_one_node(exporter: str) -> None:
 
 
 class Largest(torch.nn.Module):
-    """With the places, and without."""
+    """With indices and without."""
 
     def __init__(self, count: int, out: Any, places: bool) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def test_interpolate_with_mode_area_at_other_lengths() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_myops_interpolate_with_mode_area_is_one_node(exporter: str) -> None:
-    """Which runs by its function body too, in an ONNX Runtime without our library."""
+    """It also runs by its function body, in an ONNX Runtime without our library."""
 
     class Area(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`myops.onnx.compare`: what agrees, faults that must be found, reproductions."""
+"""`myops.onnx.compare`: models that agree, faults that must be found, reproductions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_containers_and_shared_modules(exporter):
     reasons = {item.path: item.reason for item in report.unmatched}
     assert reasons.keys() == {"drop", "same"}
     assert all("changes nothing" in reason for reason in reasons.values())
-    # In the file each call has a node of its own: the second call is made wrong.
+    # In the file each call has a node of its own; the node of the second call is changed.
     node = [n for n in proto.graph.node if n.op_type == "Conv" and "conv.weight" in n.input[1]][4]
     assert node.input[1] == "block.conv.weight"
     set_attribute(node, "pads", [0, 2, 2, 0])
@@ -304,7 +304,7 @@ def test_a_node_at_which_onnxruntime_fails_is_named():
 
 
 def test_a_fault_of_the_optimizer_is_named(monkeypatch):
-    """ONNX Runtime is right; a wrong optimiser is put in its place."""
+    """ONNX Runtime is right; its optimizer is replaced by a wrong one."""
     from myops.onnx.comparison import ort_side
 
     model, args = nn.Sequential(nn.ReLU(), nn.Tanh()), (torch.randn(2, 3),)
@@ -327,7 +327,7 @@ def test_accumulated_rounding_is_no_fault_of_a_module():
     layers = [layer for _ in range(12) for layer in (nn.Linear(64, 64), nn.GELU())]
     model = nn.Sequential(*layers).eval()
     with torch.no_grad():
-        for layer in layers[::2]:  # each enlarges what it gets, and the error of those before
+        for layer in layers[::2]:  # each enlarges its input, and so the error of the layers before
             layer.weight.mul_(6)
     args = (torch.randn(4, 64),)
     proto = export(model, args, "torchscript")

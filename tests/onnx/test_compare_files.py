@@ -1,4 +1,4 @@
-"""`myops.onnx.compare_files`: what agrees, faults, bodies of If, Loop and Scan."""
+"""`myops.onnx.compare_files`: files that agree, faults, nested graphs of If, Loop and Scan."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_difference_in_shape_is_named():
 
 
 def test_a_fault_without_effect_on_outputs_is_absorbed():
-    """A fault whose value is multiplied by zero, and one that reaches the output."""
+    """A fault whose value is multiplied by zero, and a fault that reaches the output."""
 
     def model(first, second):
         nodes = [
@@ -111,7 +111,7 @@ def test_a_fault_without_effect_on_outputs_is_absorbed():
 
 
 def test_inherited_and_new_differences_are_distinguished():
-    """Each layer is within the tolerance of its own; together they are not."""
+    """Each layer alone is within the tolerance; together they are not."""
     depth = 60
 
     def model(factor):
@@ -125,7 +125,7 @@ def test_inherited_and_new_differences_are_distinguished():
     assert report.first_mismatch.alone.agrees
     assert "inherited from the values before" in report.first_mismatch.evidence[-1]
     assert values_by_name(report)["v1"].status == "ok"
-    # One layer that is wrong by more, behind those: it is the first mismatch.
+    # A later layer with a larger error is the first mismatch.
     wrong = model(1.00001)
     wrong.graph.initializer.append(constant("g", 1.1))
     wrong.graph.node[40].input[1] = "g"
@@ -155,7 +155,7 @@ def test_files_of_both_exporters_agree():
 
 
 def folded(bias):
-    """A convolution and a normalisation, and the convolution into which that was folded."""
+    """A convolution and a normalisation, and one convolution into which both are folded."""
     rng = np.random.default_rng(0)
     kernel, scale = rng.standard_normal((4, 3, 3, 3)), rng.uniform(0.5, 2, 4)
     ends = [info("x", FLOAT, [1, 3, 6, 6]), info("y", FLOAT, [1, 4, 4, 4])]

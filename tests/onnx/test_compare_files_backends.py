@@ -1,4 +1,4 @@
-"""`myops.onnx.compare_files`: backends, odd models and inputs, errors, the report."""
+"""`myops.onnx.compare_files`: backends, unusual models and inputs, errors, the report."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_node_at_which_the_second_file_fails_is_named():
 
 
 def test_a_fault_of_the_optimizer_is_named(monkeypatch):
-    """Where an untouched file gives something else than the one with all values as outputs."""
+    """The original file gives another result than the file with all values as outputs."""
     before = backends.Backend.opened
 
     def opened(self, model, names=None):
@@ -139,7 +139,7 @@ def test_models_without_nodes_or_with_constant_outputs(backend):
 
 
 def test_sequences_are_noted_and_not_compared():
-    """Values that are no tensors are passed over, and outputs that are none are said."""
+    """Values that are no tensors are skipped; outputs that are no tensors are noted."""
     nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
              helper.make_node("SequenceAt", ["s", "i"], ["a"]),
              helper.make_node("Neg", ["a"], ["y"])]  # fmt: skip
@@ -154,7 +154,7 @@ def test_sequences_are_noted_and_not_compared():
     del model.graph.output[0]
     with pytest.raises(ValueError, match="expected outputs that are tensors"):
         compare_files(model, model)
-    # One that a branch reads.
+    # A sequence that a branch reads.
     then = helper.make_graph([helper.make_node("SequenceAt", ["s", "i"], ["t"])], "then", [],
                              [info("t", FLOAT, [3])])  # fmt: skip
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [],
@@ -278,7 +278,7 @@ def test_the_report_prints_and_becomes_json_and_html(tmp_path, capsys):
 
 
 def test_long_lists_of_absorbed_values_are_cut(capsys):
-    """A factor that is divided out again after many nodes."""
+    """A factor by which a later node divides again."""
 
     def model(factor):
         kinds = ["Abs", "Relu"] * 6

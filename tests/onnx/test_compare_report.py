@@ -1,4 +1,4 @@
-"""`myops compare` as a user runs it, the HTML report, other runtimes' nodes."""
+"""The command `myops compare`, the HTML report, PyOps in the model."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_long_report_is_cut_to_the_values_near_the_difference():
 
 
 def test_a_wrong_pyop_of_onnxruntime_extensions_is_found():
-    """A node of ai.onnx.contrib that Python computes, right at first and then wrongly."""
+    """A node of ai.onnx.contrib that Python computes, first rightly and then wrongly."""
     import onnxruntime_extensions as extensions
 
     wrong = []

@@ -1,4 +1,4 @@
-"""Differences that are only a choice among equals, and faults that look like one."""
+"""Differences that are ties, and faults that look like ties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Largest(nn.Module):
 
 
 class Last(nn.Module):
-    """argmax that takes the last of equals, in PyTorch; the file takes the first."""
+    """An argmax that takes the last of equal values; the file takes the first."""
 
     def forward(self, x):
         return x.shape[-1] - 1 - torch.argmax(x.flip(-1), -1)
@@ -72,7 +72,7 @@ def test_a_wrong_argmax_is_a_fault():
 
 @pytest.mark.parametrize("largest", [0, 1])
 def test_topk_indices_among_equal_values_are_ties(largest):
-    """PyTorch's choice is turned around among equals; the values are the same."""
+    """PyTorch chooses equal values in the opposite order; the values are the same."""
 
     def choose(x):
         values, _ = torch.sort(x, descending=bool(largest), stable=True)
@@ -141,7 +141,7 @@ def test_boxes_sorted_by_equal_scores_are_ties():
 
 
 def test_keeping_other_boxes_of_equal_scores_is_a_tie():
-    """Which of the equal boxes are kept differs: no permutation, but it follows from the choice."""
+    """Other boxes of equal score are kept. This is no permutation, but it follows from the tie."""
     for indices in (True, False):
         model, x, proto = boxes(keep=2, indices=indices)
         report = compare(model, x, proto)
@@ -165,7 +165,7 @@ def test_a_wrong_box_among_equal_scores_is_a_fault():
 
 
 def test_boxes_in_an_order_against_their_scores_are_a_fault():
-    """Rows that changed places although their scores differ."""
+    """Rows were exchanged although their scores differ."""
     model, x, proto = boxes()
 
     class Turned(Boxes):

@@ -1,4 +1,4 @@
-"""deform_conv2d in standard operators: plain ONNX Runtime gives what the kernel gives."""
+"""deform_conv2d in standard operators: plain ONNX Runtime gives the results of the kernel."""
 
 from __future__ import annotations
 

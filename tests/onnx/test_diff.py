@@ -1,4 +1,4 @@
-"""`myops.onnx.diff`: every kind of change is named, and what is no change is none."""
+"""`myops.onnx.diff`: every kind of change is named, and other names or storage are no change."""
 
 from __future__ import annotations
 
@@ -280,7 +280,8 @@ def test_renamed_added_and_moved_inputs_are_named():
 
 
 def test_similar_nodes_are_paired_by_name():
-    """Three projections of one value with other weights each: what changed is told by name."""
+    """Three projections of one value, each with its own weights: the changed one is found by
+    name."""
 
     def model(order, scale=1.0):
         rng = np.random.default_rng(5)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_warnings_at_all")
 
 
 class Pyramid(torch.nn.Module):
-    """Down by 16, and up again with the features of each size added."""
+    """Reduces the size by 16, then enlarges it and adds the features of each size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def test_names_of_nested_inputs_are_taken_in_order(exporter: str) -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_an_example_of_length_1_may_be_dynamic(enlarge: Enlarge, exporter: str) -> None:
-    """torch.export takes 1 for a constant; it gets two of the same."""
+    """torch.export treats length 1 as a constant, so it gets the example twice."""
     one = (torch.rand(1, 3, 8, 9), torch.tensor(2.0))
     model = export(enlarge, one, dynamic_axes=AXES, exporter=exporter)
     assert dims(model.graph.input[0]) == ["batch", 3, "height", "width"]
@@ -96,7 +96,7 @@ def test_a_dynamic_axis_that_must_be_1_is_refused() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_lengths_declared_as_multiples(exporter: str) -> None:
-    """A U-shaped network, for which torch.export cannot prove that sizes fit without."""
+    """A U-shaped network, for which torch.export cannot prove otherwise that sizes fit."""
     axes = {"image": {2: "16*h", 3: "16*w"}}
     image = torch.rand(1, 3, 32, 48)
     model = export(Pyramid(), image, dynamic_axes=axes, exporter=exporter)

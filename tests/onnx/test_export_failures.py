@@ -1,4 +1,5 @@
-"""What export says when torch's exporter fails, and what it does about it."""
+"""The errors of export when torch's exporter fails, and its second attempt with the other
+exporter."""
 
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ class Rotates(torch.nn.Module):
 
 
 def test_complex_numbers_are_refused() -> None:
-    """They are no operator to register: no runtime has them."""
+    """No operator can be registered for them: no runtime has complex numbers."""
     text = r"aten::polar of complex numbers.*Where: .*turn = torch\.polar.*Write real and imag"
     with pytest.raises(RuntimeError, match=text) as caught:
         export(Rotates(), X, exporter="torchscript")
@@ -207,7 +208,7 @@ class ScriptedInside(torch.nn.Module):
 
 
 def test_a_scripted_submodule_keeps_its_branches() -> None:
-    """torch.onnx.export refuses it; its loop and branches stay in the graph."""
+    """torch.onnx.export refuses it. Its loop and branches stay in the graph."""
     model = export(ScriptedInside(), torch.rand(3, 4), exporter="torchscript")
     assert "If" in {node.op_type for node in model.graph.node}
     for scale in (1.0, 100.0):
@@ -218,14 +219,14 @@ def test_a_scripted_submodule_keeps_its_branches() -> None:
 
 
 class Linear(torch.nn.Module):
-    """Right with the older exporter only: the newer one does not know the operator."""
+    """Right with the older exporter only: the newer one does not support the operator."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.fake_quantize_per_tensor_affine(x, 0.01, 3, 0, 255)
 
 
 class Ceil(torch.nn.Module):
-    """Right with the newer exporter only: a trace builds in what math makes of a length."""
+    """Right with the newer exporter only: a trace builds in the result of a function of math."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         import math
@@ -265,7 +266,7 @@ class Attention(torch.nn.Module):
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_the_model_is_traced_without_gradients(exporter: str) -> None:
-    """With them on, attention is made of something that torch.export cannot reshape."""
+    """With gradients, attention becomes operators that torch.export cannot reshape."""
     seen = []
 
     class Watched(Attention):
@@ -313,7 +314,7 @@ for wanted in (True, False):
 
 
 def test_torchvision_operator_is_registered_automatically() -> None:
-    """In a process of its own, where nobody has called register_torchvision."""
+    """In a process of its own, which has not called register_torchvision."""
     done = warm.run("-c", TORCHVISION)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -339,7 +340,7 @@ class Normed(torch.nn.Module):
 def test_bfloat16_without_a_valid_file_is_an_error(
     exporter: str, opset: int, tmp_path: Path
 ) -> None:
-    """Opset 20 has no Conv in it; at 22 torch's fusion writes weights of float32."""
+    """Opset 20 has no Conv in bfloat16; at 22 torch's fusion writes float32 weights."""
     path = tmp_path / "model.onnx"
     model, x = Normed().bfloat16().eval(), X.bfloat16()
     with pytest.raises(
@@ -353,13 +354,13 @@ def test_bfloat16_without_a_valid_file_is_an_error(
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_bfloat16_without_kernels_is_a_warning(exporter: str) -> None:
-    """A valid file, for a GPU: only nobody has compared it here."""
+    """The file is valid, for a GPU, but cannot be compared here."""
     with pytest.warns(ExportCheckWarning, match=r"not run in ONNX Runtime.*myops\.onnx\.to_half"):
         export(torch.nn.Linear(4, 4).bfloat16(), torch.rand(1, 4).bfloat16(), exporter=exporter)
 
 
 def operations() -> dict[str, Any]:
-    """A tensor and a length, as in `places % (height * width)` of CenterNet."""
+    """Operations on a tensor and a length, as `places % (height * width)` in CenterNet."""
     return {
         "remainder": lambda x, n: x % n,
         "remainder of a product": lambda x, n: (x - 50) % (2 * n + 1),
@@ -372,7 +373,7 @@ def operations() -> dict[str, Any]:
 
 @pytest.mark.parametrize("floats", [False, True])
 def test_operations_on_a_tensor_and_a_length_are_exported(floats: bool) -> None:
-    """torch's newer exporter translates some only where the number is constant."""
+    """torch's newer exporter translates some of them only for a constant number."""
 
     class Every(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> list[torch.Tensor]:

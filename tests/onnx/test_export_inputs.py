@@ -1,4 +1,4 @@
-"""What myops.onnx.export takes: numbers, sizes, scripted models, slices; how it writes files."""
+"""Inputs of myops.onnx.export: numbers, sizes, dicts, scripted models, slices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_constants_are_built_in(exporter: str) -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_bool_arguments_are_built_in_with_a_warning(exporter: str) -> None:
-    """model(x, getloss=False) is how people call it; a branch cannot be an input."""
+    """As in model(x, getloss=False); a Python branch cannot depend on an input."""
     for flag in (False, True)[: 2 if exporter == "torchscript" else 1]:
         with pytest.warns(ExportCheckWarning, match=f"flag={flag} is built into the model"):
             model = export(Scale(), (X, 2.0), kwargs={"flag": flag}, exporter=exporter)
@@ -148,7 +148,7 @@ class Nested(torch.nn.Module):
 
 
 def test_scripted_loops_stay_loops() -> None:
-    """The same graph for two and for three rounds; a trace has as many nodes as rounds."""
+    """The graph is the same for two and three iterations; a trace has a node for each iteration."""
     scripted, traced = [], []
     x = torch.rand(1, 3, 10, 10)
     for n in (2, 3):
@@ -197,7 +197,7 @@ class Mixed(torch.nn.Module):
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_input_names_follow_the_parameters(exporter: str) -> None:
-    """Also when arguments by name come in another order, and when an input is an output."""
+    """Also if keyword arguments are in another order, and if an input is an output."""
     given = {"c": torch.rand(4), "b": torch.rand(3)}
     model = export(Mixed(), (torch.rand(2),), kwargs=given, exporter=exporter)
     lengths = {i.name: i.type.tensor_type.shape.dim[0].dim_value for i in model.graph.input}

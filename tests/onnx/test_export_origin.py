@@ -26,7 +26,7 @@ class Sines(torch.nn.Module):
 
 
 class Products(torch.nn.Module):
-    """torch.export makes other operators of it, for which there is no translation."""
+    """torch.export decomposes it into operators without a translation."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.relu()
@@ -41,7 +41,7 @@ class Medians(torch.nn.Module):
 
 
 class Means(torch.nn.Module):
-    """The newer exporter writes it without the mean, the older one refuses."""
+    """The newer exporter omits the mean; the older one refuses."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         index = torch.zeros(2, 6, dtype=torch.int64)
@@ -49,7 +49,7 @@ class Means(torch.nn.Module):
 
 
 class Shifts(torch.nn.Module):
-    """Of uint8, the newer exporter makes int8."""
+    """The newer exporter turns uint8 into int8."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x >> 1  # fails
@@ -84,7 +84,7 @@ def test_an_unsupported_operator_names_its_line(model: Any, name: str, exporter:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_the_operator_name_in_the_error_can_be_registered(exporter: str) -> None:
-    """The name is one that both exporters ask for, also where torch.export has another."""
+    """Both exporters accept the name, also if torch.export uses another one."""
 
     def cumprod(g: Any, x: Any, dim: int, dtype: Any = None) -> Any:  # of positive numbers
         logs = g.op("CumSum", g.op("Log", x), g.constant(np.array(dim, np.int64)))

@@ -28,7 +28,7 @@ def test_export_prints_nothing(exporter: str, capfd: Any, caplog: Any) -> None:
 
 
 def test_no_warning_that_torchvision_is_not_installed(tmp_path: Path) -> None:
-    """torch's exporter warns of it once in a process, and so did not in a test after others."""
+    """In processes of their own, because torch's exporter warns of it only once in a process."""
     program = (
         "import sys, torch\n"
         "from torch.onnx._internal.exporter import _registration\n"
@@ -52,7 +52,7 @@ def test_no_warning_that_torchvision_is_not_installed(tmp_path: Path) -> None:
 
 
 class ReturnsWeight(torch.nn.Module):
-    """onnx_ir tells of a weight among the outputs, as if that were wrong."""
+    """onnx_ir logs a warning about a weight among the outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_no_warning_about_a_weight_as_output(capfd: Any, caplog: Any) -> None:
 
 @pytest.mark.parametrize("first", ["_registration", "_torchlib._torchlib_registry", "_core"])
 def test_translations_are_registered_in_any_import_order(first: str) -> None:
-    """Two modules of torch's exporter import each other."""
+    """Because modules of torch's exporter import each other."""
     program = (
         f"import myops\nimport torch.onnx._internal.exporter.{first}\n"
         "from torch.onnx._internal.exporter._torchlib._torchlib_registry import _registry\n"
@@ -82,7 +82,7 @@ def test_translations_are_registered_in_any_import_order(first: str) -> None:
 
 
 def test_lowering_does_not_import_torch() -> None:
-    """Nothing but `export` imports torch's exporters."""
+    """Only `export` imports torch's exporters."""
     code = (
         "import sys, myops.onnx as o; o.register_schemas; o.LoweringError; o.MissingBodyWarning; "
         "o.lower; o.add_function_bodies; print('torch' in sys.modules)"

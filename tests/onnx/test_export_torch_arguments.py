@@ -1,4 +1,4 @@
-"""myops.onnx.export takes the arguments of torch.onnx.export, or says what to do instead."""
+"""myops.onnx.export accepts the arguments of torch.onnx.export, or says what to do instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_warnings")
 
 
 class Product(torch.nn.Module):
-    """A weight that is transposed: an exporter that folds constants does that once."""
+    """A weight that is transposed, unless an exporter folds constants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def imports(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def test_every_argument_of_torch_is_accepted_or_refused() -> None:
-    """Taken or refused, and told of in the docstring and on the page."""
+    """Accepted or refused, and documented in the docstring and on the page."""
     theirs = set(inspect.signature(torch.onnx.export).parameters)
     ours = set(inspect.signature(export).parameters)
     assert theirs <= ours | set(torch_arguments._REFUSED)
@@ -90,7 +90,7 @@ def test_defaults_equal_those_of_torch() -> None:
 
 
 def test_calls_of_torch_onnx_export_work_unchanged() -> None:
-    """The one of torch's own tutorial on the older exporter, and one with all defaults of today."""
+    """The call of torch's tutorial on the older exporter, and a call with all present defaults."""
     model, x = Product().eval(), torch.rand(2, 4)
     old: dict[str, Any] = {
         "export_params": True, "opset_version": 12, "do_constant_folding": True, "dynamo": False,

@@ -1,4 +1,4 @@
-"""Function bodies: the same model runs with our library and without it."""
+"""Function bodies: a model runs with our library and without it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ X = picture()
 TWICE = np.float32([1, 1, 2, 2])
 SIZES = np.int64([1, 2, 7, 3])
 
-# What the nodes of a model have in common, and in what they differ.
+# Models, named by the difference between their nodes.
 MODELS: dict[str, list[Call]] = {
     "one node": [Call(X, scales=TWICE, attributes={"mode": "linear"})],
     "lengths and numbers": [
@@ -130,7 +130,7 @@ def test_results_with_the_library_are_the_kernels(name: str) -> None:
 
 
 def test_the_library_takes_precedence_over_the_body() -> None:
-    """A wrong body shows who computed."""
+    """A wrong body shows which of both computed."""
     call = MODELS["one node"][0]
     model, feeds, expected = resize_model(call)
     portable = add_function_bodies(model)
@@ -176,7 +176,7 @@ def test_lowering_removes_bodies() -> None:
 
 
 def test_a_body_serves_other_lengths_and_constants() -> None:
-    """The lengths of a model may be edited, and its constants, without touching the body."""
+    """The lengths and constants of a model may be edited without changing the body."""
     for attributes in (PICK, SMOOTH):
         model = resize_model(Call(X, scales=FACTORS, attributes=attributes))[0]
         portable = add_function_bodies(model)
@@ -209,7 +209,7 @@ def test_nodes_in_branches_and_loops_get_a_body(flag: bool) -> None:
 
 @pytest.mark.parametrize("name", ["one node", "scales or sizes", "mode"])
 def test_onnx_reference_runs_the_body(name: str) -> None:
-    """Where all inputs are there, be they empty: it has no functions with optional inputs."""
+    """If all inputs are given, even empty ones: it supports no optional inputs of functions."""
     model, feeds, _ = resize_model(MODELS[name])
     portable = add_function_bodies(model)
     for node in portable.graph.node:
@@ -234,7 +234,7 @@ def test_extracted_models_keep_their_body(tmp_path: Any) -> None:
 
 
 def test_one_body_of_my_add_serves_every_dtype() -> None:
-    """The body finds out the dtype of each node."""
+    """The body adapts to the dtype of each node."""
     nodes, inputs, outputs, feeds = [], [], [], {}
     for dtype in _description.OPS["my_add"].types["T"]:
         half = dtype == "bfloat16"
@@ -272,7 +272,7 @@ def test_my_add_has_a_short_body() -> None:
 def test_conditions_of_a_body_are_folded_at_load_time(
     name: str, constant: bool, tmp_path: Any
 ) -> None:
-    """ONNX Runtime finds the case of each node while it loads the model."""
+    """ONNX Runtime selects the branch for each node while it loads the model."""
     calls = [dataclasses.replace(call, constant=constant, dynamic=True) for call in MODELS[name]]
     model = add_function_bodies(resize_model(calls)[0])
     options = onnxruntime.SessionOptions()

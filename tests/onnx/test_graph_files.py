@@ -1,4 +1,4 @@
-"""What every graph function has in common: what it takes, where it writes; and reading of files."""
+"""The sources and targets that every graph function accepts; and how files are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from myops.onnx.graph import files
 
 DATA = [{"x": np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 1, 4, 4)}]
 
-# How the graph functions are called beside model and f.
+# Calls of the graph functions, given model and f.
 CALLS: dict[str, Callable[..., Any]] = {
     "add_function_bodies": lambda function, model, f: function(model, f),
     "add_outputs": lambda function, model, f: function(model, ["c"], f),
@@ -107,7 +107,7 @@ def test_a_failure_keeps_the_file_that_was_there(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("start", [b"", b"\x00", b"\x08\x08", b"\x08\x08\x12\x04abcd\x3a"])
 def test_large_files_that_are_no_model_are_not_read(start: bytes, tmp_path: Path) -> None:
-    """A sparse file: reading it would take seconds and its size in memory."""
+    """A sparse file; reading it would take seconds and 40 GiB of memory."""
     path = tmp_path / "junk.onnx"
     with path.open("wb") as stream:
         stream.write(start)
@@ -119,7 +119,7 @@ def test_large_files_that_are_no_model_are_not_read(start: bytes, tmp_path: Path
 
 
 def test_a_graph_over_2_gib_is_refused(tmp_path: Path) -> None:
-    """A field of 3 GiB, as a broken tool may write: a sentence at once, not protobuf's error."""
+    """A field of 3 GiB, as a broken tool may write, is refused at once and not by protobuf."""
     path = tmp_path / "large.onnx"
     with path.open("wb") as stream:
         stream.write(b"\x08\x08\x3a\x80\x80\x80\x80\x0c")  # IR version; a graph of 3 GiB
@@ -129,7 +129,7 @@ def test_a_graph_over_2_gib_is_refused(tmp_path: Path) -> None:
 
 
 def test_damaged_models_load_or_raise_value_error() -> None:
-    """A model cut at every length, and with a byte changed: it loads, or ValueError says why."""
+    """A model truncated at many lengths, and with one byte changed, loads or raises ValueError."""
     data = linear().SerializeToString()
     rng = np.random.default_rng(0)
     changed = [data[:length] for length in range(0, len(data), 7)]
@@ -145,7 +145,7 @@ def test_damaged_models_load_or_raise_value_error() -> None:
 
 
 def test_loading_without_weights_accepts_what_protobuf_accepts(tmp_path: Path) -> None:
-    """What protobuf reads is read, from a file as from bytes."""
+    """A file that protobuf reads is read, from a path as from bytes."""
     rng = np.random.default_rng(1)
     data = linear().SerializeToString()
     seen = 0

@@ -1,4 +1,4 @@
-"""The checks of myops.onnx.export: each finds what it is there for, and leaves the rest alone."""
+"""The checks of myops.onnx.export: each finds its kind of fault, and accepts correct files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FUNCTIONS = [WithoutContext, WithAnyArguments, WithDefault, WithPartial, Decorat
 def test_a_lost_symbolic_is_found_beside_any_forward(
     function: Any, apply_is_in_c: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if apply_is_in_c:  # as from torch 2.14 on; before, one in C stands behind that in Python
+    if apply_is_in_c:  # as from torch 2.14 on; before, the function in Python calls one in C
         monkeypatch.setattr(_calls, "_APPLY_CODE", None)
     text = rf"{function.__name__}\.symbolic writes acme::MyAdd"
     assert_fails("lost_node", text, Model(lambda a, b: function.apply(a, b).relu()), A, B)
@@ -174,7 +174,7 @@ def test_a_partly_frozen_input_is_refused() -> None:
 
 
 def test_an_input_without_effect_in_the_file_is_refused() -> None:
-    """It is in the graph, but only where it changes nothing."""
+    """The input is in the graph, but has no effect."""
 
     def forward(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
         return x + shift.item() + 0 * shift
@@ -202,7 +202,7 @@ def test_an_index_read_by_tolist_is_refused() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_inputs_of_every_kind_are_accepted(exporter: str) -> None:
-    """Indices stay legal, masks may be all of one kind, an unused input is nobody's fault."""
+    """Indices stay valid, masks may become uniform, and an unused input is no fault."""
 
     class Everything(torch.nn.Module):
         def __init__(self) -> None:
@@ -304,13 +304,13 @@ class Branching(torch.nn.Module):
 
 
 def test_a_model_with_torch_cond_runs_afterwards() -> None:
-    """It compiles its code, and would not try again if that failed while it was observed."""
+    """torch.cond compiles its code, and would not try again if that failed during the checks."""
     model, x = Branching().eval(), torch.ones(3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ExportCheckWarning)
         myops.onnx.export(model, (x,))
     said = [str(item.message) for item in caught if item.category is ExportCheckWarning]
-    assert len(said) == 1  # the other checks are made all the same
+    assert len(said) == 1  # the other checks run nevertheless
     assert "lost_node: PyTorch does not run the model while it is observed" in said[0]
     with torch.no_grad():
         assert torch.equal(model(x), x + 1)

@@ -1,4 +1,4 @@
-"""Other lengths: which the search tries, and what the checks of export say of them."""
+"""Other lengths: which lengths the search tries, and which errors the checks of export give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 
 def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]]:
-    """A computation on two lengths that an exporter may build in, and what the model takes."""
+    """A computation on two lengths that an exporter may build in, and the lengths that the model
+    takes."""
     generator = random.Random(seed)
     unit = generator.choice([1, 1, 2, 4, 7, 8, 14, 32])
     constant = generator.choice([3, 7, 14, 16, 32, 60, 100])
@@ -51,7 +52,7 @@ def frozen(seed: int) -> tuple[dict[str, int], int, Callable[..., Any], set[int]
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_search_finds_lengths_with_another_result(tied: bool) -> None:
-    """For every way to compute with lengths and everything that a model may demand of them."""
+    """For every way to compute with lengths, and for all conditions on lengths."""
     for seed in range(300):
         example, unit, compute, constants = frozen(seed)
         groups = [Group([((name, 0), length)]) for name, length in example.items()]
@@ -79,7 +80,7 @@ def test_the_search_finds_lengths_with_another_result(tied: bool) -> None:
 
 
 def test_the_search_changes_lengths_in_their_ratio() -> None:
-    """A mask of a quarter of the size: neither axis changes on its own, nor both by as much."""
+    """A mask of a quarter of the size: the axes change neither alone nor by the same amount."""
     taken = []
     groups = [Group([(("x", 0), 16)]), Group([(("mask", 0), 4)])]
 
@@ -108,7 +109,7 @@ def patches(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_the_line_that_builds_a_length_in_is_named(exporter: str) -> None:
-    """At one more, 44 // 14 == 43 // 14."""
+    """The next length would not show it: 44 // 14 == 43 // 14."""
     line = patches.__code__.co_firstlineno + 1
     text = rf"length of the example is built in at {__file__}:{line}: return F.interp.*int\(\)"
     x = torch.rand(1, 2, 43, 58)
@@ -131,7 +132,8 @@ def test_a_branch_on_a_large_length_is_found(exporter: str) -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_an_assert_of_the_model_is_no_fault(exporter: str, no_warnings: None) -> None:
-    """torch.export notes the assert as a condition, and PyTorch refuses where it does not hold."""
+    """torch.export records the assert as a condition, and PyTorch refuses lengths that violate
+    it."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         assert x.shape[2] % 14 == 0, "rows come in fourteens"
@@ -141,7 +143,7 @@ def test_an_assert_of_the_model_is_no_fault(exporter: str, no_warnings: None) ->
 
 
 def test_an_axis_that_became_static_is_refused() -> None:
-    """Torch's exporter makes it static on its own where a suggestion of torch.export says so."""
+    """torch's exporter makes an axis static if torch.export suggests it."""
     graph = onnx.parser.parse_graph("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
     from myops.onnx import guards
@@ -158,7 +160,7 @@ def test_an_axis_that_became_static_is_refused() -> None:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_equal_values_that_fill_a_longer_axis_are_ties(exporter: str, no_warnings: None) -> None:
-    """The example's values come again at other lengths; runtimes choose among equals freely."""
+    """The values of the example are repeated at other lengths, so there are ties."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x.flatten(1).topk(3).indices
@@ -167,7 +169,7 @@ def test_equal_values_that_fill_a_longer_axis_are_ties(exporter: str, no_warning
 
 
 def test_a_length_of_one_is_a_warning() -> None:
-    """torch's trace writes linspace with a division by one less than the length."""
+    """torch's trace writes linspace with a division by the length minus 1."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x + torch.linspace(0, 1, x.shape[2])[:, None]
@@ -250,7 +252,7 @@ def following_in_ours(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("forward", [following, following_in_a_constant])
 def test_an_attribute_that_follows_a_length_is_refused(forward: Any, exporter: str) -> None:
-    """Nobody has a library that runs the node; the error needs none."""
+    """No library can run the node; the error does not need one."""
     x = torch.rand(1, 2, 8, 9)
     text = r"height.*follows the length of an input|height.*computed at run time"
     with pytest.raises((ExportCheckError, RuntimeError, ValueError), match=text) as caught:
@@ -285,7 +287,7 @@ def test_a_small_constant_is_kept(exporter: str, no_warnings: None) -> None:
 
 
 def test_a_small_constant_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an onnxscript where the optimizer cannot be made exact."""
+    """As with an onnxscript whose optimizer cannot be made exact."""
     monkeypatch.delattr("onnxscript.rewriter._matcher.math")
     monkeypatch.setattr("onnxscript.rewriter._matcher.math", __import__("math"), raising=False)
     monkeypatch.setattr(exact_optimizer, "_Exact", lambda: __import__("math"))
@@ -310,7 +312,7 @@ def test_unstable_results_at_special_values_are_no_fault(forward: Any, no_warnin
 
 
 def test_a_scale_factor_is_not_tried_with_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would need the memory of the machine."""
+    """A large factor would need all memory of the machine."""
     seen = []
 
     def forward(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:

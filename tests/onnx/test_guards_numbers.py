@@ -66,7 +66,7 @@ def test_the_reported_position_has_the_largest_excess() -> None:
 
 
 def test_lengths_that_the_model_refuses_are_not_compared() -> None:
-    """A net that only takes even lengths, and one that takes no other length at all."""
+    """A network that takes even lengths only, and one that takes no other length."""
 
     def halves(x: torch.Tensor) -> torch.Tensor:
         return F.max_pool2d(x, 2).repeat_interleave(2, 2).repeat_interleave(2, 3) + x
@@ -177,7 +177,7 @@ def test_equal_and_unequal_results_of_every_kind(wanted: Any, got: Any, text: st
 
 
 class Amplifying(torch.nn.Module):
-    """Sums, of which a large multiple decides: the last bits are in the third digit."""
+    """Sums times a large factor, so that the last bits of the sum change the third digit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def test_amplified_rounding_is_a_warning() -> None:
 
 
 def test_a_fault_in_an_amplifying_model_is_refused() -> None:
-    """The mean of the difference is then far beyond what rounding does."""
+    """The mean of the difference is then far larger than rounding."""
 
     class Wrong(Amplifying):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -211,7 +211,7 @@ def test_a_fault_in_an_amplifying_model_is_refused() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_a_tie_excuses_nothing_else(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One element that rounding may flip; an error everywhere else is an error."""
+    """Rounding may change one element; errors in other elements are faults."""
     wanted, moved, got = np.zeros(1000), np.zeros(1000), np.zeros(1000)
     moved[3] = got[3] = 1.0
     got[500:] += 0.5 * wrong
@@ -222,7 +222,7 @@ def test_a_tie_excuses_nothing_else(wrong: int, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("value", [0.0, 1e-30])
 def test_noise_excuses_nothing_next_to_zero(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """x / max(x, 1e-9) is 0 there and 1 as soon as x is larger: a file that says 1 is wrong."""
+    """x / max(x, 1e-9) is 0 at 0 and 1 for larger x, so a file that gives 1 is wrong."""
     exported = exported_negation(20, 20)
     changes = {exported.inputs.slots[0].name: torch.full((4, 5), value)}
 

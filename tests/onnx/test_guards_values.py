@@ -1,4 +1,4 @@
-"""Numbers that hide a wrong file: fill values, negative numbers, other dtypes."""
+"""Values that could hide a wrong file: fill values, negative numbers, other dtypes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_fill_values_hide_no_error(fill: float, part: float, rng: np.random.Gene
     near = wanted + np.where(masked, 0, noise)
     assert _difference.compare([wanted], [near]) is None
     assert losses.relative_l2(wanted, near) < 1e-5
-    assert losses.relative_l2(wanted, np.where(masked, 0, wanted)) > 0.5  # they count themselves
+    assert losses.relative_l2(wanted, np.where(masked, 0, wanted)) > 0.5  # fill values count too
     wrong = np.where(masked, wanted, 1.01 * np.where(masked, 0, wanted)).astype(np.float32)
     assert _difference.compare([wanted], [wrong]) is not None
     assert not metrics.difference(wanted, wrong, *metrics.Tolerance().of(wanted, "float32")).agrees
@@ -42,7 +42,7 @@ def test_fill_values_hide_no_error(fill: float, part: float, rng: np.random.Gene
 
 
 def test_sums_of_fill_values_hide_no_error(rng: np.random.Generator) -> None:
-    """Two masks that are added, and scores beside: -1e4 and -2e4, each changed by a score."""
+    """The sum of two masks and scores: -1e4 and -2e4, each plus a score."""
     scores = rng.standard_normal((40, 50))
     masks = -1e4 * (rng.random((40, 50)) < 0.3) - 1e4 * (rng.random((40, 50)) < 0.3)
     wanted = (masks + scores).astype(np.float32)
@@ -52,7 +52,7 @@ def test_sums_of_fill_values_hide_no_error(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("values", [[1e6, 0.0625], [3e5, 2e5, 1e5, 1e-3], [0.0, 0.0, 2e4]])
 def test_a_few_large_values_are_no_fill_values(values: list[float]) -> None:
-    """What is left of a cancellation beside them is not compared by its own size."""
+    """A remainder of a cancellation beside them is not compared relative to its own size."""
     wanted = np.float32(values)
     got = wanted.copy()
     got[np.argmin(wanted)] += np.float32(1e-7 * wanted.max())
@@ -60,7 +60,7 @@ def test_a_few_large_values_are_no_fill_values(values: list[float]) -> None:
 
 
 def test_a_built_in_length_behind_a_mask_is_found() -> None:
-    """Of masked scores only half are numbers, and -1e9 is larger than any difference."""
+    """Half of the scores are masked with -1e9, which is larger than any difference."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         length = x.shape[1]
@@ -90,7 +90,7 @@ def test_division_towards_zero_is_found(x: torch.Tensor) -> None:
 
 
 def test_models_that_refuse_negative_inputs_are_accepted(no_warnings: None) -> None:
-    """Indices: PyTorch refuses them, so nothing is compared."""
+    """PyTorch refuses negative indices, so these are not compared."""
     table = torch.nn.Embedding(9, 4)
     ids = torch.randint(0, 9, (2, 5), generator=torch.Generator().manual_seed(0))
     assert export(table, ids, exporter="torchscript").graph.node
@@ -118,7 +118,7 @@ def test_resize_with_other_rounding_is_refused() -> None:
 
 
 class Peaks(torch.nn.Module):
-    """As in CenterNet; on small images fewer peaks than are asked for, and zeros for the rest."""
+    """As in CenterNet: a small image has fewer peaks than requested, and zeros for the others."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         peaks = (F.max_pool2d(x, 3, 1, 1) == x) * x
@@ -145,7 +145,8 @@ def test_a_fault_beside_equal_values_is_refused() -> None:
 
 
 def test_output_shapes_have_no_length_of_the_example() -> None:
-    """torch's trace of attention gives its result the example's lengths, whatever is dynamic."""
+    """torch's trace of attention states the example's lengths for its result, also for dynamic
+    axes."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         q, k, v = x.unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
@@ -162,7 +163,7 @@ def test_output_shapes_have_no_length_of_the_example() -> None:
 
 
 def test_large_lengths_are_skipped_if_they_take_too_long() -> None:
-    """Three axes that are all made long at once would take all of the time at one point."""
+    """Three long axes at once would take all the time of the search."""
     exported = exported_negation(20, 20)
     exported.inputs = Inputs(exported.model, (torch.rand(10, 10, 10),), {}, None)
     exported.seconds = 0.01
@@ -197,7 +198,7 @@ def test_a_model_with_state_is_a_warning() -> None:
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
 def test_weights_that_forward_changes_are_refused(exporter: str) -> None:
-    """Only the rows that the example looks up would be within the norm in the file."""
+    """In the file, only the rows that the example reads would be within the norm."""
     model = torch.nn.Embedding(5, 4, max_norm=0.1)
     rows = torch.tensor([0, 1])
     with pytest.raises(Exception, match="max_norm"):
@@ -211,7 +212,7 @@ def test_weights_that_forward_changes_are_refused(exporter: str) -> None:
 
 
 def test_data_parallel_and_compiled_modules_are_exported() -> None:
-    """Their own forward names no parameters."""
+    """The forward function of the wrapper names no parameters."""
     x, axes = torch.rand(2, 3), {"input": {0: "batch"}}
     for wrap in (torch.nn.DataParallel, lambda m: torch.compile(m, backend="eager")):
         exported = export(wrap(torch.nn.Linear(3, 4)), x, dynamic_axes=axes, exporter="torchscript")
@@ -229,7 +230,7 @@ class Centred(torch.nn.Module):
 
 
 def test_nan_in_the_result_of_pytorch_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 / 0 in the model, of which the file makes something else."""
+    """The model computes 0 / 0, and the file computes another value."""
     x, axes = torch.rand(3, 2), {"x": {1: "columns"}}
     model, traced = Centred(), Model(lambda x: x)
     traced.forward = lambda x: model(x)  # type: ignore[method-assign]
@@ -251,7 +252,7 @@ class Attending(torch.nn.Module):
 
 
 class Counted(Attending):
-    """Attends to the first places: to none where the count is negative."""
+    """Attends to the first positions; to none if the count is negative."""
 
     def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         mask = torch.arange(x.shape[2]) < count[:, None]
@@ -288,7 +289,8 @@ def test_choices_among_saturated_values_are_a_warning() -> None:
 
 
 class LargestOfDistinct(torch.nn.Module):
-    """Right at the example, wrong for large numbers, which a trace cannot see."""
+    """The file is right at the example and wrong for large values, because a trace sees one
+    branch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = 2.0 if x.abs().max() > 100 else 1.0

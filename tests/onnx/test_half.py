@@ -1,4 +1,4 @@
-"""`to_half`: right types, right numbers, the fewest casts, and why nodes stay float32."""
+"""`to_half`: correct types and values, the fewest casts, and the reasons why nodes stay float32."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_least_casts_is_optimal(seed: int) -> None:
 
 
 def test_one_cast_serves_all_readers() -> None:
-    """A value in half that three nodes want in float32 is converted once."""
+    """A value in half precision that three nodes read in float32 is converted once."""
     nodes = [node("MyAdd", "x x", "a", "myops"), *(node("Sin", "a", f"s{n}") for n in range(3)),
              node("Sum", "s0 s1 s2", "y")]  # fmt: skip
     result = myops.onnx.to_half(model(nodes, [value("x", [3])], [value("y")]), keep=["Sin"])
@@ -180,7 +180,7 @@ def test_nodes_that_lose_accuracy_stay_float32() -> None:
     assert found["Sub_d"].loss > 0.004
     loose = myops.onnx.to_half(source, runtime="any", data=[{"x": x}], layer_loss=1.0)
     assert by_name(loose)["Sub_d"].precision == "float16"
-    assert found["Add_a"].kind == "accuracy"  # what it makes is what is rounded
+    assert found["Add_a"].kind == "accuracy"  # its result is rounded
     assert "rounding what it makes loses" in found["Add_a"].reason
     assert loose.losses["y"] > 0.05
     assert result.losses["y"] < 2e-3
@@ -214,7 +214,7 @@ def test_weights_are_shared_between_both_precisions() -> None:
     kinds = sorted(tensor.data_type for tensor in result.model.graph.initializer)
     assert kinds == [TensorProto.FLOAT, TensorProto.FLOAT16]
     assert result.losses["y"] < 1e-2
-    # For want of a kernel, one copy in half serves both.
+    # Because one kernel is missing, one copy in half precision serves both nodes.
     stored = myops.onnx.to_half(source, dtype="bfloat16")
     (tensor,) = stored.model.graph.initializer
     assert tensor.data_type == TensorProto.BFLOAT16
@@ -264,7 +264,7 @@ def test_integers_and_booleans_keep_their_type() -> None:
         kinds = [i.type.tensor_type.elem_type for i in result.model.graph.input]
         assert kinds == [INT64, BOOL]
     casts = {n.output[0]: n.attribute[0].i for n in result.model.graph.node if n.op_type == "Cast"}
-    assert casts["m"] == TensorProto.BFLOAT16  # makes the other type itself: no second cast
+    assert casts["m"] == TensorProto.BFLOAT16  # converts to bfloat16 itself, without a second cast
 
 
 def test_functions_are_inlined_and_bodies_kept() -> None:
@@ -302,7 +302,7 @@ def test_unknown_ops_are_refused() -> None:
 
 
 def test_an_op_without_float16_stays_float32() -> None:
-    """Its neighbours are half all the same."""
+    """Its neighbours become half precision nevertheless."""
     nodes = [node("Tanh", "x", "t"), node("NonMaxSuppression", "boxes scores", "n"),
              node("Sin", "t", "y")]  # fmt: skip
     inputs = [value("x", [3]), value("boxes", [1, 2, 4]), value("scores", [1, 1, 2])]

@@ -1,4 +1,4 @@
-"""`to_half`: which kernels a runtime has, arguments, the report, and files."""
+"""`to_half`: the kernels of a runtime, arguments, the report, and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from myops.onnx.precision.losses import relative_l2
 
 
 def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
-    """The op types that ONNX Runtime runs, as its profiler tells; none if it refuses the model."""
+    """The op types that ONNX Runtime runs, according to its profiler; none if it refuses the
+    model."""
     options = onnxruntime.SessionOptions()
     options.enable_profiling, options.log_severity_level = True, 4
     options.profile_file_prefix = str(prefix)
@@ -45,7 +46,7 @@ def executed(made: onnx.ModelProto, x: Any, prefix: Path) -> list[str]:
 def test_missing_kernels_are_those_that_onnxruntime_lacks(
     dtype: str, op_type: str, tmp_path: Path
 ) -> None:
-    """What ONNX Runtime runs in half itself, and what it refuses or puts casts around."""
+    """ONNX Runtime has a kernel in half precision, or refuses the node, or puts casts around it."""
     imports, number = [helper.make_opsetid("", 20)], HALVES[dtype]
     made = node(op_type, "x", "y", **({"axis": 0} if op_type == "Concat" else {}))
     graph = helper.make_graph([made], "g", [value("x", [2], number)], [value("y", [2], number)])

@@ -1,4 +1,4 @@
-"""torch's own interpolation in unchanged models: written as our node, run on our kernel.
+"""torch's own interpolation in unchanged models: exported as our node, and run by our kernel.
 
 The cases are every operator behind torch.nn.functional.interpolate; the references are torch's own
 kernel, and ONNX Runtime on the exported file.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 
 class Resized(torch.nn.Module):
-    """As people write it; `by` is how the size is given."""
+    """Usual calls of F.interpolate; `by` is how the size is given."""
 
     def __init__(self, by: str, **options: Any) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def options(name: str) -> dict[str, Any]:
 
 
 def case(name: str, exporter: str) -> Any:
-    """dynamo takes seconds for each: in `make test` some."""
+    """An export with dynamo takes seconds, so `make test` has one."""
     few = exporter == "torchscript" or name in ("_upsample_bicubic2d_aa",)
     return (name, exporter) if few else pytest.param(name, exporter, marks=pytest.mark.slow)
 
@@ -88,7 +88,7 @@ def test_every_operator_is_written_as_our_node(name: str, exporter: str) -> None
 @pytest.mark.parametrize("opset", [9, 13, 18, 20])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialias_needs_no_registration(mode: str, opset: int) -> None:
-    """torch's trace "does not know" it; our standard form is right from opset 9 on."""
+    """torch's trace does not support it; our standard form is right from opset 9 on."""
     x, other, axes = example(2)
     model = Resized("recomputed" if opset == 13 else "size", mode=mode, antialias=True,
                     align_corners=opset == 18)  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_symbolic_of_the_user_replaces_ours() -> None:
 
 
 def test_plain_torch_export_uses_the_registration() -> None:
-    """In a process of its own would be cleaner, but the registrations can be taken back."""
+    """In this process, because the registrations can be removed again."""
     from myops.onnx.symbolics import register
 
     x, _, _ = example(2)
@@ -201,7 +201,7 @@ def test_gradients_and_scripted_models_under_the_patch() -> None:
 
 
 def test_the_patch_skips_sizes_that_contradict_the_factors() -> None:
-    """Nobody but a direct call of the operator does that; torch's kernel takes the factors then."""
+    """Only a direct call of the operator can do that; torch's kernel then uses the factors."""
     x = example(2)[0]
     call = (x, [5, 6], False, 0.9, 0.9)
     before = torch.ops.aten.upsample_bilinear2d(*call)
@@ -213,7 +213,7 @@ def test_the_patch_skips_sizes_that_contradict_the_factors() -> None:
 
 
 def test_float_lists_reach_a_symbolic_as_float64() -> None:
-    """torch's trace makes them float32: 1.7 was 1.7000000476837158."""
+    """torch's trace stores them in float32, where 1.7 is 1.7000000476837158."""
     seen = []
 
     def write(g: Any, x: Any, sizes: Any, factors: Any) -> Any:
@@ -233,7 +233,7 @@ def test_float_lists_reach_a_symbolic_as_float64() -> None:
 
 
 def test_antialias_of_one_column_warns_of_the_fault_of_torch() -> None:
-    """With antialias, torch gives all rows the values of the first; the file is right."""
+    """With antialias, torch gives all rows the values of the first row; the file is right."""
 
     class Narrow(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

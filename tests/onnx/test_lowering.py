@@ -1,4 +1,4 @@
-"""lower: every graph and function is reached, and refusals say what to do."""
+"""lower: nodes in every graph and function are lowered, and refusals say what to do."""
 
 from __future__ import annotations
 

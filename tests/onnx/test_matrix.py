@@ -1,4 +1,4 @@
-"""The opset matrix: its verdicts on exports with known faults."""
+"""The opset matrix: its verdicts for exports with known faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def one(case: Any, exporter: str, opset: int, **options: Any) -> Cell:
 
 @pytest.fixture
 def symbolic() -> Any:
-    """Registers symbolic functions in the TorchScript exporter, and takes them away again."""
+    """Registers symbolic functions in the TorchScript exporter, and removes them after the test."""
     done = []
 
     def register(name: str, function: Any) -> None:
@@ -96,7 +96,7 @@ def test_another_opset_than_requested_is_named() -> None:
 
 
 class Frozen(nn.Module):
-    """Reads the number in an input, which the tracer takes for a constant."""
+    """Reads the number of an input, which the tracer turns into a constant."""
 
     def forward(self, x: Any, factor: Any) -> Any:
         return x * float(factor)
@@ -220,7 +220,7 @@ def test_a_model_that_fails_in_torch_is_an_error_before_measuring() -> None:
 
 @pytest.mark.slow
 def test_reused_work_changes_no_file() -> None:
-    """What the exporter writes with and without it, for both kinds of models."""
+    """The exporter writes the same files with and without reuse, for both kinds of models."""
 
     def nodes(model: onnx.ModelProto) -> Any:
         return [(n.domain, n.op_type, list(n.input), list(n.output),
@@ -236,7 +236,8 @@ def test_reused_work_changes_no_file() -> None:
         return nodes(program.model_proto)
 
     rows = built_in.interpolate()
-    # The last one has lengths that only the run knows; its program cannot be decomposed twice.
+    # The last one has lengths that are known at run time only; its program cannot be decomposed
+    # twice.
     for case, opsets in (
         (rows["bicubic, dynamic"][0], [18]),
         (rows["myops bicubic, dynamic"][-1], [18, 23]),

@@ -1,4 +1,5 @@
-"""What `export` refuses, the matrix calls wrong, and the other way round: they check alike."""
+"""Models that `export` refuses are wrong in the matrix, and the reverse: both use the same
+checks."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] =
 
 @functools.cache
 def refused(name: str, exporter: str) -> bool:
-    """Whether `export` does not write the file, be it that torch cannot."""
+    """Whether `export` refuses the model, also because torch cannot export it."""
     function, args, axes = MODELS[name]
     names = {"x": {axis: f"length{axis}" for axis in axes}} if axes else None
     try:
@@ -76,7 +77,7 @@ def refused(name: str, exporter: str) -> bool:
 def measured(name: str, exporter: str, through: str, **options: Any) -> Any:
     function, args, axes = MODELS[name]
     other = []
-    if axes:  # lengths for which a wrong file may happen to be right: the checks try more
+    if axes:  # a wrong file may be right at these lengths by chance; the checks try more
         shape = list(X.shape)
         for axis in axes:
             shape[axis] += 1
@@ -101,7 +102,7 @@ def test_the_matrix_and_export_agree(name: str, exporter: str, through: str) -> 
 
 
 def test_the_models_are_both_accepted_and_refused() -> None:
-    """Else the test above could not fail."""
+    """Otherwise the test above could not fail."""
     found = {name: refused(name, "torchscript") for name in MODELS}
     assert {"right", "right, dynamic", "right, two inputs", "ours"} == {
         name for name, bad in found.items() if not bad and name != "a lost operator"

@@ -1,4 +1,4 @@
-"""How the opset matrix is shown and asked for, and the committed page."""
+"""How the opset matrix is shown, the command, and the committed page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_json_round_trip_keeps_the_matrix(matrix: Matrix, tmp_path: Path) -> Non
     found = json.loads((tmp_path / "matrix.json").read_text())
     again = Matrix.read(tmp_path / "matrix.json")
     matrix.cells.pop()
-    # Of the package; torch itself may add what it was built for, as in 2.15.0+cu132.
+    # The version of the package; torch.__version__ may have a suffix, as in 2.15.0+cu132.
     assert found["versions"]["torch"] == importlib.metadata.version("torch")
     assert torch.__version__.startswith(found["versions"]["torch"])
     assert again.cells.pop().error == math.inf

@@ -1,4 +1,4 @@
-"""`myops.onnx.module_paths`: which nodes came from which PyTorch module."""
+"""`myops.onnx.module_paths`: the PyTorch module of each node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_call_of_a_module_with_nodes_is_found(containers):
 
 
 def test_outputs_of_a_region_are_inputs_of_the_next(containers):
-    """What a call reads is what the call before it made: the data flow of the model's forward."""
+    """Each call reads the result of the call before, as in the model's forward."""
     _, proto, calls = containers
     chain = [("conv", 0), ("conv", 1), ("conv_1", 0), ("conv", 2), ("block", 0), ("block", 1),
              ("block_1", 0), ("only", 0), ("one.a", 0), ("one.b.0", 0), ("two.a", 0),
@@ -138,7 +138,7 @@ def test_restore_brings_paths_back_after_a_conversion():
     assert [(r.path, r.outputs) for r in regions(converted)] == [
         (r.path, r.outputs) for r in regions(proto)
     ]
-    # An Identity that the conversion put in belongs to the module that reads it.
+    # An Identity that the conversion inserted belongs to the module that reads it.
     tanh = node_of(converted, "Tanh")
     extra = onnx.helper.make_node("Identity", [tanh.input[0]], ["put_in"])
     place = list(converted.graph.node).index(tanh)

@@ -13,12 +13,11 @@ from runtimes import ONNX_TYPES
 
 from myops.onnx import add_function_bodies
 
-# In these two ONNX Runtime and torch differ from the reference: they count corners in whole output
-# lengths.
+# In these two, ONNX Runtime and torch differ from the reference: they use integer output lengths.
 DIFFERENT = {"test_resize_downsample_scales_linear_align_corners",
              "test_resize_downsample_scales_cubic_align_corners"}  # fmt: skip
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # making the cases of other operators divides by zero
+    warnings.simplefilter("ignore")  # of cases of other operators, which divide by zero
     CASES = {case.name: case for case in node_cases("Resize") if "resize" in case.name}
 
 

@@ -1,4 +1,4 @@
-"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and the bound."""
+"""`quantize`: ONNX Runtime's quantizer on models with custom nodes, calibration, and max_loss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def resize_of(made: onnx.ModelProto) -> onnx.NodeProto:
 
 
 def test_the_quantizer_of_onnxruntime_alone_fails(tmp_path: Path) -> None:
-    """What this is for: should it run one day, less of ours is needed."""
+    """The reason for our code: if this runs one day, less of it is needed."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
     class Reader(CalibrationDataReader):
@@ -76,7 +76,8 @@ def test_a_network_is_quantized(method: str, activations: str, tmp_path: Path) -
 
 
 def test_resize_runs_on_integers() -> None:
-    """The node reads what a quantize node made, and its result is that of floats between pairs."""
+    """The node reads the output of a quantize node, and its result equals that of a float node
+    between dequantize and quantize."""
     result = myops.onnx.quantize(network(), data=DATA, reduce_range=False)
     made = resize_of(result.model)
     makers = {name: n.op_type for n in result.model.graph.node for name in n.output}
@@ -120,7 +121,8 @@ def test_resize_declares_its_integer_modes(attributes: dict[str, Any], declares:
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("seed", range(4))
 def test_resize_of_integers_equals_resize_of_floats(mode: str, seed: int) -> None:
-    """Resizing integers and resizing what they stand for agree, to the rounding of one step."""
+    """Resizing the integers and resizing the values that they represent agree up to one
+    rounding."""
     random = np.random.default_rng(seed)
     scale, zero = np.float32(random.uniform(0.01, 2)), int(random.integers(0, 256))
     integers = random.integers(0, 256, (1, 2, 7, 9)).astype(np.uint8)
@@ -136,7 +138,7 @@ def test_resize_of_integers_equals_resize_of_floats(mode: str, seed: int) -> Non
 
 
 def test_custom_nodes_that_declare_nothing_stay_float() -> None:
-    """MyAdd and a cubic Resize; that of ONNX beside it is quantized."""
+    """MyAdd and a cubic Resize stay float; the standard Resize beside them is quantized."""
     weights = [weight("W", (RANDOM.standard_normal((4, 3, 1, 1)) / 2).astype(np.float32)),
                weight("scales", np.float32([1, 1, 2, 2]))]  # fmt: skip
     nodes = [node("Conv", "x W", "c"), node("MyAdd", "c c", "a", "myops"),
@@ -156,7 +158,7 @@ def test_custom_nodes_that_declare_nothing_stay_float() -> None:
 
 
 def test_a_custom_op_named_like_a_standard_op_stays_custom() -> None:
-    """An op of another library called MatMul, which is something else."""
+    """Another library has an op with the name MatMul, which subtracts."""
 
     def subtract(a: Any, b: Any) -> Any:
         """a - b."""
@@ -188,7 +190,7 @@ def test_max_loss_is_kept() -> None:
     assert 0 <= held.losses["y"] <= bound < free.losses["y"]
     back = [item for item in held.nodes if item.kind == "bound"]
     assert back
-    # No more than those that lose most alone would need, one by one.
+    # No more nodes than when nodes are restored in the order of their own loss.
     for count in range(1, len(back)):
         fewer = [item.name.split("'")[1] for item in free.worst[:count]]
         tried = myops.onnx.quantize(source, data=data, reduce_range=False, keep=fewer)
@@ -199,13 +201,13 @@ def test_max_loss_is_kept() -> None:
 
 
 def test_max_loss_counts_the_loss_at_the_outputs() -> None:
-    """A layer that loses little, before a difference that amplifies it, goes back to float; one
-    that loses much, of which little reaches the output, stays on integers."""
+    """A layer with a small loss that a later difference amplifies returns to float; a layer with a
+    large loss of which little reaches the output stays on integers."""
     random = np.random.default_rng(0)
     first = np.repeat(random.standard_normal((1, 3, 3, 3)), 2, 0).astype(np.float32)
     first[1] *= 1.02
     uneven = random.standard_normal((4, 3, 3, 3)).astype(np.float32)
-    uneven[:3] *= 1e-2  # one channel decides the range of all
+    uneven[:3] *= 1e-2  # one channel determines the range of all
     weights = [weight("W1", first), weight("W2", np.float32([[[[50]], [[-50]]]])),
                weight("W3", uneven), weight("few", np.float32(1e-2))]  # fmt: skip
     nodes = [
@@ -228,7 +230,8 @@ def test_max_loss_counts_the_loss_at_the_outputs() -> None:
 
 
 def test_a_max_loss_that_only_float32_meets() -> None:
-    """Layers that could not be measured alone go back too: the model is the one that came in."""
+    """Layers that could not be measured alone return to float too: the model is the original
+    one."""
     source = network()
     result = myops.onnx.quantize(source, data=DATA, max_loss=1e-9)
     assert {item.precision for item in result.nodes} == {"float32"}
@@ -257,7 +260,7 @@ def test_losses_are_measured_on_the_check_inputs() -> None:
 
 
 def test_nested_graphs_functions_and_unnamed_nodes() -> None:
-    """If in the graph, functions of the file, nodes without names, bodies of our nodes."""
+    """An If in the graph, functions of the file, unnamed nodes, function bodies of our nodes."""
     inner = helper.make_function(
         "mine", "Block", ["a", "w"], ["b"],
         [helper.make_node("Conv", ["a", "w"], ["c"]), helper.make_node("Relu", ["c"], ["b"])],
@@ -288,7 +291,7 @@ def test_nested_graphs_functions_and_unnamed_nodes() -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_prototype_runs_during_calibration(inside: bool) -> None:
-    """It runs in Python, also in a branch, and between layers that share a weight."""
+    """It runs in Python, also in a branch, between two quantized layers."""
     soft_clip_prototype("calibrated")
 
     def clip(given: str, made: str) -> Any:
@@ -315,7 +318,7 @@ def test_a_prototype_runs_during_calibration(inside: bool) -> None:
 
 
 def test_losses_beside_fill_values_are_counted() -> None:
-    """Integers for -1e9 and scores alike leave nothing of the scores."""
+    """One integer scale for -1e9 and for scores loses the scores."""
     mask = np.tri(12, 10, dtype=bool)
     nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "y"),
              node("Softmax", "y", "p")]  # fmt: skip
@@ -333,7 +336,7 @@ def test_losses_beside_fill_values_are_counted() -> None:
 @pytest.mark.parametrize("fill", [-np.inf, np.nan])
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
-    """Scores behind a mask of -inf, as causal attention has them."""
+    """Scores with a mask of -inf, as in causal attention."""
     mask = np.tri(12, 10, dtype=bool)
     nodes = [node("Conv", "x W", "s"), node("Where", "mask s fill", "m"),
              node("Max" if np.isnan(fill) else "Softmax", "m", "p"),
@@ -346,7 +349,7 @@ def test_values_without_a_range_stay_float(method: str, fill: float) -> None:
     result = myops.onnx.quantize(source, data=DATA, method=method)
     assert result.losses["y"] < (0.5 if method == "entropy" else 0.05)
     found = by_name(result)
-    if np.isinf(fill):  # ONNX Runtime's minimum of values leaves NaN out
+    if np.isinf(fill):  # ONNX Runtime's minimum ignores NaN
         assert found["Where_m"].kind == "range"
     assert found["Conv_y"].precision == "int8"
     result.print()

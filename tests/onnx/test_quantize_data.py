@@ -1,4 +1,4 @@
-"""`quantize`: the data that it calibrates with."""
+"""`quantize`: the data for the calibration."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_folders_of_npy_and_npz_files(tmp_path: Path) -> None:
 def test_images_are_converted_to_the_input_of_the_model(
     last: bool, kind: int, tmp_path: Path
 ) -> None:
-    """In the size, the order of channels and the type that the model states."""
+    """They get the size, the order of channels and the type of the model's input."""
     pictures = pytest.importorskip("PIL.Image")
     from myops.onnx.precision.samples import read_folder
 

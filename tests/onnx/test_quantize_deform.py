@@ -1,5 +1,5 @@
-"""`quantize` puts the op on integers in place of a node whose op declares one: our own, and that of
-other_package else."""
+"""`quantize` replaces a node by the integer op that its op declares: for our op, and for an op of
+another package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def network(channels: int = 8, group: int = 1, opset: int = 20) -> onnx.ModelProto:
-    """A deformable convolution, version 2, between two others; its mask is twice a sigmoid."""
+    """A deformable convolution, version 2, between two convolutions; its mask is twice a
+    sigmoid."""
     weights = [
         weight("W1", normal(channels, 3, 3, 3)), weight("b1", normal(channels)),
         weight("Wo", normal(18, 3, 3, 3)), weight("Wm", normal(9, 3, 3, 3)),
@@ -72,7 +73,7 @@ def test_deform_conv2d_runs_on_integers(activations: str, per_channel: bool) -> 
     assert 1.2 < most < 2
     assert settings["pads"] == [1] * 4
     assert 1e-4 < result.losses["y"] < 0.1
-    # Nothing reads the float weights or dequantizes the new ones.
+    # No node reads the float weights or dequantizes the new ones.
     assert "W2" not in weights
     assert weights.keys() <= {name for item in result.model.graph.node for name in item.input}
     assert not any(made.input[3] in item.input for item in result.model.graph.node
@@ -80,7 +81,7 @@ def test_deform_conv2d_runs_on_integers(activations: str, per_channel: bool) -> 
 
 
 def test_the_integer_op_adds_little_loss() -> None:
-    """The integer node alone costs little beside the rounding of its input and weights."""
+    """The loss of the integer node is small compared with the rounding of its input and weights."""
     source = network()
     with_it = myops.onnx.quantize(source, data=DATA, reduce_range=False)
     without = myops.onnx.quantize(source, data=DATA, reduce_range=False, keep=["DeformConv_d"])
@@ -119,7 +120,7 @@ def test_deform_conv2d_that_cannot_be_quantized_stays_float() -> None:
     assert not replaced(result.model)
 
 
-# ---- An op of other_package else.
+# ---- An op of another package.
 
 
 def weighted(x: np.ndarray, w: np.ndarray, y: np.ndarray, *, gain: float) -> np.ndarray:
@@ -131,7 +132,7 @@ def weighted_int8(
     x: np.ndarray, x_scale: np.ndarray, x_zero_point: np.ndarray, w: np.ndarray,
     w_scale: np.ndarray, y: np.ndarray, *, gain: float, most: float,
 ) -> np.ndarray:  # fmt: skip
-    """The same of integers; y is cut off at +-most."""
+    """The same on integers; y is clipped to +-most."""
     sums = (x.astype(np.int32) - x_zero_point) @ w.astype(np.int32)
     return sums * (x_scale * w_scale * np.float32(gain)) + np.clip(y, -most, most)
 
@@ -141,7 +142,7 @@ def same_shape(inputs: Any, attributes: Any) -> list[Any]:
 
 
 def other_package(domain: str, form: Any) -> onnx.ModelProto:
-    """Their two ops, and a model with the first."""
+    """Two ops of another package, and a model with the first."""
     Input, Output, Attribute = myops.Input, myops.Output, myops.Attribute
     result = [Output("z", "T", "The sum.")]
     gain = Attribute("gain", 1.0, "A factor.")

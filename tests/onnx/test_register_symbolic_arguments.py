@@ -1,4 +1,4 @@
-"""register_symbolic: what a registered function gets and what it may write."""
+"""register_symbolic: the arguments of a registered function, and the nodes that it may write."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_custom_operator_is_written_in_standard_operators(exporter: str) -> No
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_a_custom_operator_is_written_as_a_custom_node(exporter: str) -> None:
-    """myops::MyAdd stands in for it first, because ONNX Runtime can run that."""
+    """First as myops::MyAdd, because ONNX Runtime can run that."""
     register_it("myops_register_test::swish", lambda g, x, beta: g.op("myops::MyAdd", x, x))
     model = export(Model(lambda x: swish(x)), X, exporter=exporter, skip_checks=["numbers"])
     assert [(n.domain, n.op_type) for n in model.graph.node] == [("myops", "MyAdd")]

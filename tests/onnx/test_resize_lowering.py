@@ -1,4 +1,5 @@
-"""Resize in standard operators: plain ONNX Runtime gives what the kernel gives, at any opset."""
+"""Resize in standard operators: plain ONNX Runtime gives the results of the kernel, at any
+opset."""
 
 from __future__ import annotations
 
@@ -161,7 +162,7 @@ def test_the_lowered_form_depends_on_the_opset() -> None:
         node = assert_lowered(twice, opset).graph.node[-1]
         assert (node.op_type, len(node.input)) == ("Resize", inputs)
         assert bool(node.input[1]) == (opset < 13)  # roi must be there, and empty
-    # torch's nearest with 0.6 would silently be something else at opset 10.
+    # At opset 10, Resize would compute another result than torch's nearest with 0.6.
     shrink = Call(np.zeros((1, 1, 9, 1), np.float32), scales=np.float32([1, 1, 0.6, 1]))
     shrink.attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     assert "Resize" not in operators(assert_lowered(shrink, 10))

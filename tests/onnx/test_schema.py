@@ -1,4 +1,4 @@
-"""OpSchemas: checker, shape inference and graph surgery know our nodes."""
+"""OpSchemas: the checker, shape inference and graph tools of onnx support our nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def resize(*names: str, **attributes: Any) -> onnx.NodeProto:
 
 
 def between(node: onnx.NodeProto, dims: Any, constants: Any = (), more: Any = ()) -> Any:
-    """X -> node -> Y, with `node` out of reach of the types of X and Y."""
+    """X -> node -> Y, with a Relu on each side, so that the types of X and Y are not those of
+    `node`."""
     nodes = [
         helper.make_node("Relu", ["X"], ["R"]),
         *more,

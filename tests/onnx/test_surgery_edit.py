@@ -1,4 +1,4 @@
-"""edit: names, attributes, op types, dimensions, and what it refuses."""
+"""edit: names, attributes, op types, dimensions, and refusals."""
 
 from __future__ import annotations
 

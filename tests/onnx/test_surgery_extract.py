@@ -1,4 +1,4 @@
-"""inspect, extract and outputs: through custom nodes, bodies and functions."""
+"""inspect, extract and outputs, with custom nodes, nested graphs and functions."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_only_the_weights_in_use_are_read(tmp_path: Path) -> None:
 def test_large_models_keep_their_weights_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if two gigabytes were 64 KiB: the weights go into a file beside the model."""
+    """With a lower limit than 2 GiB: the weights are written to a file beside the model."""
     from myops.onnx.graph import files
 
     weights = [numpy_helper.from_array(np.full((100, 100), i, np.float32), f"w{i}") for i in (1, 2)]
@@ -240,7 +240,7 @@ def test_an_invalid_model_is_a_warning() -> None:
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_modules_listed_by_inspect_can_be_extracted(exporter: str) -> None:
-    """Every module of the list can be cut out, by that path and call, and has these values."""
+    """Every listed module can be extracted by its path and call, with the listed values."""
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:

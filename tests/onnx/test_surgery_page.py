@@ -1,4 +1,4 @@
-"""What docs/graphs.md shows is what happens."""
+"""The examples of docs/graphs.md run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""simplify: custom nodes and numbers stay."""
+"""simplify keeps custom nodes and results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_our_node_is_kept_and_constants_are_folded(exporter: str) -> None:
 
 
 def test_shapes_are_inferred_behind_our_node() -> None:
-    """Only with the shape of our node's output its Shape and what hangs on it can fold."""
+    """Shape and Reshape can be folded only if the shape of our node's output is known."""
     nodes = [
         helper.make_node("MyAdd", ["X", "X"], ["a"], domain="myops"),
         helper.make_node("Shape", ["a"], ["s"]),
@@ -105,8 +105,8 @@ OLD = sorted(path.parent.name for path in DATA.glob("pytorch-*/*/model.onnx"))
 
 @pytest.mark.parametrize("name", OLD)
 def test_old_models_with_ir_3_and_opset_6(name: str) -> None:
-    """Weights that are inputs, opsets without shape inference and without kernels: all of onnx's
-    own test models, at the inputs that come with them."""
+    """Weights that are inputs, opsets without shape inference or kernels: all test models of onnx,
+    with the inputs that belong to them."""
     (path,) = DATA.glob(f"pytorch-*/{name}/model.onnx")
     model = onnx.load(path)
     folder = path.parent / "test_data_set_0"
@@ -151,7 +151,7 @@ def branching() -> onnx.ModelProto:
 @pytest.mark.parametrize("branch", ["then", "else"])
 @pytest.mark.parametrize("depth", [0, 1])
 def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that breaks one branch, which random inputs may never take."""
+    """A tool breaks one branch, which random inputs may never take."""
     import onnxslim
 
     model = branching()
@@ -184,7 +184,8 @@ def test_every_branch_is_compared(branch: str, depth: int, monkeypatch: pytest.M
 def test_large_weights_are_left_unchanged(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As over 2 GB, with smaller numbers: large weights stay outside, all the rest is done."""
+    """As for a model over 2 GB, with a lower limit: large weights stay outside, all else is
+    simplified."""
     rng = np.random.default_rng(0)
     big = [numpy_helper.from_array(rng.random((90, 90), np.float32), name) for name in "uvw"]
     nodes = [
@@ -225,7 +226,7 @@ def test_large_constant_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def folding() -> onnx.ModelProto:
-    """x + ones(shape of x), whose ones take no space."""
+    """x + ones(shape of x); the ones are not stored."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("ConstantOfShape", ["s"], ["ones"],

@@ -1,4 +1,5 @@
-"""upgrade_ops: ONNX's node tests, old opsets, random calls; the numbers are ONNX Runtime's own."""
+"""upgrade_ops: ONNX's node tests, old opsets, random calls; the expected results are ONNX
+Runtime's."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def cases() -> dict[str, Any]:
 
 @pytest.mark.parametrize("constant", [False, True])
 def test_node_tests_keep_their_results(constant: bool) -> None:
-    """Roi, scales and sizes once as inputs, as they stand there, and once as constants."""
+    """Roi, scales and sizes as inputs, as in the node tests, and as constants."""
     kept = {}
     assert len(cases()) == 43
     for name, case in cases().items():
@@ -84,7 +85,7 @@ def test_node_tests_keep_their_results(constant: bool) -> None:
             kept[name] = next(iter(reasons.values()))
         else:
             check_round_trip(model, feeds, run(model, **feeds)[0])
-    # A crop of an axis that may keep its length is not the same in ONNX Runtime.
+    # ONNX Runtime computes another result for a crop of an axis that may keep its length.
     assert len(kept) == (0 if constant else 4), kept
     assert all("crop" in name and "at run time only" in why for name, why in kept.items())
 
@@ -124,7 +125,7 @@ def test_resize_of_every_opset_is_upgraded(form: str, opset: int) -> None:
 
 
 def test_random_calls_of_resize_19_are_upgraded(rng: np.random.Generator) -> None:
-    """Whatever ONNX Runtime can run and we upgrade is the same; most is upgraded."""
+    """Upgraded calls give the results of ONNX Runtime, and most calls are upgraded."""
     upgraded = kept = 0
     while upgraded + kept < 120:
         call = random_call(rng)
@@ -204,7 +205,7 @@ def test_ops_in_branches_and_functions_are_upgraded() -> None:
     for flag in (True, False):
         feeds = {"X": x, "flag": np.array(flag)}
         np.testing.assert_array_equal(run(result.model, **feeds)[0], run(model, **feeds)[0])
-    # In a function, and behind nodes whose types only ONNX Runtime knows.
+    # In a function, and behind nodes whose types only ONNX Runtime can infer.
     source = three_domains()
     source.graph.node[1].op_type, source.graph.node[1].domain = "Gelu", "com.microsoft"
     upgraded = upgrade_ops(source)

@@ -1,4 +1,4 @@
-"""Models that call torchvision's deform_conv2d: exported unchanged, and run on our kernel.
+"""Models that call torchvision's deform_conv2d are exported unchanged, and run by our kernel.
 
 torchvision itself need not be installed: an op of the same name and schema stands in for it.
 """

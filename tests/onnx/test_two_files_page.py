@@ -1,4 +1,4 @@
-"""What docs/two_files.md shows is what happens, and what it lists is what there is."""
+"""The examples of docs/two_files.md run, and its tables are complete."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Tensors on other devices than the CPU: errors by name, and CUDA with stand-ins for the rest.
+"""Tensors on other devices than the CPU: errors, and calls on CUDA with stand-ins for its
+libraries.
 
 No GPU is needed. A tensor "on CUDA" is one of torch's whose memory is that of this process; the
 driver, NVRTC and torch's CUDA library are stand-ins (tests/native/cuda), which run the kernels' own
-text on the CPU. So everything between a call in Python and a kernel is the real thing.
+text on the CPU. So all code between a call in Python and a kernel is the code that ships.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def run(*arguments: str, **environment: str) -> Any:
 
 
 def test_tensors_on_a_device_without_kernels_are_refused() -> None:
-    """The op by name, the device, and what to do; patched functions of torch keep their own."""
+    """The error names the op, the device and what to do; patched functions of torch keep their
+    kernels."""
     assert "passed: elsewhere" in run("elsewhere")
 
 

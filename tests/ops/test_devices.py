@@ -1,4 +1,4 @@
-"""Tensors on different devices are an error, and never give a result without contents."""
+"""Tensors on different devices are an error, and never give a result with undefined contents."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ weighted = myops.prototype(
     shape=lambda inputs, attributes: [inputs[0].shape],
 )
 
-# The inputs of each op in the description's order, and the places of those whose numbers decide
-# the shape of the result.
+# The inputs of each op in the order of the description, and the positions of values inputs.
 OPS: dict[str, tuple[tuple[Any, ...], set[int]]] = {
     "my_add": ((X, X), set()),
     "resize": ((X, ROI, SCALES, None), {1, 2, 3}),
@@ -69,7 +68,7 @@ def below(name: str) -> Any:
 
 
 def above(name: str) -> Callable[..., Any]:
-    """What the public function calls."""
+    """The function that the public function calls."""
     if name == "weighted":
         return weighted
     module, attribute = INNER.get(name, (name, f"_{name}"))
@@ -87,7 +86,8 @@ WAYS = {"function": above, "dispatcher": below, "compiled": compiled}
 
 
 def placed(name: str, home: str, elsewhere: int = -1, device: str = "") -> list[Any]:
-    """The inputs on one device, but for one of them, and those that decide shapes, on the CPU."""
+    """The inputs on one device, except one of them, and except values inputs, which are on the
+    CPU."""
     inputs, values = OPS[name]
     return [
         item

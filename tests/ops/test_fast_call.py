@@ -1,4 +1,4 @@
-"""Calls without torch's dispatcher: when they are made, and when they must not be made."""
+"""Fast calls: when a call uses no dispatcher, and when it must use it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ each_call = pytest.mark.parametrize("name", CALLS)
 
 @pytest.fixture(params=["built for this torch", "for every torch"])
 def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each call of an op went past the dispatcher, for both ways to ask torch."""
+    """Whether each call of an op was a fast call, with and without the module built for this
+    torch."""
     seen: list[bool] = []
     internals = None
     if request.param == "built for this torch":
@@ -118,7 +119,7 @@ def test_observed_calls_go_through_the_dispatcher(direct: list[bool], name: str)
     assert f"myops::{OPS[name]}" in str(traced.inlined_graph)
     assert direct == [False] * 3
     stacked = torch.vmap(CALLS[name])(torch.stack([X, X]))
-    assert not direct[3]  # what the rule of the op calls inside is plain again
+    assert not direct[3]  # the call that the vmap rule of the op makes inside
     assert torch.equal(stacked[1], CALLS[name](X))
     assert direct[-1]
 
@@ -162,7 +163,7 @@ def test_other_threads_run_during_long_calls(direct: list[bool]) -> None:
             time.sleep(0)
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(100)  # seconds: it runs only where this thread lets it
+    sys.setswitchinterval(100)  # seconds: it runs only when this thread releases the interpreter
     thread = threading.Thread(target=tick)
     try:
         thread.start()
@@ -177,7 +178,7 @@ def test_other_threads_run_during_long_calls(direct: list[bool]) -> None:
         sys.setswitchinterval(interval)
         thread.join()
     assert all(direct)
-    assert most >= 100  # during one call; the questions before it alone make three
+    assert most >= 100  # during one call; its checks alone allow three
 
 
 def test_unusual_tensors_go_through_the_dispatcher(direct: list[bool]) -> None:
@@ -197,7 +198,7 @@ def test_unusual_tensors_go_through_the_dispatcher(direct: list[bool]) -> None:
     with FakeTensorMode(), pytest.raises(AssertionError, match=r"FakeTensor|fake"):
         CALLS["my_add"](X)  # a real tensor among fakes, which the mode refuses
     assert not any(direct)
-    assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied by the dispatcher's adapter, or walked
+    assert myops.my_add(X.mT, X.mT).equal(3 * X.mT)  # copied, or read with strides
 
 
 def test_lazy_clones_are_copied_before_a_write(direct: list[bool]) -> None:

@@ -111,7 +111,8 @@ SETTINGS = [
 def deformed(
     mask: bool, bias: bool, groups: int, offset_groups: int, stride: Any
 ) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
-    """A call and its arguments in float64; no position near a corner, where it has a kink."""
+    """A call and its arguments in float64, with no position near an integer, where the gradient
+    jumps."""
 
     def numbers(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64)
@@ -136,7 +137,7 @@ def deformed(
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda item: "-".join(map(str, item.values())))
 def test_forward_mode_of_deform_conv2d_against_differences(setting: Any) -> None:
-    """Against differences; one direction at random, in every argument at once."""
+    """Against finite differences, in one random direction for every argument at once."""
     call, arguments = deformed(**setting)
     leaves = [item.requires_grad_() for item in arguments]
     torch.autograd.gradcheck(call, leaves, check_forward_ad=True, fast_mode=True)

@@ -1,4 +1,4 @@
-"""New memory for large results: it asks for huge pages, and MYOPS_HUGE_PAGES=0 turns that off."""
+"""New memory for large results requests huge pages; MYOPS_HUGE_PAGES=0 turns that off."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import warm
 
-# A system whose kernel knows huge pages tells of each mapping whether they were asked for ("hg"),
-# whether or not it has any to give.
+# A Linux kernel with huge pages states for each mapping whether they were requested ("hg"), even if
+# none are free.
 KNOWN = Path("/sys/kernel/mm/transparent_hugepage/enabled").is_file()
 CALL = """
 import re, torch, myops

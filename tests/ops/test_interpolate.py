@@ -357,8 +357,8 @@ def test_new_interpolate_of_the_pytorch_tutorial_exports(tmp_path: Any, exporter
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("mode", ["linear", "bicubic"])
 def test_positions_in_long_rows_of_float64_are_exact(mode: str, align_corners: bool) -> None:
-    """Right next to whole positions, where torch rounds the position down in float32: 5542.9998
-    becomes 5543, and its result is off by up to 4e-4."""
+    """At positions just below an integer, which torch rounds to float32: 5542.9998 becomes 5543,
+    and its result is off by up to 4e-4."""
     length, size = 7680, 14054
     x = torch.randn(length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     shape, sizes = ((1, 1, length), size) if mode == "linear" else ((1, 1, 1, length), (1, size))

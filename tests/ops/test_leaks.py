@@ -6,7 +6,7 @@ from __future__ import annotations
 import leaks
 import pytest
 
-# Half a minute and more, for a group whose calls take long.
+# Groups that take half a minute or more.
 SLOW = {"derivatives", "programs", "prototypes"}
 
 

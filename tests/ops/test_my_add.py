@@ -21,7 +21,7 @@ import myops.ort
 from myops.ops.my_add import reference
 
 DTYPES = myops._description.OPS["my_add"].types["T"]
-# Pairs of shapes; the last column of each comment is what the pair is there for.
+# Pairs of shapes; each comment says what the pair tests.
 CASES = [
     ((), ()),  # scalars
     ((1,), (7,)),  # one element against a row
@@ -89,8 +89,8 @@ def test_channels_last_stays_channels_last() -> None:
 
 
 def _in_any_order(generator: torch.Generator, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Two operands whose axes lie in memory in orders of their own; some axes are repeated, some
-    have gaps."""
+    """Two operands with axes in different orders in memory; some axes are repeated, some have
+    gaps."""
     rank = int(torch.randint(1, 6, (), generator=generator))
     lengths = [int(torch.randint(1, 41 if rank < 4 else 9, (), generator=generator))
                for _ in range(rank)]  # fmt: skip
@@ -131,7 +131,7 @@ def test_results_have_the_strides_of_torch(dtype: torch.dtype) -> None:
 
 
 def test_every_bfloat16_value_is_rounded_alike_in_vectors_and_alone() -> None:
-    """Vectors round pairs of them; NaN and infinities keep the bits that one element alone gets."""
+    """Vectors round pairs of values; NaN and infinities keep the bits of a single element."""
     every = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     for number in (0.0, 1.0, -3.1875, 1e38, float("inf")):  # which of two NaN stays is not said
         b = torch.full_like(every, number)
@@ -301,7 +301,8 @@ def test_meta_tensors_give_meta_results() -> None:
 def test_onnxruntime_reuses_the_memory_of_inputs(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: str
 ) -> None:
-    """Between nodes, ONNX Runtime lets a sum overwrite the first addend, the second, or both."""
+    """Between nodes, ONNX Runtime lets the result overwrite the first input, the second, or
+    both."""
     given = {"a": random_array(rng, shape, dtype), "b": random_array(rng, shape[-1:], dtype)}
     steps = ["a b", "s0 a", "b s1", "s2 s2", "s3 b", "a s4", "s5 a"]
     sums, nodes = dict(given), []

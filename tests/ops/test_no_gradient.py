@@ -1,4 +1,4 @@
-"""An op without a gradient refuses to give one, however it is called, and gives no wrong one."""
+"""An op without a gradient refuses a backward pass, however it is called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ doubled = myops.prototype(
     outputs=[myops.Output("y", "T", "Twice x.")],
     shape=lambda inputs, attributes: [inputs[0].shape],
 )
-# Values of one dtype, indices of another that no input has.
+# Values of one dtype, and indices of another, which no input has.
 largest = myops.prototype(
     lambda x: (x.max(-1), x.argmax(-1)),
     name="largest",

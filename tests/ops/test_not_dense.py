@@ -1,5 +1,5 @@
-"""Tensors that are not one block of memory are refused by the names of op and argument, and names
-that torch uses for its own operators are no names of libraries."""
+"""Tensors that are not dense are refused with the names of op and argument; namespaces that torch
+uses for its own operators are reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python numbers as arguments: no fraction is dropped, and a text is no list of its letters."""
+"""Python numbers as arguments: no fraction is dropped, and a string is no list of characters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deform(**given: Any) -> Callable[[Any], torch.Tensor]:
     return lambda item: myops.deform_conv2d(X, OFFSET, WEIGHT, **{name: given[name](item)})
 
 
-# Where one integer goes: (argument, call, an integer that is right).
+# Arguments that take an integer: (argument, call, a valid integer).
 INTEGERS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "resize: sizes": (lambda n: myops.resize(X, sizes=[n, 7], axes=[2, 3]), 6),
     "resize: axes": (lambda n: myops.resize(X, [2.0, 2.0], axes=[n, 3]), 2),

@@ -1,4 +1,4 @@
-"""Calls with `out=`: each way in, beside torch.add on tensors in the same state."""
+"""Calls with `out=`, in each way, compared with torch.add on tensors in the same state."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_out_calls_in_torchscript_behave_like_torch_add(name: str) -> None:
     check(lambda x, out: unit.run(x, B, out), CALLS[name][1](X), returns=False)
 
 
-# What libtorch has without Python of ours: the kernels in C++.
+# The library in libtorch without our Python files.
 WITHOUT_PYTHON = """
 import sys
 import torch

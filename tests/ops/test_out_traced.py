@@ -47,7 +47,7 @@ def result(name: str, x: Tensor) -> Tensor:
 
 
 class Model(torch.nn.Module):
-    """The result goes into a tensor that is made inside."""
+    """The result is written into a tensor that the model creates."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ TRANSFORMED: dict[str, Callable[[Program, Tensor], Any]] = {
 
 
 def overwrite(call: Program, x: Tensor, out: Tensor) -> Tensor:
-    """The gradient needs what `out` held."""
+    """The gradient needs the earlier values of `out`."""
     y = (x.sum() * out).sum()
     call(X, out)
     return y

@@ -1,4 +1,4 @@
-"""Private names of torch make calls faster, never possible: each is removed in turn."""
+"""Private names of torch make calls faster, but none is required: each is removed in turn."""
 
 from __future__ import annotations
 

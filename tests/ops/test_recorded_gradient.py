@@ -1,4 +1,4 @@
-"""Calls that ask for a gradient, past the dispatcher: recorded for autograd without Python."""
+"""Fast calls with gradients, which are recorded for autograd without Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def image(dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 @pytest.fixture
 def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From the call of the function on, all calls go the way without a module for this torch."""
+    """After a call of the function, all calls work as without the module built for this torch."""
 
     def change() -> None:
         library = _libraries.OURS._file("torch", ImportError)

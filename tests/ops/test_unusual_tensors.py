@@ -38,11 +38,11 @@ each_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNC
 
 
 class Named(Tensor):
-    """A subclass that adds nothing."""
+    """A subclass without additions."""
 
 
 class Wrapper(Tensor):
-    """A tensor around another one, which has the memory."""
+    """A tensor without memory that wraps another one."""
 
     inner: Tensor
 
@@ -210,7 +210,7 @@ def test_hooks_run_once_and_change_the_gradient(function: Callable[[Tensor], Ten
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_casts_convolutions_only(name: str, dtype: torch.dtype) -> None:
-    """As for torch's own functions: a convolution is cast, a sum and a resize are not."""
+    """As in torch: a convolution is cast, a sum and a resize are not."""
     with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
         result = FUNCTIONS[name](X)
     assert result.dtype == (dtype if name in ("deform_conv2d", "layer") else torch.float32)

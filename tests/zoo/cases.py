@@ -1,4 +1,4 @@
-"""What is in the zoo: a network, example inputs, dynamic axes, and twelve other sizes of each."""
+"""The cases of the zoo: a network, example inputs, dynamic axes, and twelve other sizes of each."""
 
 from __future__ import annotations
 
