@@ -20,7 +20,7 @@ Shape random_shape(Bytes& bytes, size_t most_axes, int64_t longest) {
   return shape;
 }
 
-// An op that no plan knows yet: all inputs of one shape.
+// An op without a plan: all inputs have one shape.
 Plan plan_other(Bytes& bytes, const Op& op) {
   Plan plan;
   plan.inputs.assign(op.inputs.size(), {random_shape(bytes, 5, 7)});
@@ -127,8 +127,8 @@ void make_attributes(Bytes& bytes, const Op& op, Call& call) {
   }
 }
 
-// Memory that a test can have: a length is cut until the tensor is small, or an axis is emptied so
-// that the absurd length can stay.
+// Limits the memory of a test: a length is reduced until the tensor is small, or an axis becomes 0
+// so that the absurd length can stay.
 void bound(Bytes& bytes, Shape& shape, int64_t most) {
   for (int64_t& length : shape) length = std::max<int64_t>(length, 0);
   const auto too_large = [&] {

@@ -1,5 +1,5 @@
-// What each op should have computed: plain loops in float64 that follow the definitions and share
-// nothing with the kernels.
+// The expected results of each op: plain loops in float64 that follow the definitions and share no
+// code with the kernels.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,7 @@
 
 namespace fuzz {
 
-// A number and the sum of the magnitudes of what it is a sum of, by which its rounding errors are
-// measured.
+// A number, and the sum of the magnitudes of its terms, which bounds its rounding error.
 struct Number {
   double value = 0, size = 0;
 
@@ -55,7 +54,7 @@ std::vector<double> elements_of(const myops::Tensor& tensor);
 double rounding_of(myops::DType dtype);
 double arithmetic_of(myops::DType dtype);
 
-// Nothing where the reference would take too long, or the call is of a kind that it leaves out.
+// nullopt if the reference would take too long, or does not support the call.
 using Reference = std::optional<std::vector<Expected>>;
 Reference reference_my_add(const myops::Tensors& inputs);
 Reference reference_deform_conv2d(const std::string& op, const myops::Tensors& inputs,
