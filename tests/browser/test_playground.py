@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 import warm
 from chromium_process import OPTIONS, started
+from example_demos import super_resolution
 from PIL import Image
 from programs import run, tool
 
@@ -51,32 +52,27 @@ def modules(example: str, *names: str) -> list[ModuleType]:
                 sys.modules[name] = module
 
 
-def make(folder: Path) -> None:
-    """Exports the models as `make demo` does and builds the page: folder/demo, models, page."""
-    code = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import demo\n"
-        "folder = Path(sys.argv[2]); folder.mkdir()\n"
-        "demo.export(demo.load(), folder / 'super_resolution.onnx', 'dynamo', 'myops')\n"
-        "demo.Image.fromarray(demo.photograph(demo.HELD_OUT)).save(folder / 'original.png')\n"
-    )
-    script = folder / "export.py"
-    script.write_text(code)
-    for words in (
-        [script, EXAMPLES / "super_resolution", folder / "demo"],
-        [PLAYGROUND / "models.py", "--demo", folder / "demo", "--output", folder / "models"],
-    ):
-        done = warm.run(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+def make(demo: Path, folder: Path) -> None:
+    """Builds the page from the files of `make demo`: folder/models, folder/page."""
+    words = ("--demo", demo, "--output", folder / "models")
+    done = warm.run(PLAYGROUND / "models.py", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
     run(tool("node"), PLAYGROUND / "build.mjs", folder / "models", folder / "page")
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of `make demo`."""
     pytest.importorskip("skimage", reason="the photographs are of the extra examples")
+    return super_resolution(tmp_path_factory)[1]
+
+
+@pytest.fixture(scope="session")
+def built(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tool("node")
     if not (PLAYGROUND / "node_modules" / "onnxruntime-web").is_dir():
         pytest.skip(f"no packages in {PLAYGROUND}; `npm ci --ignore-scripts` there gets them")
-    return shared.once(tmp_path_factory, "playground", make)
+    return shared.once(tmp_path_factory, "playground", partial(make, demo))
 
 
 def wait(driver: Any, condition: str, *arguments: Any) -> Any:
@@ -143,13 +139,13 @@ def in_pytorch(picture: np.ndarray, factor: float) -> dict[str, np.ndarray]:
     }
 
 
-def test_the_model_is_the_file_of_the_demo(page: Any, built: Path) -> None:
-    expected = (built / "demo" / "super_resolution.onnx").read_bytes()
+def test_the_model_is_the_file_of_the_demo(page: Any, demo: Path, built: Path) -> None:
+    expected = (demo / "super_resolution.onnx").read_bytes()
     assert (built / "page" / "super_resolution.onnx").read_bytes() == expected
     digest = hashlib.sha256(expected).hexdigest()
     assert page.execute_script("return playground.about('super_resolution.onnx').sha256") == digest
     assert digest[:12] in page.find_element("id", "model").text
-    # What runs is what the script with the file holds.
+    # The page runs the contents of the script with the file.
     text = (built / "page" / "assets" / "super_resolution.onnx.js").read_text()
     assert gzip.decompress(base64.b64decode(text.split('"')[3])) == expected
 

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 import pytest
 import warm
+from example_demos import FOLDER, super_resolution
 from PIL import Image
-from test_super_resolution import FOLDER, example  # noqa: F401
+from test_super_resolution import example  # noqa: F401
 
 import myops.onnx
 import myops.ort
@@ -27,15 +28,13 @@ def files(
     example: Any,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Any:
-    """Both models in sessions."""
-    folder = tmp_path_factory.mktemp("models")
-    network, image_model = example["model"].load(), example["image_model"]
-    plain, path = folder / "plain.onnx", folder / "image.onnx"
-    example["demo"].export(network, plain, "dynamo", "myops")
-    image_model.export(network, path)
+    """Both models of the demo in sessions."""
+    _, folder = super_resolution(tmp_path_factory)
+    image_model, path = example["image_model"], folder / "super_resolution_image.onnx"
     return SimpleNamespace(
-        path=path, network=network, module=image_model, session=image_model.session(path),
-        plain=myops.ort.session(plain), data=example["data"],
+        path=path, network=example["model"].load(), module=image_model,
+        session=image_model.session(path), data=example["data"],
+        plain=myops.ort.session(folder / "super_resolution.onnx"),
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def test_outside_its_opset_range_torch_translates() -> None:
     for exporter in EXPORTERS:
         model = export(Model(lambda x: x.sigmoid()), X, exporter=exporter)
         assert list(operators(model)) == ["Sigmoid"]
-        with pytest.raises(Exception, match="never asked"):
+        with pytest.raises(ValueError, match="never asked"):
             export(Model(lambda x: x.sigmoid()), X, exporter="torchscript", opset_version=8)
 
 
@@ -124,11 +124,8 @@ def test_the_registration_with_the_newest_opset_is_used(exporter: str) -> None:
 def test_no_registration_for_the_opset_is_an_error(exporter: str) -> None:
     register_it("myops_register_test::swish", write_swish, opset_range=(18, 19))
     text = "got an export to opset 20, but register_symbolic has it for opset 18 to 19 only"
-    with pytest.raises(Exception, match=r"swish|translating") as caught:
+    with pytest.raises(ValueError, match=text):
         export(Model(lambda x: swish(x)), X, exporter=exporter)
-    assert text in str(caught.value) + str(caught.value.__cause__) + repr(
-        caught.value.__cause__ and caught.value.__cause__.__cause__
-    )
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
