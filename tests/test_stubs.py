@@ -213,7 +213,7 @@ def test_command_writes_a_stub(package: Writer, tmp_path: Path) -> None:
     (folder / "py.typed").write_text("partial\n")
     status, out, _ = typed(name, "--json")
     assert (status, json.loads(out)["written"]) == (0, [str(stub)])
-    assert (folder / "py.typed").read_text() == "partial\n"  # somebody's own
+    assert (folder / "py.typed").read_text() == "partial\n"  # the user's own file
     status, out, _ = typed(name, "--output", "-")
     assert (status, out) == (0, myops.package_stub(name))
     assert typed(name, "-o", tmp_path / "other.pyi")[0] == 0

@@ -40,7 +40,7 @@ for exporter in ("dynamo", "torchscript"):
     myops.onnx.export(Model(), (x,), file, exporter=exporter, input_names=["x"], dynamic_axes=axes)
 """
 
-# In a process without torch, and where nobody imports the package.
+# In a process without torch that does not import the package.
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -79,7 +79,7 @@ assert not found, "\\n".join(found[:20])
 """
 
 
-# The example of "myops.op_library", in a process where nobody imports the package.
+# The example of "myops.op_library", in a process that does not import the package.
 EXAMPLE = """
 import doctest, torch, myops
 

@@ -130,7 +130,7 @@ def test_external_data_is_copied(tmp_path: Path) -> None:
 
 
 def mixed_model(domain: str, body: str = "") -> onnx.ModelProto:
-    """z = MyAdd(Probe(x), x), where Probe is of somebody else's domain; perhaps with a body."""
+    """z = MyAdd(Probe(x), x), where Probe is in another domain, optionally with a body."""
     proto = model_of(
         [
             helper.make_node("Probe", ["x"], ["y"], domain=domain),
