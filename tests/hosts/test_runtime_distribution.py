@@ -47,8 +47,8 @@ OBJECTS = ROOT / "build" / "objects"
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """Linked from the objects of our libraries if `make build` left them, which takes half a minute
-    instead of four. That CMake compiles all sources: test_cmake_compiles_every_source."""
+    """Linked from the objects of our libraries if `make build` left them: 40 s of CPU instead of
+    220. test_cmake_compiles_every_source checks that CMake has the same sources and flags."""
     folder = ROOT / "build" / "runtime"
     for old in folder.glob("*.whl"):
         old.unlink()
