@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -36,13 +35,6 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow_tests.mark(items)
     items.sort(key=lambda item: item.path.name not in LONGEST)  # stable: the rest stays in order
-
-
-def pytest_collection_finish() -> None:
-    """Full garbage collections skip the objects of torch, ONNX and the test modules, which live
-    until the end. One took 0.15 s, and up to half of the time of a file that measures speed."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)
