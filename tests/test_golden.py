@@ -47,8 +47,8 @@ def test_golden_models_cover_ops_dtypes_and_opsets() -> None:
         assert {facts["opset"] for facts in of_it} >= opsets
 
 
-@pytest.mark.parametrize("spoil", ["a number", "a shape", "a dtype", "a name"])
-def test_the_check_finds_wrong_outputs(spoil: str) -> None:
+@pytest.mark.parametrize("corrupt", ["a number", "a shape", "a dtype", "a name"])
+def test_the_check_finds_wrong_outputs(corrupt: str) -> None:
     name = "node_add_int32_ir8"
     outputs = golden.run(name, myops.ort.get_library_path())
     golden.check(name, outputs, 0)
@@ -58,6 +58,6 @@ def test_the_check_finds_wrong_outputs(spoil: str) -> None:
         "a shape": {key: value[:1]},
         "a dtype": {key: value.astype(np.int64)},
         "a name": {"other": value},
-    }[spoil]
+    }[corrupt]
     with pytest.raises(AssertionError):
         golden.check(name, changed, 0)

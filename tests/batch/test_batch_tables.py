@@ -121,7 +121,7 @@ def test_parquet_with_kept_columns(tmp_path: Path, rng: np.random.Generator) -> 
     got = np.array(made.column("y").to_pylist(), np.float32)
     np.testing.assert_array_equal(got, (x.astype(np.float32) * np.float32(2.5)))
     assert made.column("y.shape").to_pylist()[5] == [2, 3]
-    # The output is read again: lists beside their shapes.
+    # The output is read again: lists together with their shapes.
     again = myops.batch.run(model, tmp_path / "out" / "part-*.parquet", tmp_path / "again",
                             columns={"x": "y"}, constants={"factor": 1})  # fmt: skip
     assert again.done == 700

@@ -226,14 +226,14 @@ Call make_call(Bytes& bytes) {
     chosen.push_back(type.dtypes[bytes.below(type.dtypes.size())]);
   }
   call.facts.push_back(std::string("dtype: ") + dtype_name(chosen[0]));
-  const bool spoil = bytes.one_in(16), wild = bytes.one_in(8);
+  const bool corrupts = bytes.one_in(16), wild = bytes.one_in(8);
   if (wild) call.facts.push_back("numbers: NaN, infinite, huge");
-  if (spoil) call.facts.push_back("call: a corrupted input");
-  const size_t spoilt = bytes.below(op.inputs.size());
+  if (corrupts) call.facts.push_back("call: a corrupted input");
+  const size_t corrupted_input = bytes.below(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     Plan::Item& item = plan.inputs[i];
     std::optional<Shape>& shape = item.shape;
-    if (spoil && i == spoilt) {
+    if (corrupts && i == corrupted_input) {
       if (!shape || bytes.one_in(4)) {
         shape = shape ? std::nullopt : std::optional(random_shape(bytes, 4, 5));
       } else if (!shape->empty()) {

@@ -21,7 +21,7 @@ struct Plan {
   std::vector<Item> inputs;
   NamedAttributes attributes;
   std::vector<std::string> facts;
-  int64_t most_elements = 1 << 11;  // of one input, once something is spoilt
+  int64_t most_elements = 1 << 11;  // of one input, once something is corrupted
 };
 
 using Ints = std::vector<int64_t>;

@@ -43,9 +43,9 @@ void same(const std::string& got, const std::string& expected) {
 
 void test_descriptions() {
   same(text_of([] { check_description(sound()); }), "");
-  const auto refuses = [](const std::function<void(Op&)>& spoil, const std::string& text) {
+  const auto refuses = [](const std::function<void(Op&)>& corrupt, const std::string& text) {
     Op op = sound();
-    spoil(op);
+    corrupt(op);
     same(text_of([&] { check_description(op); }), text);
   };
   const std::string identifier = ", expected letters, digits and \"_\", and no digit first";

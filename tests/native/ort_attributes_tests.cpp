@@ -161,7 +161,7 @@ std::string load_refusal(const Node& node, Release release) {
 // All combinations: every attribute of every op, every kind, a host that reports kinds and one that
 // does not.
 void test_attributes_of_every_wrong_kind() {
-  int refused = 0, not_told = 0;
+  int refused = 0, not_reported = 0;
   for (const Node& good : good_nodes()) {
     for (const myops::Op& op : myops::all_ops()) {
       if (op.onnx_type != good.type) continue;
@@ -190,13 +190,14 @@ void test_attributes_of_every_wrong_kind() {
             empty.attributes[declared.name] = {Ints{}};
             expect(load_refusal(bad, Release::Older) == load_refusal(empty, Release::Older),
                    text + ": an empty list, in an older release");
-            ++not_told;
+            ++not_reported;
           }
         }
       }
     }
   }
-  expect(refused > 200 && not_told > 40, str(refused, " refused, ", not_told, " not told"));
+  expect(refused > 200 && not_reported > 40,
+         str(refused, " refused, ", not_reported, " not reported"));
 }
 
 // A wrong kind that shape inference has recorded for one node does not affect another model, but

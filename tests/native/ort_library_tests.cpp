@@ -48,7 +48,7 @@ void test_an_older_release() {
 
 void test_inputs_that_may_be_overwritten() {
   expect(Session(add_node()).overwritten() == std::vector<int>{0, 1}, "my_add: either addend");
-  expect(Session(add_node(), Release::Older).overwritten().empty(), "an older release is not told");
+  expect(Session(add_node(), Release::Older).overwritten().empty(), "an older release: none");
   expect(Session(deform_node()).overwritten().empty(), "deform_conv2d: nothing");
 }
 

@@ -42,13 +42,13 @@ def test_no_warning_that_torchvision_is_not_installed(tmp_path: Path) -> None:
         "else:\n"
         "    myops.onnx.export(model, x, sys.argv[2], exporter='dynamo')\n"
     )
-    told = {}
+    stderr_of = {}
     for by in ("torch", "myops"):
         done = warm.run("-c", program, by, tmp_path / f"{by}.onnx")
         assert done.returncode == 0, done.stderr
-        told[by] = done.stderr
-    assert "torchvision is not installed" in told["torch"]  # or this test would show nothing
-    assert told["myops"] == ""
+        stderr_of[by] = done.stderr
+    assert "torchvision is not installed" in stderr_of["torch"]  # or this test would show nothing
+    assert stderr_of["myops"] == ""
 
 
 class ReturnsWeight(torch.nn.Module):

@@ -63,22 +63,22 @@ def test_a_wrong_result_of_the_tool_is_not_written(
 ) -> None:
     target = tmp_path / "small.onnx"
     model = exported("upscale")
-    honest = slimming._slim
+    correct = slimming._slim
 
-    def spoil(*given: Any) -> onnx.ModelProto:
-        result = honest(*given)
+    def corrupt(*given: Any) -> onnx.ModelProto:
+        result = correct(*given)
         bias = next(t for t in result.graph.initializer if t.name.endswith("tail.bias"))
         array = numpy_helper.to_array(bias) + np.float32(0.01)
         bias.CopyFrom(numpy_helper.from_array(array, bias.name))
         return result
 
     def lose(*given: Any) -> onnx.ModelProto:
-        result = honest(*given)
+        result = correct(*given)
         node = next(n for n in result.graph.node if n.domain == "myops")
         node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
         return result
 
-    for fault, text in ((spoil, "output 'y' differs by"), (lose, "lost custom nodes: 1 myops")):
+    for fault, text in ((corrupt, "output 'y' differs by"), (lose, "lost custom nodes: 1 myops")):
         monkeypatch.setattr(slimming, "_slim", fault)
         with pytest.raises(SimplifyError, match=text):
             simplify(model, target)

@@ -51,7 +51,7 @@ def test_another_installed_version_is_an_error(deploy: Path) -> None:
     assert (code, finding.severity) == ("named-library-version", "error")
     assert f"names libmyops_ort.so 0.0.9, and here is {myops.__version__}" in finding.what
     assert "Install version 0.0.9" in finding.fix
-    assert "named_libraries='trust'" in finding.fix  # the file beside the model is sound
+    assert "named_libraries='trust'" in finding.fix  # the file next to the model is correct
     (deploy / "libmyops_ort.so").unlink()
     assert "'trust'" not in check(deploy, OWN)[code].fix
 
@@ -66,9 +66,9 @@ def test_another_installed_build_is_an_error(deploy: Path) -> None:
 
 
 def test_a_given_library_with_the_named_hash_is_accepted(deploy: Path) -> None:
-    beside = deploy / "libmyops_ort.so"
-    assert check(deploy, OWN, str(beside)) == {}
-    elsewhere = shutil.move(beside, deploy.parent / "other_name.so")
+    next_to_it = deploy / "libmyops_ort.so"
+    assert check(deploy, OWN, str(next_to_it)) == {}
+    elsewhere = shutil.move(next_to_it, deploy.parent / "other_name.so")
     assert check(deploy, OWN, str(elsewhere)) == {}
 
 
