@@ -1,7 +1,9 @@
 // deform_conv2d: convolution at learned positions. The mathematics are in taps.h.
+#include "../../core/kernel_switch.h"
 #include "conv_shape.h"
 #include "cuda/entry.h"
 #include "kernels.h"
+#include "myops/isa/bfloat16_products.h"
 
 namespace myops::deform {
 namespace {
@@ -10,8 +12,34 @@ constexpr InputIndices kSlots{-1, 0, 1, 2, 3, 4};
 
 void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots).output); }
 
-Prepared prepare_chosen(const PrepareContext& context) { return MYOPS_CHOOSE(prepare)(context); }
-void compute(KernelContext& context) { MYOPS_CHOOSE(forward)(context); }
+#if defined(__x86_64__)
+// Depends on the weights and the attributes alone, so that weights are packed for the kernel that
+// reads them.
+bool bfloat16_product(DType dtype, const ConvShape& conv) {
+  return dtype == DType::BFloat16 && !conv.depthwise() && conv.pairs_match() &&
+         has_bfloat16_products() && kernel_enabled("deform_conv2d.bfloat16_product");
+}
+#endif
+
+Prepared prepare_chosen(const PrepareContext& context) {
+#if defined(__x86_64__)
+  const std::optional<ConvShape> conv = constant_weights(context);
+  if (conv && bfloat16_product(context.constant(1).dtype, *conv)) {
+    return avx512_bf16::prepare(context);
+  }
+#endif
+  return MYOPS_CHOOSE(prepare)(context);
+}
+
+void compute(KernelContext& context) {
+#if defined(__x86_64__)
+  const Tensor& W = context.input(1);
+  if (bfloat16_product(W.dtype, ConvShape(context.attributes(), W))) {
+    return avx512_bf16::forward(context);
+  }
+#endif
+  MYOPS_CHOOSE(forward)(context);
+}
 
 }  // namespace
 
