@@ -16,7 +16,7 @@ inline constexpr bool kBFloat16Products = true;
 inline constexpr bool kBFloat16Products = false;
 #endif
 
-#if defined(MYOPS_BFLOAT16_PRODUCTS) && defined(__x86_64__)
+#if defined(MYOPS_BFLOAT16_PRODUCTS) && MYOPS_VECTOR_BYTES == 64
 inline Lanes<float, 16> add_dot(Lanes<int32_t, 16> a, Lanes<int32_t, 16> b, Lanes<float, 16> sum) {
   return (Lanes<float, 16>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }

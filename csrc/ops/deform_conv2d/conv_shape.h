@@ -60,13 +60,13 @@ struct ConvShape {
   // even numbers of them of each.
   bool pairs_match() const {
     const int64_t length = channels_per_offset();
-    return group_channels() % length == 0 || (group_channels() % 2 == 0 && length % 2 == 0);
+    const bool even = group_channels() % 2 == 0 && length % 2 == 0;
+    return !depthwise() && (group_channels() % length == 0 || even);
   }
 };
 
-// The sizes that constant weights (input 1) determine. None where there are no such weights, or
-// where they do not match the attributes: nothing has been checked yet, and the checks of the first
-// call refuse them.
-std::optional<ConvShape> constant_weights(const PrepareContext& context);
+// Whether there are constant weights (input 1) that match the attributes. Nothing has been checked
+// yet; the checks of the first call refuse others.
+bool constant_weights(const PrepareContext& context);
 
 }  // namespace myops::deform

@@ -13,18 +13,19 @@ constexpr InputIndices kSlots{-1, 0, 1, 2, 3, 4};
 void shape(ShapeContext& context) { context.set_output(0, check(context, kSlots).output); }
 
 #if defined(__x86_64__)
-// Depends on the weights and the attributes alone, so that weights are packed for the kernel that
-// reads them.
-bool bfloat16_product(DType dtype, const ConvShape& conv) {
-  return dtype == DType::BFloat16 && !conv.depthwise() && conv.pairs_match() &&
-         has_bfloat16_products() && kernel_enabled("deform_conv2d.bfloat16_product");
+// Depends on weights and attributes alone, so that weights are packed for the kernel that reads
+// them.
+bool bfloat16_product(const Attributes& attributes, const Tensor& W) {
+  return W.dtype == DType::BFloat16 && has_bfloat16_products() &&
+         ConvShape(attributes, W).pairs_match() &&
+         kernel_enabled("deform_conv2d.bfloat16_product");
 }
 #endif
 
 Prepared prepare_chosen(const PrepareContext& context) {
+  if (!constant_weights(context)) return nullptr;
 #if defined(__x86_64__)
-  const std::optional<ConvShape> conv = constant_weights(context);
-  if (conv && bfloat16_product(context.constant(1).dtype, *conv)) {
+  if (bfloat16_product(context.attributes(), context.constant(1))) {
     return avx512_bf16::prepare(context);
   }
 #endif
@@ -33,8 +34,7 @@ Prepared prepare_chosen(const PrepareContext& context) {
 
 void compute(KernelContext& context) {
 #if defined(__x86_64__)
-  const Tensor& W = context.input(1);
-  if (bfloat16_product(W.dtype, ConvShape(context.attributes(), W))) {
+  if (bfloat16_product(context.attributes(), context.input(1))) {
     return avx512_bf16::forward(context);
   }
 #endif

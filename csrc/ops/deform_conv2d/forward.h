@@ -22,16 +22,15 @@ std::vector<Term<T>> terms_of(const ConvShape& conv, const Tensor& W) {
   return {{Filters<T>(conv, W), Column::Value}};
 }
 
-// Packs constant weights once.
+// Packs constant_weights() once.
 Prepared prepare(const PrepareContext& context) {
-  const std::optional<ConvShape> conv = constant_weights(context);
-  if (!conv) return nullptr;
   const Tensor& W = context.constant(1);
+  const ConvShape conv(context.attributes(), W);
   Prepared prepared;
   dispatch_forward(W.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const std::vector<Term<T>> terms = terms_of<T>(*conv, W);
-    const PackedWeights<T> weights(*conv, terms);
+    const std::vector<Term<T>> terms = terms_of<T>(conv, W);
+    const PackedWeights<T> weights(conv, terms);
     const auto memory =
         std::make_shared<Scratch>(static_cast<size_t>(weights.size()) * sizeof(Sample<T>));
     weights.pack(memory->template as<Sample<T>>());

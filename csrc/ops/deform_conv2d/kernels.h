@@ -6,7 +6,7 @@
 
 namespace myops::deform {
 
-// Constant weights, packed once.
+// constant_weights(), packed once.
 MYOPS_FOR_EACH_ISA(Prepared prepare(const PrepareContext& context))
 MYOPS_FOR_EACH_ISA(void forward(KernelContext& context))
 MYOPS_FOR_EACH_ISA(void backward(KernelContext& context))
