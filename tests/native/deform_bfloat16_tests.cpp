@@ -80,7 +80,7 @@ const std::vector<Case> kCases = {
     {1, 20, 12, 3, 40, 5, 1, 1, Layout::Contiguous, 40},  // two blocks of taps
     {1, 48, 8, 46, 50, 3, 1, 1, Layout::Contiguous, 300},  // no window fits
     {1, 64, 300, 4, 3, 3, 1, 1},                        // chunks of outputs
-    {1, 40, 640, 3, 2, 3, 1, 2},                        // weights that each task packs
+    {1, 40, 960, 3, 2, 3, 1, 2},                        // weights that each task packs
     {1, 64, 16, 1, 1, 3, 1, 1, Layout::Contiguous, 1, false, false},
     {0, 16, 8, 9, 9, 3, 1, 1},
 };
