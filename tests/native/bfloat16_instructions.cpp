@@ -13,8 +13,8 @@ float add_products(uint32_t a, uint32_t b, float sum) {
   using Pairs = Lanes<int32_t, 8>;
   // Each of the lengths has an instruction of its own.
   const Lanes<float, 8> half = {sum, sum, sum, sum, sum, sum, sum, sum};
-  const auto sums = add_dot(Pairs{} + static_cast<int32_t>(a), Pairs{} + static_cast<int32_t>(b),
-                            half);
+  const auto sums =
+      add_dot(Pairs{} + static_cast<int32_t>(a), Pairs{} + static_cast<int32_t>(b), half);
   return sums[3];
 }
 

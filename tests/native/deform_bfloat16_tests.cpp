@@ -73,14 +73,14 @@ const std::vector<Case> kCases = {
     {1, 1, 2, 5, 7, 1, 1, 1},
     {1, 5, 1, 13, 8, 1, 1, 1},
     {1, 64, 40, 8, 21, 3, 1, 1, kLast},
-    {1, 33, 70, 7, 6, 3, 1, 3},                         // 11 channels for each offset
-    {1, 24, 24, 6, 5, 2, 3, 2, kLast},                  // a block has 8 and 4 channels of groups
-    {1, 32, 64, 6, 7, 3, 8, 1},                         // and four of each
-    {2, 9, 6, 5, 8, 3, 3, 3},                           // 3 of one group alone
-    {1, 20, 12, 3, 40, 5, 1, 1, Layout::Contiguous, 40},  // two blocks of taps
+    {1, 33, 70, 7, 6, 3, 1, 3},                            // 11 channels for each offset
+    {1, 24, 24, 6, 5, 2, 3, 2, kLast},                     // a block has 8 and 4 channels of groups
+    {1, 32, 64, 6, 7, 3, 8, 1},                            // and four of each
+    {2, 9, 6, 5, 8, 3, 3, 3},                              // 3 of one group alone
+    {1, 20, 12, 3, 40, 5, 1, 1, Layout::Contiguous, 40},   // two blocks of taps
     {1, 48, 8, 46, 50, 3, 1, 1, Layout::Contiguous, 300},  // no window fits
-    {1, 64, 300, 4, 3, 3, 1, 1},                        // chunks of outputs
-    {1, 40, 960, 3, 2, 3, 1, 2},                        // weights that each task packs
+    {1, 64, 300, 4, 3, 3, 1, 1},                           // chunks of outputs
+    {1, 40, 960, 3, 2, 3, 1, 2},                           // weights that each task packs
     {1, 64, 16, 1, 1, 3, 1, 1, Layout::Contiguous, 1, false, false},
     {0, 16, 8, 9, 9, 3, 1, 1},
 };
@@ -163,22 +163,20 @@ std::vector<BFloat16> expected(const Case& c, const Data& data, bool rounds) {
         for (int64_t k = 0; k < taps; ++k) {
           const int64_t plane = (n * c.offset_group + d) * taps + k;
           const BFloat16* offset = data.offset.data() + 2 * plane * area + p;
-          const float y = static_cast<float>(p / c.width - pad + k / c.kernel) +
-                          static_cast<float>(offset[0]);
+          const float y =
+              static_cast<float>(p / c.width - pad + k / c.kernel) + static_cast<float>(offset[0]);
           const float x = static_cast<float>(p % c.width - pad + k % c.kernel) +
                           static_cast<float>(offset[area]);
           const float mask =
               c.mask ? static_cast<float>(data.mask[static_cast<size_t>(plane * area + p)]) : 1;
-          const float value =
-              sample(c, data.X.data() + (n * c.channels + ch) * area, y, x, mask);
+          const float value = sample(c, data.X.data() + (n * c.channels + ch) * area, y, x, mask);
           columns[static_cast<size_t>(ch * taps + k)] =
               rounds ? static_cast<float>(BFloat16(value)) : value;
         }
       }
       for (int64_t o = 0; o < c.outputs; ++o) {
-        double sum = c.bias ? static_cast<double>(static_cast<float>(
-                                  data.bias[static_cast<size_t>(o)]))
-                            : 0;
+        double sum =
+            c.bias ? static_cast<double>(static_cast<float>(data.bias[static_cast<size_t>(o)])) : 0;
         const int64_t first = o / group_outputs * group_channels;
         for (int64_t i = 0; i < group_channels * taps; ++i) {
           const auto w = static_cast<double>(
@@ -288,8 +286,7 @@ void test_instructions() {
   for (int i = 0; i < 200000; ++i) {
     const uint32_t a = bits(), b = bits();
     const float sum = number(bits());
-    sums += same(instructions::add_products(a, b, sum),
-                 emulated_bfloat16::add_products(a, b, sum))
+    sums += same(instructions::add_products(a, b, sum), emulated_bfloat16::add_products(a, b, sum))
                 ? 0
                 : 1;
     const auto rounded = static_cast<float>(instructions::rounded(sum));

@@ -45,8 +45,8 @@ inline constexpr size_t kSharedBytes = 640 * 1024;  // of one call, without the 
 // multiplies pairs of it, otherwise numbers of the type of the sums. Both have several samples in a
 // factor of a product if they are narrower.
 template <class T>
-using Sample = std::conditional_t<kBFloat16Products && std::is_same_v<T, BFloat16>, BFloat16,
-                                  Accumulate<T>>;
+using Sample =
+    std::conditional_t<kBFloat16Products && std::is_same_v<T, BFloat16>, BFloat16, Accumulate<T>>;
 template <class T>
 using Factors = std::conditional_t<std::is_same_v<Sample<T>, BFloat16>, int32_t, Accumulate<T>>;
 template <class T>

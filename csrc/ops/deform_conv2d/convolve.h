@@ -190,10 +190,10 @@ class Convolution {
     const Blocking blocking(conv_);
     const int64_t outputs = weights_.chunks().longest();
     const int64_t widest = round_up(std::min(outputs, conv_.group_outputs()), kPanel<A>);
-    return {Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
-            Buffer<S>(context_,
-                      packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0),
-            Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>)};
+    return {
+        Buffer<A>(context_, tiling_.pixels() * sums_row({0, outputs}) + kLanes<A>),
+        Buffer<S>(context_, packs ? widest * depth_of<T>(blocking.taps * blocking.channels) : 0),
+        Columns<T>(context_, conv_, inputs_, blocking, tiling_.pixels(), kColumns<S>)};
   }
   // Elements from the sums of one pixel to those of the next. If no other group follows, they are
   // rounded up to halves of vectors, so that products have no incomplete block.
@@ -306,8 +306,8 @@ void Convolution<T>::multiply_block(const Range& taps, const Range& block, const
     const Runs depth{samples.count, panels(samples.length, n), samples.step / n};
     const int64_t columns = conv_.groups == 1 ? sums_row : share.outputs.count();
     multiply(pixels, columns, depth, MatrixView<F>{reinterpret_cast<const F*>(from), row / n},
-             reinterpret_cast<const F*>(weights), kPanel<A>,
-             depth.count * depth.length * kPanel<A>, to, sums_row);
+             reinterpret_cast<const F*>(weights), kPanel<A>, depth.count * depth.length * kPanel<A>,
+             to, sums_row);
     weights += packed_forward<T>(conv_, share, taps.count());
   });
 }

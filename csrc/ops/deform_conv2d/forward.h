@@ -54,9 +54,8 @@ void forward_typed(KernelContext& context) {
 }
 
 void forward(KernelContext& context) {
-  dispatch_forward(context.output(0).dtype, [&](auto tag) {
-    forward_typed<typename decltype(tag)::type>(context);
-  });
+  dispatch_forward(context.output(0).dtype,
+                   [&](auto tag) { forward_typed<typename decltype(tag)::type>(context); });
 }
 
 }  // namespace myops::deform::MYOPS_ISA

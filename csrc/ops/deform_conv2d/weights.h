@@ -171,8 +171,7 @@ class Filters {
     for (; column < channels * taps_; ++column) {
       Sample<T>* to = out + place_of(next());
       for (int64_t lane = 0; lane < L; ++lane) {
-        to[lane * kFactorSamples<T>] =
-            static_cast<Sample<T>>(from[lane * view_.step[0] + column]);
+        to[lane * kFactorSamples<T>] = static_cast<Sample<T>>(from[lane * view_.step[0] + column]);
       }
     }
   }
