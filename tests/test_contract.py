@@ -3,6 +3,7 @@ description of each op, and every op has its files."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -147,6 +148,67 @@ def test_every_op_has_its_files() -> None:
     for op in directories:
         assert (ROOT / "python" / "myops" / "ops" / f"{op}.py").is_file()
         assert (ROOT / "tests" / "ops" / f"test_{op}.py").is_file()
+
+
+# Files about one op or another that are not among its own: what they are for.
+ABOUT_AN_OP = {
+    "python/myops/nn.py": "layers",
+    "python/myops/_torch/interpolate.py": "torch's interpolate on our kernel",
+    "python/myops/_torch/torchvision.py": "torchvision's deform_conv2d on our kernel",
+    "python/myops/onnx/symbolics/interpolate.py": "torch's interpolate as our node",
+    "python/myops/onnx/symbolics/torchvision.py": "torchvision's deform_conv2d as our node",
+    "python/myops/ort/_doctor/examination.py": "the node with which a library is tried",
+    "python/myops/cli/run.py": "resize is an option for pictures",
+    "python/myops/cli/_completion.py": "as above",
+}
+OWN = re.compile(
+    r"python/myops/(ops|scaffold/template\w*)/|csrc/ops/|scripts/(golden_models|wheels/op_calls)/"
+)
+
+
+def names_in(path: Path) -> set[str]:
+    """Strings in the code of a file, and the modules that it imports from myops.ops."""
+    if path.suffix == ".cpp":
+        return set(re.findall(r'"([\w:]+)"', path.read_text()))
+    if path.suffix != ".py":
+        return set(re.findall(r"[\w:]+", re.sub(r"#.*", "", path.read_text())))
+    tree = ast.parse(path.read_text())
+    texts = {
+        item.value.value
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
+    }
+    found = {
+        item.value
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    }
+    for item in ast.walk(tree):
+        if isinstance(item, ast.ImportFrom) and (item.module or "").startswith("myops.ops"):
+            found |= {(item.module or "").rpartition(".")[2], *(alias.name for alias in item.names)}
+    return found - texts
+
+
+def test_code_names_no_op_outside_of_its_files() -> None:
+    """So that adding an op edits nothing. Texts, tests and measurements may name ops."""
+    names = {info.name for info in OPS} | {f"myops::{info.onnx_type}" for info in NODES}
+    names |= {info.onnx_type for info in NODES if not onnx.defs.has(info.onnx_type)}
+    files = [
+        *(path for path in (ROOT / "python" / "myops").rglob("*.py")),
+        *(path for path in (ROOT / "scripts").rglob("*.py")),
+        *(path for path in (ROOT / "csrc").rglob("*.cpp")), *(ROOT / "cmake").iterdir(),
+        *(ROOT / name for name in ("setup.py", "CMakeLists.txt", "tests/native/CMakeLists.txt",
+                                   "tests/fuzz/CMakeLists.txt")),
+    ]  # fmt: skip
+    named = {}
+    for path in files:
+        place = path.relative_to(ROOT).as_posix()
+        if not OWN.match(place) and (found := names & names_in(path)):
+            named[place] = found
+    assert len(files) > 400
+    unexpected = {place: found for place, found in named.items() if place not in ABOUT_AN_OP}
+    assert not unexpected, unexpected
+    assert set(ABOUT_AN_OP) <= set(named)
 
 
 def test_kernels_include_no_runtime() -> None:

@@ -71,6 +71,13 @@ def test_pages_show_the_documentation_of_their_name(site: Path) -> None:
             assert " ".join(first.split()) in shown, name
 
 
+def test_examples_are_shown_as_code(site: Path) -> None:
+    """Of the package too, whose docstring is merged with its type stub."""
+    for file in (site / "api").rglob("*.html"):
+        assert "<blockquote>" not in file.read_text(), file
+    assert "&gt;&gt;&gt; </span>" in (site / "api" / "myops" / "index.html").read_text()
+
+
 def test_every_command_is_in_the_reference(site: Path) -> None:
     page = _page(site / "reference.html")
     assert {f"myops-{name}" for name in myops.cli.commands()} <= page.anchors

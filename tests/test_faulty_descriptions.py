@@ -25,7 +25,8 @@ LIBRARY = "library faulty_descriptions: "
 IDENTIFIER = 'expected letters, digits and "_", and no digit first'
 FAULTS = {
     "name": f'an op: name: got "vic-tim", {IDENTIFIER}',
-    "twice": "misspelt: name: got that of another op, expected one of its own",
+    "twice": "misspelt: name: got the name of another op, expected a name that no other op of this "
+    "library has",
     "node": f'victim: onnx: got the name "Half Done", {IDENTIFIER}',
     "shape": "victim: shape: got no rule, expected one, given with .shape()",
     "kernel": "victim: kernel: got none, expected one, given with .kernel()",
@@ -154,7 +155,7 @@ except ImportError as error:
 def test_a_name_that_is_taken_in_the_dispatcher_is_refused(folder: Path) -> None:
     assert _say(folder, TAKEN).strip() == (
         f"{LIBRARY}victim: schema: got victim(Tensor x, *, float factor=3.0) -> Tensor, expected "
-        "one that torch takes and no other library has"
+        "one that torch accepts, of a name that no other library has registered"
     )
 
 
@@ -218,7 +219,7 @@ def test_prototypes_in_reserved_domains_are_refused(domain: str, argument: str) 
     if argument == "namespace" and "." in domain:
         names["namespace"] = "aten"
     with pytest.raises(
-        ValueError, match=f"{argument}: got .*, expected one that belongs to nobody"
+        ValueError, match=f"{argument}: got .*, expected a name that no other library uses"
     ):
         myops.prototype(
             lambda x: x, name="mine", types={"T": ["float32"]},

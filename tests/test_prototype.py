@@ -201,7 +201,7 @@ def described(**changes: Any) -> dict[str, Any]:
         ({"outputs": [myops.Output("x", "T", "?")]}, "names: got 'x', expected each name once"),
         ({"domain": "a b"}, "domain: got 'a b', expected letters"),
         ({"domain": "myops"}, "the domain is taken by <op library 'myops'"),
-        ({"domain": "other", "namespace": "myops"}, "'myops' is that of the domain 'myops'"),
+        ({"domain": "other", "namespace": "myops"}, "'myops' belongs to the domain 'myops'"),
         (
             {"inputs": [myops.Input("x", "T", "?"), myops.Input("z", "T", "?")]},
             r"got double\(x.*, expected one that takes \(x, z\)",

@@ -35,7 +35,7 @@ void complete(Op& op) {
 
 uint64_t KernelContext::seed() const {
   if (!op_.is_random) {
-    throw Mistake("seed: got a kernel that asks for it, expected an op declared with .random()");
+    throw Mistake("seed: got a kernel that reads it, expected an op declared with .random()");
   }
   const Tensor& key = input(op_.inputs.size() - 1);
   if (key.present) return static_cast<uint64_t>(*key.as<int64_t>());

@@ -209,8 +209,10 @@ std::string Report::line(const Tensors& given, const char* error, Clock::time_po
   bool first = true;
   for (size_t i = 0; i < op_.attributes.size(); ++i) {
     const Attribute& attribute = op_.attributes[i];
+    if (!attributes_.value(i).given()) continue;
     const std::string value = json_value(attributes_.value(i));
-    if (value == json_value(attribute.default_value)) continue;
+    const bool has_default = !attribute.is_required && !attribute.is_optional;
+    if (has_default && value == json_value(attribute.default_value)) continue;
     text += str(first ? "" : ", ", json_text(attribute.name), ": ", value);
     first = false;
   }

@@ -67,7 +67,7 @@ def test_files_that_are_no_pictures_fail_alone(photos: Path, tmp_path: Path) -> 
                             "pipe.png", "huge.png", "deep.tif"}  # fmt: skip
     assert "damaged" in reasons["cut.png"]
     assert "empty file" in reasons["empty.jpg"]
-    assert "no picture" in reasons["text.jpg"]
+    assert "not a picture" in reasons["text.jpg"]
     assert "No such file" in reasons["nowhere.png"]
     assert "no regular file" in reasons["pipe.png"]
     assert "more than 178956970 pixels" in reasons["huge.png"]
@@ -132,9 +132,9 @@ def test_orientation_in_exif_is_applied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "said", "message"), [
-    ((1, 3, "h", "w"), {}, "does not say what black and white are; say range="),
+    ((1, 3, "h", "w"), {}, "does not say what black and white are; pass range="),
     (("N", "c", "h", "w"), {"range": (0, 1)}, "axis 1 nor axis 3 has the length of channels"),
-    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; say layout=nchw"),
+    ((1, 3, "h", 3), {"range": (0, 1)}, "could be the channels; pass layout=nchw"),
     ((1, 3, "h", "w"), {"range": (0, 1), "layout": "hwc"}, "expected one of 4 letters"),
     ((1, 2, "h", "w"), {"range": (0, 1), "layout": "nchw"}, "got 2 channels"),
     ((1, 3, "h", "w"), {"range": (0, 1), "mean": (1, 2), "std": (1, 2)}, "mean: got 2 numbers"),

@@ -30,7 +30,7 @@ FULL = result(
     measurement("peer slow", "peer", "allocated", 4.0),
     measurement("peer fast", "peer", "given", 2.0),
     measurement("numpy", "beside", "given", 0.1),
-    measurement("conv", "yardstick", "given", 0.1),
+    measurement("conv", "partial", "given", 0.1),
     measurement("ours", "torch", "allocated", 0.5),
     measurement("ours, out=", "torch", "given", 1.0),
     measurement("node", "onnxruntime", "given", 1.6),

@@ -169,8 +169,8 @@ def test_usage_errors_have_no_colours_in_a_pipe(tmp_path: Path) -> None:
     ("export: opset_version: got 99", "export: --opset: got 99"),
     ('or exporter="torchscript"', "or --exporter torchscript"),
     ("the opset_versions=3 of others", "the opset_versions=3 of others"),
-    ("say exporter=, such as auto", "say --exporter, such as auto"),
-    ("say which with exporter=", "say which with --exporter"),
+    ("pass exporter=, such as auto", "pass --exporter, such as auto"),
+    ("pass it with exporter=", "pass it with --exporter"),
 ])  # fmt: skip
 def test_messages_name_options(text: str, shown: str) -> None:
     assert _failures.in_options(text, myops.cli.commands()["export"].OPTIONS) == shown

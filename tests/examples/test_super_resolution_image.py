@@ -165,7 +165,7 @@ def test_script_refuses_damaged_files(files: Any, tmp_path: Path) -> None:
     damaged = bytearray(EQUAL["JPEG 4:4:4"]())
     damaged[160:170] = b"\xff" * 10
     for content, text in (
-        (b"no picture", "something that is no picture"),
+        (b"no picture", "a file that is not a picture"),
         (bytes(damaged), "a damaged picture"),
     ):
         (tmp_path / "broken.jpg").write_bytes(content)

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "direct.h"
 #include "findings.h"
@@ -126,16 +127,15 @@ void through_the_library(Bytes& bytes, const Call& call, const Tensors& direct) 
 
 // ---- Through invoke().
 
+std::map<std::string, fuzz::MakeReference>& references() {
+  static std::map<std::string, fuzz::MakeReference> known;
+  return known;
+}
+
 fuzz::Reference reference_of(const Call& call, const Tensors& inputs) {
-  const std::string& op = call.op->name;
-  if (op == "my_add") return fuzz::reference_my_add(inputs);
-  const Attributes attributes = fuzz::attributes_of(call);
-  if (op == "resize") return fuzz::reference_resize(inputs, attributes, false);
-  if (op == "resize_backward") return fuzz::reference_resize(inputs, attributes, true);
-  if (op.rfind("deform_conv2d", 0) == 0) {
-    return fuzz::reference_deform_conv2d(op, inputs, attributes);
-  }
-  return std::nullopt;
+  const auto found = references().find(call.op->name);
+  if (found == references().end()) return std::nullopt;
+  return found->second(call.op->name, inputs, fuzz::attributes_of(call));
 }
 
 // Products of such numbers may be too large for float32 on the way to a sum that is not.
@@ -225,6 +225,10 @@ void run(Bytes& bytes, Call& call) {
 }
 
 }  // namespace
+
+fuzz::AddReference::AddReference(std::initializer_list<const char*> ops, MakeReference make) {
+  for (const char* op : ops) references()[op] = make;
+}
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("MYOPS_MAX_BYTES", "16000000", 0);  // a call takes milliseconds, not the machine's memory

@@ -2,6 +2,8 @@
 // implementation changes its strategy, and their neighbours; numbers up to 1,000; primes.
 #pragma once
 
+#include <initializer_list>
+
 #include "calls.h"
 
 namespace fuzz {
@@ -61,8 +63,10 @@ inline std::string number_class(int64_t number, std::initializer_list<int64_t> b
   return at[0] == at[-1] + 1 ? first : first + " to " + std::to_string(at[0] - 1);
 }
 
-Plan plan_my_add(Bytes& bytes);
-Plan plan_resize(Bytes& bytes, bool backward);
-Plan plan_deform_conv2d(Bytes& bytes, const myops::Op& op);
+// A file plan_<op>.cpp gives the plan of its op, and of that op's gradients, by an object of this
+// type.
+struct AddPlan {
+  AddPlan(std::initializer_list<const char*> ops, Plan (*make)(Bytes&, const myops::Op&));
+};
 
 }  // namespace fuzz

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,11 +57,14 @@ double arithmetic_of(myops::DType dtype);
 
 // nullopt if the reference would take too long, or does not support the call.
 using Reference = std::optional<std::vector<Expected>>;
-Reference reference_my_add(const myops::Tensors& inputs);
-Reference reference_deform_conv2d(const std::string& op, const myops::Tensors& inputs,
-                                  const myops::Attributes& attributes);
-Reference reference_resize(const myops::Tensors& inputs, const myops::Attributes& attributes,
-                           bool backward);
+using MakeReference = Reference (*)(const std::string& op, const myops::Tensors& inputs,
+                                    const myops::Attributes& attributes);
+
+// A file reference_<op>.cpp gives the reference of its op, and of that op's gradients, by an object
+// of this type.
+struct AddReference {
+  AddReference(std::initializer_list<const char*> ops, MakeReference make);
+};
 
 // How long resize makes an axis: by a scale, or the one at `place` of `axes` by `sizes`.
 int64_t scaled_length(int64_t input, double scale, bool torch);

@@ -43,6 +43,8 @@ Op described() {
       .output({"y", "T", "As x."})
       .attribute({"factor", 1.0, "Not used."})
       .attribute({"word", std::string("plain"), "Not used."})
+      .attribute({"words", std::vector<std::string>(), "Not used."})
+      .attribute(Attribute{"sizes", std::vector<int64_t>(), "Not used."}.optional())
       .shape([](ShapeContext& context) { context.set_output(0, context.dims(0)); })
       .kernel([](KernelContext& context) { steps(context); });
 }
@@ -72,6 +74,7 @@ void has(const std::string& line, const std::string& part) {
 void test_a_kernel_that_reports_nothing() {
   steps = [](KernelContext&) {};
   const std::string line = line_of();
+  expect(line.find("sizes") == std::string::npos, "an attribute without a value is left out");
   has(line, "\"op\": \"probe\", \"runtime\": \"cpp\", \"node\": \"\"");
   has(line,
       "\"inputs\": [{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [2, 3], "
@@ -141,6 +144,15 @@ void test_calls_without_a_report_allocate_nothing() {
   expect(before == after, "report() allocates nothing");
 }
 
+void test_attributes() {
+  steps = [](KernelContext&) {};
+  const Op op = described();
+  Attributes attributes(op.attributes);
+  attributes.set(2, std::vector<std::string>{"a", "b"});
+  attributes.set(3, std::vector<int64_t>());
+  has(line_of(&attributes), "\"attributes\": {\"words\": [\"a\", \"b\"], \"sizes\": []}");
+}
+
 void test_json() {
   const auto same = [](const std::string& got, const std::string& expected) {
     expect(got == expected, "got " + got + ", expected " + expected);
@@ -159,6 +171,8 @@ void test_json() {
   same(json_number(-3), "-3");
   same(json_number(1e300), "1.0000000000000001e+300");
   same(json_number(std::numeric_limits<double>::quiet_NaN()), "\"nan\"");
+  same(json_value(AttributeValue(std::vector<std::string>{"a", "\""})), "[\"a\", \"\\\"\"]");
+  same(json_value(AttributeValue(std::monostate())), "null");
   same(json_value(AttributeValue(std::vector<int64_t>{INT64_MAX, -1})),
        "[9223372036854775807, -1]");
   same(json_value(AttributeValue(true)), "true");
@@ -167,6 +181,7 @@ void test_json() {
 }  // namespace
 
 int main() {
+  test_attributes();
   test_a_kernel_that_reports_nothing();
   test_steps_of_a_pass_share_what_ran();
   test_memory_is_the_peak();

@@ -154,7 +154,7 @@ def test_errors_suggest_similar_names() -> None:
         extract(linear(), ["a", "a"], ["c"])
     with pytest.raises(ValueError, match="convs"):
         extract(exported("branches"), module="convs9")
-    with pytest.raises(ValueError, match="expected inputs, outputs or a module"):
+    with pytest.raises(ValueError, match="got none of inputs, outputs and module"):
         extract(linear())
 
 

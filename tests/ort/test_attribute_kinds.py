@@ -16,27 +16,6 @@ from test_probe import probe_session
 import myops.ort
 from myops import _description
 
-X = np.ones((1, 2, 5, 5), np.float32)
-INPUTS: dict[str, list[Any]] = {
-    "resize": [X, None, np.float32([1, 1, 2, 2]), None],
-    "deform_conv2d": [
-        X,
-        np.ones((2, 2, 3, 3), np.float32),
-        np.zeros((1, 18, 3, 3), np.float32),
-        None,
-        None,
-    ],
-    "deform_conv2d_int8": [
-        X.astype(np.uint8),
-        np.float32([1]),
-        None,
-        np.ones((2, 2, 3, 3), np.int8),
-        np.float32([1]),
-        np.zeros((1, 18, 3, 3), np.float32),
-        None,
-        None,
-    ],
-}
 DECLARED = {  # the kinds that stand for a type of the description
     "bool": {"INT"}, "int": {"INT"}, "float": {"FLOAT"}, "string": {"STRING"},
     "ints": {"INTS"}, "floats": {"FLOATS"},
@@ -82,10 +61,19 @@ def kind_of(attribute: AttributeProto) -> str:
     return AttributeProto.AttributeType.Name(attribute.type)
 
 
+def inputs_of(op: str) -> list[np.ndarray]:
+    """An array for each input: attributes are read before a shape can be wrong."""
+    info = _description.OPS[op]
+    return [np.ones(1, info.types.get(item.type, [item.type])[0]) for item in info.inputs]
+
+
 def model_with(op: str, *attributes: AttributeProto) -> onnx.ModelProto:
     """A model of one node of the op for each attribute, one after another."""
-    model = node_model(op, INPUTS[op])
-    (node,) = model.graph.node
+    model = node_model(op, inputs_of(op))
+    for value in model.graph.input:
+        value.type.tensor_type.ClearField("shape")
+    (node,), (result,) = model.graph.node, model.graph.output
+    element_type = result.type.tensor_type.elem_type
     del model.graph.node[:], model.graph.output[:]
     for number, attribute in enumerate(attributes):
         model.graph.node.append(node)
@@ -93,8 +81,7 @@ def model_with(op: str, *attributes: AttributeProto) -> onnx.ModelProto:
         del model.graph.node[-1].attribute[:]
         model.graph.node[-1].attribute.extend([*kept, attribute])
         model.graph.node[-1].output[0] = f"y{number}"
-        lengths = [*"nchw"]
-        output = helper.make_tensor_value_info(f"y{number}", TensorProto.FLOAT, lengths)
+        output = helper.make_tensor_value_info(f"y{number}", element_type, None)
         model.graph.output.append(output)
     return model
 
@@ -159,7 +146,7 @@ def test_numpy_calls_refuse_other_types(op: str, name: str, declared: str) -> No
         if isinstance(value, fits[declared]) and value not in ([1.5], ["a"], [[1]]):
             continue
         with pytest.raises((TypeError, ValueError), match=f"^{op}: {name}: got "):
-            run_numpy(op, INPUTS[op], {name: value})
+            run_numpy(op, inputs_of(op), {name: value})
 
 
 def test_a_wrong_kind_is_refused_beside_a_valid_node() -> None:
@@ -186,6 +173,8 @@ def test_unknown_attributes_are_refused_except_by_onnxruntime() -> None:
     with pytest.raises(ValueError, match=text):
         myops.ort.pyop_session(model)
     myops.onnx.register_schemas()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.SetInParent()  # which the checker wants
     with pytest.raises(onnx.checker.ValidationError, match="Unrecognized attribute: pad"):
         onnx.checker.check_model(model)
     assert "attribute-unknown" in {finding.code for finding in myops.ort.doctor(model).findings}

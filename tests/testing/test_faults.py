@@ -47,8 +47,8 @@ FAULTS: dict[str, tuple[list[str], str, list[str]]] = {
 }
 
 EARLY = (
-    "y: got a kernel that writes before it has said the length, expected a call of allocate_output "
-    "or set_length first"
+    "y: got a kernel that writes an output before it has set the length, expected a call of "
+    "allocate_output or set_length first"
 )
 THREAD = (
     '"rows": got a call of set_length in parallel_for or from another thread, expected one by the '
@@ -63,8 +63,8 @@ LENGTHS = {
     "says_too_much": "y: got length 4 on axis 0 from the kernel, expected at most 3, the bound in "
     "the shape rule",
     "says_too_little": "y: got length -1 on axis 0 from the kernel, expected 0 or more",
-    "says_two": "y: got length 2 on axis 0 from the kernel, expected 3, what the kernel said for "
-    '"rows" before',
+    "says_two": "y: got length 2 on axis 0 from the kernel, expected 3, the length that the "
+    'kernel has set for "rows"',
     "says_another": 'kernel: got set_length of "columns", expected the name of a length in '
     "Dim::at_most(bound, name)",
     "says_what_is_known": "kernel: got a call of allocate_output or set_length, expected none: the "
