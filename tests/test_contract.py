@@ -1,5 +1,5 @@
-"""One description, many faces: torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and
-documentation say the same, and the folders keep their promises."""
+"""Torch schema, OpSchema, ONNX Runtime, PyOp, Python signature and documentation agree with the
+description of each op, and every op has its files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def named(ops: list[OpInfo]) -> list[object]:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_torch_schema(info: OpInfo) -> None:
+def test_torch_schema_equals_the_description(info: OpInfo) -> None:
     myops.ops.modules()
     packet = getattr(torch.ops.myops, info.name)
     results = ["default", *(["values"] if info.has_values else [])]
@@ -62,8 +62,8 @@ def test_torch_schema(info: OpInfo) -> None:
             assert argument.default_value == default
 
 
-def test_none_stands_for_an_empty_list() -> None:
-    """AOTInductor calls the op so, whatever the program says."""
+def test_none_is_accepted_for_an_empty_list() -> None:
+    """AOTInductor calls the op with None, whatever the program contains."""
     x, scales = torch.rand(1, 2, 4, 5, requires_grad=True), torch.tensor([1.0, 1.0, 2.0, 3.0])
     given = [torch.ops.myops.resize(x, scales=scales, axes=axes) for axes in (None, [])]
     assert torch.equal(*given)
@@ -71,16 +71,16 @@ def test_none_stands_for_an_empty_list() -> None:
     assert torch.equal(*gradients)
 
 
-def test_overwritten_inputs_are_inputs() -> None:
+def test_may_overwrite_names_inputs() -> None:
     claims = {info.name: info.outputs[0].may_overwrite for info in OPS if info.outputs}
     assert claims["my_add"] == ("a", "b")
     for info in OPS:
         assert set(claims[info.name]) <= {item.name for item in info.inputs}
-        assert not any(output.may_overwrite for output in info.outputs[1:])  # nobody would see it
+        assert not any(output.may_overwrite for output in info.outputs[1:])  # without effect
 
 
 @pytest.mark.parametrize("info", named(NODES))
-def test_onnx_schema(info: OpInfo) -> None:
+def test_onnx_schema_equals_the_description(info: OpInfo) -> None:
     myops.onnx.register_schemas()
     schema = onnx.defs.get_schema(info.onnx_type, 1, "myops")
     assert schema.since_version == info.since_version
@@ -110,7 +110,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
     info, standard = _description.OPS["resize"], onnx.defs.get_schema("Resize", 19)
     assert [item.name for item in info.inputs] == [item.name for item in standard.inputs]
     ours = {item.name: item for item in info.attributes}
-    # The one attribute more says whose rounding is meant, see docs/ops.md.
+    # The additional attribute states whose rounding is used, see docs/ops.md.
     assert set(ours) - set(standard.attributes) == {"torch_arithmetic"}
     assert set(standard.attributes) <= set(ours)
     for name, attribute in standard.attributes.items():
@@ -121,7 +121,7 @@ def test_resize_has_the_inputs_and_attributes_of_resize_19() -> None:
 
 
 @pytest.mark.parametrize("info", named(OPS))
-def test_everything_is_documented(info: OpInfo) -> None:
+def test_descriptions_are_documented(info: OpInfo) -> None:
     texts = [info.doc, *[item.doc for item in (*info.inputs, *info.outputs, *info.attributes)]]
     assert all(text.endswith((".", "]")) for text in texts), texts  # a sentence, or a shape
 
@@ -140,7 +140,7 @@ def test_public_functions_are_documented() -> None:
                 assert re.search(rf"\b{parameter}\b.*:", text), f"{name}: {parameter}"
 
 
-def test_every_room_is_complete() -> None:
+def test_every_op_has_its_files() -> None:
     """An op has a directory in C++ and tests; its Python file is found by name."""
     directories = {path.name for path in (ROOT / "csrc" / "ops").iterdir() if path.is_dir()}
     described = {info.name for info in NODES}
@@ -211,7 +211,7 @@ def test_code_names_no_op_outside_of_its_files() -> None:
     assert set(ABOUT_AN_OP) <= set(named)
 
 
-def test_kernels_know_no_runtime() -> None:
+def test_kernels_include_no_runtime() -> None:
     forbidden = re.compile(r"#include\s*[<\"](torch|ATen|c10|onnxruntime|pybind11|Python)")
     for folder in ("include", "core", "cuda", "ops"):
         for path in (ROOT / "csrc" / folder).rglob("*.[hc]*"):

@@ -98,7 +98,7 @@ DESCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", DESCRIPTIONS)
-def test_descriptions(mistake: str) -> None:
+def test_mistakes_in_descriptions_are_named(mistake: str) -> None:
     settings, text = DESCRIPTIONS[mistake]
     with pytest.raises((ValueError, RuntimeError), match=text):
         made(**settings)
@@ -120,7 +120,7 @@ RULES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("mistake", RULES)
-def test_shape_rules(mistake: str, traced: bool) -> None:
+def test_mistakes_in_shape_rules_are_named(mistake: str, traced: bool) -> None:
     result, text = RULES[mistake]
     op = made(shape=lambda inputs, attributes: result)
     call = torch.compile(op, backend="eager") if traced else op
@@ -154,7 +154,7 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("mistake", RESULTS)
-def test_results(mistake: str) -> None:
+def test_mistakes_in_results_are_named(mistake: str) -> None:
     function, text = RESULTS[mistake]
     with pytest.raises(RuntimeError, match=text):
         made(lambda x: function(x))(torch.ones(2, 3))

@@ -26,7 +26,7 @@ Shape random_shape(Bytes& bytes, size_t most_axes, int64_t longest) {
   return shape;
 }
 
-// An op without a plan of its own: all inputs of one shape.
+// An op without a plan: all inputs have one shape.
 Plan plan_other(Bytes& bytes, const Op& op) {
   Plan plan;
   plan.inputs.assign(op.inputs.size(), {random_shape(bytes, 5, 7)});
@@ -131,8 +131,8 @@ void make_attributes(Bytes& bytes, const Op& op, Call& call) {
   }
 }
 
-// Memory that a test can have: a length is cut until the tensor is small, or an axis is emptied so
-// that the absurd length can stay.
+// Limits the memory of a test: a length is reduced until the tensor is small, or an axis becomes 0
+// so that the absurd length can stay.
 void bound(Bytes& bytes, Shape& shape, int64_t most) {
   for (int64_t& length : shape) length = std::max<int64_t>(length, 0);
   const auto too_large = [&] {
@@ -235,14 +235,14 @@ Call make_call(Bytes& bytes) {
     chosen.push_back(type.dtypes[bytes.below(type.dtypes.size())]);
   }
   call.facts.push_back(std::string("dtype: ") + dtype_name(chosen[0]));
-  const bool spoil = bytes.one_in(16), wild = bytes.one_in(8);
+  const bool corrupts = bytes.one_in(16), wild = bytes.one_in(8);
   if (wild) call.facts.push_back("numbers: NaN, infinite, huge");
-  if (spoil) call.facts.push_back("call: a corrupted input");
-  const size_t spoilt = bytes.below(op.inputs.size());
+  if (corrupts) call.facts.push_back("call: a corrupted input");
+  const size_t corrupted_input = bytes.below(op.inputs.size());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     Plan::Item& item = plan.inputs[i];
     std::optional<Shape>& shape = item.shape;
-    if (spoil && i == spoilt) {
+    if (corrupts && i == corrupted_input) {
       if (!shape || bytes.one_in(4)) {
         shape = shape ? std::nullopt : std::optional(random_shape(bytes, 4, 5));
       } else if (!shape->empty()) {

@@ -1,9 +1,10 @@
-// The fuzz target, for libFuzzer or replay.cpp. The bytes become a call of any op; it goes through
-// invoke() with tensors whose memory is not in order, as torch and NumPy pass them, and through the
-// ONNX Runtime library as a session would (fake_ort.h).
+// The fuzz target, for libFuzzer or replay.cpp. The bytes become a call of any op. It is made
+// through invoke() with strided tensors, as torch and NumPy pass them, and through the ONNX Runtime
+// library, as in a session (fake_ort.h).
 //
-// Beside the sanitizers' findings these are failures: a result that is not what a plain reference
-// in float64 computes (reference.h); one that depends on the order in which the pieces of work run,
+// Besides the sanitizers' findings these are failures: a result that differs from a simple
+// reference in float64 (reference.h); one that depends on the order in which the pieces of work
+// run,
 // on threads, on what the output's memory held before, or on the strides of an input; bits that
 // differ between invoke() and the library; an output that is not of the shape that was inferred; a
 // message that is empty or endless; a status that nobody releases.
@@ -54,7 +55,7 @@ constexpr ort::ElementType kElementTypes[kDTypeCount] = {
     ort::ElementType::UInt64,       ort::ElementType::Complex64,  ort::ElementType::Complex128,
     ort::ElementType::Float8E4M3FN, ort::ElementType::Float8E5M2, ort::ElementType::String};
 
-// What the model says about an input: lengths, names, nothing.
+// The shape of an input in the model: lengths, names, or unknown.
 ort::TypeAndShape declare(Bytes& bytes, const Argument& argument) {
   ort::TypeAndShape declared{kElementTypes[static_cast<int>(argument.dtype)],
                              {argument.shape.begin(), argument.shape.end()},

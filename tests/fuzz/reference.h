@@ -1,5 +1,5 @@
-// What each op should have computed: plain loops in float64 that follow the definitions and share
-// nothing with the kernels.
+// The expected results of each op: plain loops in float64 that follow the definitions and share no
+// code with the kernels.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,7 @@
 
 namespace fuzz {
 
-// A number and the sum of the magnitudes of what it is a sum of, by which its rounding errors are
-// measured.
+// A number, and the sum of the magnitudes of its terms, which bounds its rounding error.
 struct Number {
   double value = 0, size = 0;
 
@@ -56,7 +55,7 @@ std::vector<double> elements_of(const myops::Tensor& tensor);
 double rounding_of(myops::DType dtype);
 double arithmetic_of(myops::DType dtype);
 
-// Nothing where the reference would take too long, or the call is of a kind that it leaves out.
+// nullopt if the reference would take too long, or does not support the call.
 using Reference = std::optional<std::vector<Expected>>;
 using MakeReference = Reference (*)(const std::string& op, const myops::Tensors& inputs,
                                     const myops::Attributes& attributes);

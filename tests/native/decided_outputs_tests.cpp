@@ -1,4 +1,4 @@
-// Lengths that a kernel decides, in calls that are right and in those that are not.
+// Lengths that a kernel decides, in correct and in wrong calls.
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace decided_outputs;
 
-void test_a_length_is_said() {
+void test_a_kernel_decides_a_length() {
   body = [](KernelContext& context) {
     expect(!context.output(0).present && !context.output(1).present, "made before the kernel");
     context.set_length("K", 2);
@@ -78,7 +78,7 @@ void fill(const Tensor& y, int64_t count) {
   std::memset(y.data, 0, static_cast<size_t>(count) * dtype_size(y.dtype));
 }
 
-// None of them ends the process, whatever the kernel writes into.
+// None of them ends the process, wherever the kernel writes.
 void test_writes_before_the_length() {
   const std::string early =
       "pairs: values: got a kernel that writes an output before it has set the length, expected a "
@@ -237,7 +237,7 @@ void test_the_gradient_of_decided_lengths() {
 }  // namespace
 
 int main() {
-  test_a_length_is_said();
+  test_a_kernel_decides_a_length();
   test_wrong_lengths_are_refused();
   test_writes_before_the_length();
   test_strings_before_the_length();

@@ -1,6 +1,6 @@
 // Mistakes in the descriptions of ops: each is named when the library is loaded, or at the latest
-// when the op is called, and nothing ends the process. This program is such a library: ONNX Runtime
-// (a stand-in) refuses it with all that is wrong in it.
+// when the op is called, and no mistake ends the process. This program is such a library: a
+// stand-in for ONNX Runtime refuses it with a list of all mistakes.
 #include <functional>
 
 #include "checking.h"
@@ -43,9 +43,9 @@ void same(const std::string& got, const std::string& expected) {
 
 void test_descriptions() {
   same(text_of([] { check_description(sound()); }), "");
-  const auto refuses = [](const std::function<void(Op&)>& spoil, const std::string& text) {
+  const auto refuses = [](const std::function<void(Op&)>& corrupt, const std::string& text) {
     Op op = sound();
-    spoil(op);
+    corrupt(op);
     same(text_of([&] { check_description(op); }), text);
   };
   const std::string identifier = ", expected letters, digits and \"_\", and no digit first";
@@ -177,7 +177,7 @@ void test_descriptions() {
   same(text_of([&] { check_description(more); }), "");
 }
 
-// What only a call can show: code of the op that reads what is not there.
+// Mistakes that only a call can show: code of the op that uses names that it has not declared.
 void test_code() {
   class NoRuntime final : public Runtime {
    public:

@@ -1,5 +1,5 @@
-// What calls say of themselves: the steps that kernels report, pieces, memory, errors, and JSON
-// that any text fits into. Without anyone who asks, reports cost no allocation.
+// The reports of calls: the steps that kernels report, pieces, memory, errors, and JSON with any
+// text. If no report is requested, they cost no allocation.
 #include <cstdlib>
 #include <new>
 #include <vector>
@@ -107,7 +107,7 @@ void test_steps_of_a_pass_share_what_ran() {
       "\"threads\": 3");  // of 3 pieces before, then 3, then 1 each
 }
 
-void test_memory_is_the_most_at_a_time() {
+void test_memory_is_the_peak() {
   steps = [](KernelContext& context) {
     const Scratch held = context.scratch(1000);
     context.report("small", "a");
@@ -132,7 +132,7 @@ void test_failures_and_attributes() {
   has(line, "\"attributes\": {\"factor\": \"-inf\", \"word\": \"a\\u000ab\"}");
 }
 
-void test_nothing_is_allocated_where_nobody_asks() {
+void test_calls_without_a_report_allocate_nothing() {
   static int64_t before, after;
   steps = [](KernelContext& context) {
     before = allocations;
@@ -160,7 +160,8 @@ void test_json() {
   same(json_text("a\"\\\n\x7f"), "\"a\\\"\\\\\\u000a\\u007f\"");
   same(json_text("\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x99\x82"),
        "\"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x99\x82\"");
-  // Not UTF-8: a lone byte, a cut character, an overlong one, a surrogate, one beyond the last.
+  // Not UTF-8: a single byte, a truncated character, an overlong one, a surrogate, one beyond the
+  // last.
   for (const char* text : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
     const std::string got = json_text(text);
     expect(got.find("\\ufffd") != std::string::npos, "replaced: " + got);
@@ -183,9 +184,9 @@ int main() {
   test_attributes();
   test_a_kernel_that_reports_nothing();
   test_steps_of_a_pass_share_what_ran();
-  test_memory_is_the_most_at_a_time();
+  test_memory_is_the_peak();
   test_failures_and_attributes();
-  test_nothing_is_allocated_where_nobody_asks();
+  test_calls_without_a_report_allocate_nothing();
   test_json();
   return finish("report tests");
 }

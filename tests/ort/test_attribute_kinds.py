@@ -1,5 +1,5 @@
-"""Attributes of every kind that ONNX has, for every attribute of every op: the declared kind
-arrives, any other is refused by name. In ONNX Runtime, as PyOps, in NumPy."""
+"""Attributes of every kind that ONNX has, for every attribute of every op: the declared kind is
+accepted, any other is refused with its name. In ONNX Runtime, as PyOps, in NumPy."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def quiet(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     return myops.ort.session(model, session_options=options)
 
 
-def test_the_kinds_are_all_of_onnx() -> None:
+def test_every_kind_of_onnx_is_tested() -> None:
     kinds = {kind_of(attribute) for attribute in every_kind("a")}
     assert kinds == set(AttributeProto.AttributeType.keys()) - {"UNDEFINED"}
     assert sum(kind == "INTS" for kind in map(kind_of, every_kind("a"))) == 2
 
 
 @pytest.mark.parametrize(("op", "name", "declared"), ATTRIBUTES)
-def test_only_the_declared_kind_arrives(
+def test_onnxruntime_accepts_only_the_declared_kind(
     probe_library: str, op: str, name: str, declared: str
 ) -> None:
     for attribute in every_kind(name):
@@ -125,7 +125,7 @@ def test_only_the_declared_kind_arrives(
 @pytest.mark.parametrize(
     ("op", "name", "declared"), [item for item in ATTRIBUTES if item[0] != "probe"]
 )
-def test_as_pyops_in_the_same_words(op: str, name: str, declared: str) -> None:
+def test_pyops_refuse_other_kinds_with_the_same_text(op: str, name: str, declared: str) -> None:
     for attribute in every_kind(name):
         kind = kind_of(attribute)
         if kind in DECLARED[declared]:
@@ -137,7 +137,7 @@ def test_as_pyops_in_the_same_words(op: str, name: str, declared: str) -> None:
 @pytest.mark.parametrize(
     ("op", "name", "declared"), [item for item in ATTRIBUTES if item[0] != "probe"]
 )
-def test_in_numpy(op: str, name: str, declared: str) -> None:
+def test_numpy_calls_refuse_other_types(op: str, name: str, declared: str) -> None:
     fits: dict[str, tuple[type, ...]] = {
         "bool": (bool, int), "int": (int, bool), "float": (float, int, bool), "string": (str,),
         "ints": (list,), "floats": (list,),
@@ -149,8 +149,8 @@ def test_in_numpy(op: str, name: str, declared: str) -> None:
             run_numpy(op, inputs_of(op), {name: value})
 
 
-def test_a_wrong_kind_beside_a_right_one() -> None:
-    """Whichever node comes first; and the next model does not hear of it."""
+def test_a_wrong_kind_is_refused_beside_a_valid_node() -> None:
+    """In any order of the nodes; and the next model is not affected."""
     empty = helper.make_attribute("dilations", [], attr_type=AttributeProto.INTS)
     (wrong,) = [a for a in every_kind("dilations") if kind_of(a) == "SPARSE_TENSOR"]
     text = "deform_conv2d: dilations: got something else, expected a list of ints"
@@ -165,7 +165,7 @@ def test_a_wrong_kind_beside_a_right_one() -> None:
         assert quiet(model_with("deform_conv2d", empty, empty)).get_outputs()
 
 
-def test_names_that_the_op_does_not_have() -> None:
+def test_unknown_attributes_are_refused_except_by_onnxruntime() -> None:
     """Standard operators refuse them. ONNX Runtime does not tell our library; others do."""
     model = model_with("deform_conv2d", helper.make_attribute("pad", [1, 1, 1, 1]))
     assert quiet(model).get_outputs()
