@@ -40,10 +40,9 @@ def packed(arrays: Feed) -> bytes:
 def unpacked(data: bytes) -> Feed:
     """The arrays of a .npz file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:  # a small one may hold a large one
-        if sum(item.file_size for item in archive.infolist()) > MOST_BYTES:
-            raise ValueError(
-                f"got a .npz of more than {MOST_BYTES} bytes, expected at most so many"
-            )
+        size = sum(item.file_size for item in archive.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"got arrays of {size} bytes, expected at most {MOST_BYTES} bytes")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
