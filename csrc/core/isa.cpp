@@ -19,7 +19,7 @@ constexpr Isa kBestFirst[] = {Isa::Avx512, Isa::Avx2, Isa::Neon, Isa::Portable};
 
 #if defined(__x86_64__)
 // Uses CPUID directly: __builtin_cpu_supports needs the compiler's own library, and that of zig,
-// which links our wheels, answers no to everything.
+// which links our wheels, returns false for every feature.
 struct Cpu {
   unsigned int leaf1_c = 0, leaf7_b = 0, leaf7_c = 0, leaf7_1_a = 0;
   unsigned int saved = 0;  // the registers that the system saves when it switches threads

@@ -5,8 +5,8 @@
 namespace myops {
 
 namespace detail {
-// Whether the variable has any names; decided when the library is loaded, so that the question
-// costs one load where nothing is off.
+// Whether the variable has any names; decided when the library is loaded, so that the check
+// costs one load where no kernel is off.
 extern const bool kernels_disabled __attribute__((visibility("hidden")));
 bool enabled_among_disabled(const char* name);
 }  // namespace detail

@@ -1,6 +1,6 @@
 """deform_conv2d in bfloat16 with products of pairs of bfloat16 and with products in float32: which
 of the two runs, its error against float64, and equal bits in all runtimes. The kernels are tested
-one by one in tests/native/deform_bfloat16_tests.cpp."""
+one by one in tests/native/deform_conv2d_bfloat16_tests.cpp."""
 
 from __future__ import annotations
 
