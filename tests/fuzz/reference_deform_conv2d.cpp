@@ -8,6 +8,7 @@
 // direction, T' = sum_o W'(o) G(o) and A' the derivative of A along it, the gradients of the
 // gradients are those of sum T' A + T A'.
 #include <algorithm>
+#include <cmath>
 
 #include "myops/isa/bfloat16_products.h"
 #include "reference.h"
@@ -37,6 +38,14 @@ struct Grid {
     std::sort(sorted.begin(), sorted.end());
     const auto kinds = std::unique(sorted.begin(), sorted.end()) - sorted.begin();
     return 2 * static_cast<size_t>(kinds) <= sorted.size();
+  }
+  // The largest magnitude of those that are finite.
+  double largest() const {
+    double most = 0;
+    for (const double value : values) {
+      if (std::isfinite(value)) most = std::max(most, std::fabs(value));
+    }
+    return most;
   }
   double operator()(int64_t i, int64_t j, int64_t k, int64_t l) const {
     return present ? values[at(i, j, k, l)] : 0;
@@ -277,10 +286,13 @@ Reference reference_deform_conv2d(const std::string& op, const Tensors& inputs,
     all = backward(problem, G, {X1, W1, offset1, mask1, twice}, wanted);
   }
   for (Expected& one : all) one.terms = problem.terms();
-  if (plain && inputs[0].dtype == DType::BFloat16 && has_bfloat16_products()) {
-    // Samples are rounded to bfloat16, and subnormal numbers count as 0.
-    all[0].terms += std::ldexp(1.0, -8) / arithmetic_of(DType::BFloat16);
-    all[0].slack += 1e-30;
+  if (plain && inputs[first].dtype == DType::BFloat16 && has_bfloat16_products()) {
+    // Samples are rounded to bfloat16, and what is below the smallest normal number counts as 0.
+    Expected& Y = all[0];
+    Y.terms += rounding_of(DType::BFloat16) / arithmetic_of(DType::BFloat16);
+    const double samples = X.largest() * (mask.present ? mask.largest() : 1);
+    Y.slack +=
+        1.2e-38 * static_cast<double>(W.shape[1] * problem.taps) * (2 + W.largest() + samples);
   }
   return all;
 }

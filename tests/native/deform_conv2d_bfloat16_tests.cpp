@@ -128,6 +128,9 @@ struct Data {
     const BFloat16 inf(INFINITY), nan(NAN);
     offset[7] = nan, offset[18] = inf, offset[22] = BFloat16(-1e30f);
     mask[3] = nan, mask[5] = inf, mask[40] = BFloat16(-INFINITY);
+    // Of the last tap, behind whose samples half a pair may be left.
+    const int64_t area = c.height * c.width, last = (taps * c.offset_group - 1) * area;
+    for (int64_t p = area / 3; p < area / 2; ++p) mask[static_cast<size_t>(last + p)] = inf;
     X[static_cast<size_t>(random.below(static_cast<int>(X.size())))] = inf;
     X[static_cast<size_t>(random.below(static_cast<int>(X.size())))] = nan;
     W[static_cast<size_t>(random.below(static_cast<int>(W.size())))] = inf;
