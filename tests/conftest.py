@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,13 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow_tests.mark(items)
     items.sort(key=lambda item: item.path.name not in LONGEST)  # stable: the rest stays in order
+
+
+def pytest_collection_finish() -> None:
+    """What imports left lives until the process ends. Garbage collections that look at it take a
+    tenth of the time of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)
