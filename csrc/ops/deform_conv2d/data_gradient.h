@@ -10,6 +10,7 @@
 
 #include "scatter.h"
 #include "weight_gradient.h"
+#include "write_positions.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -170,7 +171,9 @@ class DataGradient {
   void run_image_in_bands(bool positions) const;
   void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
-                       const A* sums) const;
+                       const A* sums) const {
+    PositionOutputs<T>{offset_, mask_}.write(conv_, tile, offset_group, taps, sums);
+  }
 
   const KernelContext& context_;
   const ConvShape& conv_;
@@ -366,28 +369,6 @@ void DataGradient<T>::write_band(const Task& own, int64_t first, int64_t last,
       narrow(planes + c * kEach, pixels, X_.at(own.image, own.channels.first + c, 0, 0) + i);
     }
   }
-}
-
-template <class T>
-void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
-                                      const A* sums) const {
-  const int64_t first = offset_group * conv_.taps + taps.first, count = taps.count();
-  const int64_t plane = tile.pixels();
-  const auto write = [&](const StridedView<T>& out, int64_t channel, int64_t channels,
-                         const A* from) {
-    for (int64_t row = 0; row < tile.rows; ++row, from += tile.columns) {
-      T* to = out.at(tile.image, channel, tile.top + row, tile.left);
-      if (out.step[1] == 1) {
-        transpose_copy(from, plane, to, out.step[3], channels, tile.columns);
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c, to += out.step[1]) {
-        narrow(from + c * plane, tile.columns, to);
-      }
-    }
-  };
-  if (offset_) write(offset_, 2 * first, 2 * count, sums);
-  if (mask_) write(mask_, first, count, sums + 2 * count * plane);
 }
 
 }  // namespace myops::deform::MYOPS_ISA
