@@ -54,13 +54,14 @@ class CellGradient {
   static constexpr int64_t kCellChannels = 4;
   static constexpr int64_t kMostWeights = 131072;  // of an offset group
   static constexpr int64_t kMostOutputs = 1024;
-  static constexpr int64_t kTable = 262144 / sizeof(A);      // elements of a table
+  static constexpr int64_t kTable = 524288 / sizeof(A);      // elements of a table
   static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
-  static constexpr int64_t kSlotBytes = 1048576;
+  static constexpr int64_t kSlotBytes = 2097152;
+  static constexpr int64_t kStrip = 256;                     // pixels
   static constexpr int64_t kReach = 8;  // offsets that tables have room for
-  static constexpr int64_t kLeastPixels = 64, kFewUnits = 4, kTilesOfAUnit = 4;
+  static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
   static constexpr int64_t kAdders = 4;  // tasks that add slots
 
   // Channels of one weight group and its outputs; their weights are stored as [output][channel][tap]
@@ -151,7 +152,7 @@ class CellGradient {
   }
   int64_t tile_pixels() const {
     const int64_t outputs = std::max<int64_t>(Weights::outputs(conv_), 1);
-    int64_t pixels = std::min({kPixels<A>, kEntries<A> / taps_, kRows / (taps_ * channels_),
+    int64_t pixels = std::min({4 * kPixels<A>, kEntries<A> / taps_, kRows / (taps_ * channels_),
                                kGradients / outputs});
     if (units() < kFewUnits) {  // several items, for several threads
       const double all = static_cast<double>(conv_.out_height) * static_cast<double>(conv_.out_width);
@@ -306,17 +307,19 @@ class CellGradient<T>::Worker {
     }
     if (out != nullptr) std::fill_n(out, whole_.channels_ * size, A{});
     at_.locate(entries, cells.box, 4);
-    for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
-      const int64_t entry = k * at_.stride() + entries.first;
-      A* const moves = moved ? moved_.get() + 2 * k * pixels_ + entries.first : nullptr;
-      A* const masks = moved ? moved_.get() + (2 * item_.taps.count() + k) * pixels_ + entries.first
-                             : nullptr;
-      run_cells(CellStrip<A>{at_.index() + entry, entries.pixels(), at_.values() + entry,
-                             at_.points() + entry, at_.plane(),
-                             rows_.get() + k * row_ + entries.first, tap_row(), whole_.channels_,
-                             table_.get(), out, size, static_cast<int32_t>(cells.outside<A>()),
-                             moves, masks, pixels_},
-                samples);
+    // All taps of some pixels, whose cells stay in the L1 cache.
+    for (int64_t p = entries.first; p < entries.last; p += kStrip) {
+      const int64_t pixels = std::min(kStrip, entries.last - p), taps = item_.taps.count();
+      for (int64_t k = entries.first_tap; k < entries.last_tap; ++k) {
+        const int64_t entry = k * at_.stride() + p;
+        A* const moves = moved ? moved_.get() + 2 * k * pixels_ + p : nullptr;
+        A* const masks = moved ? moved_.get() + (2 * taps + k) * pixels_ + p : nullptr;
+        run_cells(CellStrip<A>{at_.index() + entry, pixels, at_.values() + entry,
+                               at_.points() + entry, at_.plane(), rows_.get() + k * row_ + p,
+                               tap_row(), whole_.channels_, table_.get(), out, size,
+                               static_cast<int32_t>(cells.outside<A>()), moves, masks, pixels_},
+                  samples);
+      }
     }
   }
 

@@ -168,6 +168,67 @@ void run_cells(const CellStrip<A>& strip, bool samples) {
   run_cells<false, false>(strip);
 }
 
+// a_0 b_0 a_1 b_1 ..., from the first lanes or the second half of them.
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V interleave(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane / 2 + kLane % 2 * L)...>(a, b);
+}
+// a_0 a_1 b_0 b_1 a_2 a_3 ..., likewise.
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V interleave_pairs(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane / 4 * 2 + kLane % 2 + kLane % 4 / 2 * L)...>(a, b);
+}
+// Cells from a vector for each corner.
+template <class A>
+MYOPS_INLINE void store_cells(A* to, const Vector<A> (&corners)[4]) {
+  using V = Vector<A>;
+  constexpr int64_t L = kLanes<A>;
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  const V first = interleave<0>(corners[0], corners[1], kAll);
+  const V second = interleave<0>(corners[2], corners[3], kAll);
+  const V third = interleave<1>(corners[0], corners[1], kAll);
+  const V fourth = interleave<1>(corners[2], corners[3], kAll);
+  store(to, interleave_pairs<0>(first, second, kAll));
+  store(to + L, interleave_pairs<1>(first, second, kAll));
+  store(to + 2 * L, interleave_pairs<0>(third, fourth, kAll));
+  store(to + 3 * L, interleave_pairs<1>(third, fourth, kAll));
+}
+
+// Lanes 0 and 1 of every four, plus lanes 2 and 3 of the others.
+template <class V, int... kLane>
+MYOPS_INLINE V add_swapped(V a, V b, std::integer_sequence<int, kLane...>) {
+  return a + shuffle<(kLane / 4 * 4 + (kLane + 2) % 4)...>(b, b);
+}
+// Lane 0 of every four lanes of a and b, then lane 1 of these.
+template <class V, int... kLane>
+MYOPS_INLINE V first_lanes_of_fours(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kLane % (L / 2) * 4 + kLane / (L / 2))...>(a, b);
+}
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V halves(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane % (L / 2) + kLane / (L / 2) * L)...>(a, b);
+}
+// For kLanes pixels: what the cells of these give to their left columns, and what to the right.
+template <class A>
+MYOPS_INLINE void load_columns(const A* lower, const A* upper, A* lefts, A* rights) {
+  using V = Vector<A>;
+  constexpr int64_t L = kLanes<A>;
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  V sums[4];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < 4; ++i) {
+    sums[i] = add_swapped(load(lower + i * L), load(upper + i * L), kAll);
+  }
+  const V low = first_lanes_of_fours(sums[0], sums[1], kAll);
+  const V high = first_lanes_of_fours(sums[2], sums[3], kAll);
+  store(lefts, halves<0>(low, high, kAll));
+  store(rights, halves<1>(low, high, kAll));
+}
+
 // Fills a table with the cells of X. `window` has room for the pixels of the channels and two
 // vectors more.
 template <class T, class A>
@@ -205,11 +266,9 @@ void fill_cells(const StridedView<const T>& X, const ConvShape& conv, int64_t im
         }
       } else {
         for (int64_t x = 0; x + 1 < width; x += L, upper += L, to += 4 * L) {
-          Vector<A> corners[4] = {load(upper), load(upper + 1), load(upper + width),
-                                  load(upper + width + 1)};
-          transpose_fours<A>(corners);
-          store_pixels<4>(corners, to, 4,
-                          std::make_integer_sequence<int, static_cast<int>(kLanes<A>)>());
+          const Vector<A> corners[4] = {load(upper), load(upper + 1), load(upper + width),
+                                        load(upper + width + 1)};
+          store_cells(to, corners);
         }
       }
     }
@@ -240,16 +299,7 @@ void add_table(const CellBox& cells, const A* table, int64_t channels, const Ran
         }
       } else {
         for (int64_t x = 0; x < box.columns(); x += L) {
-          Vector<A> low[4], up[4];
-#pragma GCC unroll 4
-          for (int64_t i = 0; i < 4; ++i) {
-            low[i] = load_groups<4>(lower + 4 * (x + i), 16);
-            up[i] = load_groups<4>(upper + 4 * (x + i), 16);
-          }
-          transpose_fours<A>(low);
-          transpose_fours<A>(up);
-          store(lefts + x, low[0] + up[2]);
-          store(rights + x, low[1] + up[3]);
+          load_columns(lower + 4 * x, upper + 4 * x, lefts + x, rights + x);
         }
       }
       A* out = to + (y - rows.first) * row + left * pixel;

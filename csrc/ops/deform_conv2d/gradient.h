@@ -5,6 +5,8 @@
 
 namespace myops::deform::MYOPS_ISA {
 
+inline constexpr int64_t kOutputsAhead = 4;  // prefetched
+
 // Row o - outputs.first of `to` holds pixels of output o, rows `to_row` elements apart.
 template <class T, class A>
 void read_by_output(const StridedView<const T>& gradient, const Tile& tile, const Range& pixels,
@@ -15,6 +17,10 @@ void read_by_output(const StridedView<const T>& gradient, const Tile& tile, cons
       return;
     }
     for (int64_t o = 0; o < outputs.count(); ++o, from += gradient.step[1]) {
+      // Hardware does not prefetch these short lines. Addresses behind the tensor are allowed.
+      for (int64_t i = 0; i < count; i += 64 / static_cast<int64_t>(sizeof(T))) {
+        __builtin_prefetch(from + kOutputsAhead * gradient.step[1] + i);
+      }
       widen(from, gradient.step[3], count, to + o * to_row + done);
     }
   };

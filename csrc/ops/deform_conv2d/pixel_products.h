@@ -104,6 +104,10 @@ MYOPS_INLINE void dot_block(const Rows<const A>& left, const Rows<const A>& righ
   if constexpr (kRight == 4) {
     for (int i = 0; i < kLeft; ++i) {
       const Lanes<A, 4> totals = myops::MYOPS_ISA::sums<A>(sums[i]);
+      if (wanted == 4) {
+        store(out.data + i * out.row, totals);
+        continue;
+      }
       for (int j = 0; j < wanted; ++j) out.data[i * out.row + j] = totals[j];
     }
   } else {
