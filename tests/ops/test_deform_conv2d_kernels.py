@@ -75,6 +75,42 @@ def test_kernel(data: str, weights: str, case: tuple, size: tuple[int, int], dty
         assert torch.equal(ran.result[1], alone)
 
 
+# 16-bit types whose sums of X are held for whole images.
+NARROW = [
+    ("whole_images", "with_data_gradient",
+     (2, 24, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, True, False), (9, 41)),
+    ("whole_images", "with_data_gradient",  # two blocks of taps, several tiles
+     (1, 9, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, False), (40, 60)),
+    ("bands_of_tiles", "jobs",
+     (3, 140, 7, (3, 3), (2, 2), (1, 1), (1, 1), 2, 2, True, False), (17, 13)),
+    ("bands_of_tiles", "jobs",  # two blocks of taps
+     (1, 66, 7, (5, 5), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (17, 33)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("data", "weights", "case", "size"), NARROW)
+def test_narrow_images(
+    data: str, weights: str, case: tuple, size: tuple[int, int], dtype: str
+) -> None:
+    """All gradients; each alone, by other kernels, with the same bits; both layouts."""
+    tensors, attributes, leaves, result, grad = graph(case, size, dtype)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        leaves = [
+            None if t is None else t.detach().to(memory_format=layout).requires_grad_()
+            for t in leaves
+        ]
+        result = call(leaves, attributes)
+        ran = myops.explain(gradients, leaves, result, grad)
+        chosen = {step.axis.split(",")[-1]: step.kernel for step in ran.calls[0].plan}
+        assert set(chosen.values()) == {data, weights}
+        check(tensors, attributes, grad, ran.result, dtype)
+        present = [t for t in leaves if t is not None]
+        for together, leaf in zip(ran.result, present, strict=True):
+            (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+            assert torch.equal(together, alone)
+
+
 # Few channels in an offset group. Names say what is special.
 CELLS = {
     "several tiles": ((1, 1, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (40, 60)),

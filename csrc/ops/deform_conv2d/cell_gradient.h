@@ -26,7 +26,8 @@ class CellGradient {
   };
 
   static bool supports(const ConvShape& conv, const Inputs<T>& inputs) {
-    return conv.channels_per_offset() <= kCellChannels && !inputs.changes() &&
+    static const int64_t most = getenv("CELLS") ? atoi(getenv("CELLS")) : kCellChannels;  // XXX
+    return conv.channels_per_offset() <= most && !inputs.changes() &&
            Weights::size(conv) <= kMostWeights && Weights::outputs(conv) <= kMostOutputs &&
            kernel_enabled("deform_conv2d.cell_tables");
   }

@@ -15,7 +15,7 @@ struct Rows {
 
 inline constexpr int kSumRows = MYOPS_REGISTERS == 32 ? 6 : 3;  // of a block of weighted_sums()
 inline constexpr int kSumVectors = MYOPS_REGISTERS == 32 ? 4 : 3;
-inline constexpr int kDotRows = MYOPS_REGISTERS == 32 ? 4 : 2;  // of a block of dot_products()
+inline constexpr int kDotRows = MYOPS_REGISTERS == 32 ? 6 : 2;  // of a block of dot_products()
 
 // The vector at `from`, or its first `count` elements and zeros. kWhole: count is kLanes.
 template <bool kWhole, class A>
@@ -91,7 +91,7 @@ MYOPS_INLINE void dot_block(const Rows<const A>& left, const Rows<const A>& righ
     Vector<A> values[kRight];
 #pragma GCC unroll 4
     for (int j = 0; j < kRight; ++j) values[j] = load_some<whole>(at[j] + p, count);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < kLeft; ++i) {
       const Vector<A> value = load_some<whole>(left.data + i * left.row + p, count);
 #pragma GCC unroll 4
