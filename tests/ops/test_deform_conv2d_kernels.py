@@ -82,7 +82,7 @@ NARROW = [
     ("whole_images", "with_data_gradient",  # two blocks of taps, several tiles
      (1, 9, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, False), (40, 60)),
     ("bands_of_tiles", "jobs",
-     (3, 140, 7, (3, 3), (2, 2), (1, 1), (1, 1), 2, 2, True, False), (17, 13)),
+     (3, 140, 8, (3, 3), (2, 2), (1, 1), (1, 1), 2, 2, True, False), (17, 13)),
     ("bands_of_tiles", "jobs",  # two blocks of taps
      (1, 66, 7, (5, 5), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (17, 33)),
 ]  # fmt: skip

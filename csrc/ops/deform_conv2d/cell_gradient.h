@@ -26,10 +26,19 @@ class CellGradient {
   };
 
   static bool supports(const ConvShape& conv, const Inputs<T>& inputs) {
-    static const int64_t most = getenv("CELLS") ? atoi(getenv("CELLS")) : kCellChannels;  // XXX
-    return conv.channels_per_offset() <= most && !inputs.changes() &&
-           Weights::size(conv) <= kMostWeights && Weights::outputs(conv) <= kMostOutputs &&
+    return few(conv) && !inputs.changes() && Weights::size(conv) <= kMostWeights && Weights::outputs(conv) <= kMostOutputs &&
            kernel_enabled("deform_conv2d.cell_tables");
+  }
+
+  // Vectors of channels are used badly by few channels, and by those of several weight groups, which
+  // products take apart.
+  static bool few(const ConvShape& conv) {
+    const int64_t channels = conv.channels_per_offset();
+    if (conv.groups == 1 || conv.group_channels() % channels == 0) {
+      return channels < kCellChannels ||
+             (channels == kCellChannels && conv.group_outputs() * conv.taps <= kFewWeights);
+    }
+    return channels <= (conv.depthwise() ? kCellChannels : 2 * kCellChannels);
   }
 
   CellGradient(const KernelContext& context, const ConvShape& conv, const Inputs<T>& inputs,
@@ -53,6 +62,7 @@ class CellGradient {
 
  private:
   static constexpr int64_t kCellChannels = 4;
+  static constexpr int64_t kFewWeights = 1024;     // of a channel
   static constexpr int64_t kMostWeights = 131072;  // of an offset group
   static constexpr int64_t kMostOutputs = 1024;
   static constexpr int64_t kTable = 524288 / sizeof(A);      // elements of a table
@@ -187,7 +197,6 @@ class CellGradient {
   void add_weights(const Item& item, const A* part, A* totals) const;
   void write_weights(const Item& item, const A* totals) const;
   void write_rows(const Range& units, const Range& rows, const A* sums) const;
-  int64_t line_size() const { return 2 * (table_cells() + 2 * kLanes<A>); }
 
   const KernelContext& context_;
   const ConvShape& conv_;
@@ -395,7 +404,7 @@ void CellGradient<T>::run_items(const Range& units, const Range& rows, bool firs
   const bool moved = first && moves(), weighs = first && W_out_;
   const Buffer<A> tables(context_, X_out_ ? slots_ * table_ : 0);
   const Buffer<A> parts(context_, weighs ? slots_ * part : 0);
-  const Buffer<A> line(context_, X_out_ ? line_size() : 0);
+  const Buffer<A> line(context_, X_out_ ? line_size<A>(table_cells(), channels_) : 0);
   std::vector<Slot> slots(static_cast<size_t>(slots_));
   Pool<Worker> workers;
   const auto make = [&] { return Worker(*this); };
@@ -472,7 +481,7 @@ void CellGradient<T>::add_slots(const std::vector<Slot>& slots, int64_t count, c
   if (all.first >= all.last) return;
   const int64_t each = panels(all.count(), kAdders);
   context_.parallel_for(all.count(), each, [&](int64_t begin, int64_t end) {
-    const Buffer<A> line(context_, line_size());
+    const Buffer<A> line(context_, line_size<A>(table_cells(), channels_));
     const Range own{all.first + begin, all.first + end};
     for (int64_t index = 0; index < count; ++index) {
       const Slot& slot = slots[static_cast<size_t>(index)];

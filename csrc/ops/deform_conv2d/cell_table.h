@@ -276,9 +276,14 @@ void fill_cells(const StridedView<const T>& X, const ConvShape& conv, int64_t im
   }
 }
 
+// Memory of add_table() for tables of up to `cells`, in three rows or more.
+template <class A>
+inline int64_t line_size(int64_t cells, int64_t channels) {
+  return (2 * channels + 1) * (cells / 3 + 1 + kLanes<A>);
+}
+
 // Adds the sums of a table to the rows [first, last) of an image: channel c of pixel (y, x) is at
-// to[c * channel + (y - first) * row + x * pixel]. `line` has room for two rows of the table and two
-// vectors more.
+// to[c * channel + (y - first) * row + x * pixel].
 template <class A>
 void add_table(const CellBox& cells, const A* table, int64_t channels, const Range& rows,
                int64_t width, A* to, int64_t channel, int64_t row, int64_t pixel, A* line) {
@@ -286,31 +291,38 @@ void add_table(const CellBox& cells, const A* table, int64_t channels, const Ran
   const Box& box = cells.box;
   const int64_t left = std::max<int64_t>(box.left + 1, 0), right = std::min(box.right, width);
   const int64_t top = std::max(box.top + 1, rows.first), bottom = std::min(box.bottom, rows.last);
-  const int64_t span = round_up(box.columns(), L);
-  A *const lefts = line, *const rights = line + span;
-  for (int64_t c = 0; c < channels; ++c, table += cells.channel<A>(), to += channel) {
-    for (int64_t y = top; y < bottom; ++y) {
-      const A* lower = table + 4 * (y - box.top) * box.columns();
-      const A* upper = lower - 4 * box.columns();
+  const int64_t columns = box.columns(), span = round_up(columns, L), count = right - left;
+  if (count <= 0) return;
+  A *const rights = line + channels * span, *const pixels = rights + span;
+  for (int64_t y = top; y < bottom; ++y) {
+    const A* lower = table + 4 * (y - box.top) * columns;
+    A* const out = to + (y - rows.first) * row + left * pixel;
+    for (int64_t c = 0; c < channels; ++c, lower += cells.channel<A>()) {
+      A* const lefts = line + c * span;
+      const A* const upper = lower - 4 * columns;
       if constexpr (L < 4) {
-        for (int64_t x = 0; x < box.columns(); ++x) {
+        for (int64_t x = 0; x < columns; ++x) {
           lefts[x] = lower[4 * x] + upper[4 * x + 2];
           rights[x] = lower[4 * x + 1] + upper[4 * x + 3];
         }
       } else {
-        for (int64_t x = 0; x < box.columns(); x += L) {
+        for (int64_t x = 0; x < columns; x += L) {
           load_columns(lower + 4 * x, upper + 4 * x, lefts + x, rights + x);
         }
       }
-      A* out = to + (y - rows.first) * row + left * pixel;
-      const A *one = lefts + left - box.left, *two = rights + left - box.left - 1;
-      int64_t x = 0;
-      if (pixel == 1) {
-        for (; x + L <= right - left; x += L) {
-          store(out + x, load(out + x) + (load(one + x) + load(two + x)));
-        }
-      }
-      for (; x < right - left; ++x) out[x * pixel] += one[x] + two[x];
+      A* const sums = lefts + left - box.left;
+      const A* const others = rights + left - box.left - 1;
+      add_to(others, 1, count, sums);
+      if (pixel == 1) add_to(sums, 1, count, out + c * channel);
+    }
+    if (pixel == 1) continue;
+    transpose_copy(line + left - box.left, span, pixels, channels, channels, count);
+    if (pixel == channels) {
+      add_to(pixels, 1, count * channels, out);
+      continue;
+    }
+    for (int64_t x = 0; x < count; ++x) {
+      add_to(pixels + x * channels, 1, channels, out + x * pixel);
     }
   }
 }
