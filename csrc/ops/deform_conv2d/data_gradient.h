@@ -85,7 +85,7 @@ class DataGradient {
  private:
   static constexpr int64_t kParts = 8;  // tasks side by side that need slots
   static constexpr int64_t kImageBandBytes = 384 * 1024;
-  static constexpr int64_t kImagesBytes = 1024 * 1024;  // of images side by side
+  static constexpr int64_t kImagesBytes = 1024 * 1024;  // of sums of whole images
 
   struct Task {
     int64_t image, offset_group;
@@ -114,7 +114,7 @@ class DataGradient {
     return !std::is_same_v<T, A> && X_ && size * sizeof(A) <= static_cast<double>(bytes) &&
            kernel_enabled("deform_conv2d.narrow_images");
   }
-  bool whole_narrow() const { return blocks_ == 1 && narrow_fits(1, kImageBandBytes); }
+  bool whole_narrow() const { return blocks_ == 1 && narrow_fits(1, kImagesBytes); }
   bool parts_narrow() const { return parts_ > 1 && narrow_fits(width_, kImagesBytes); }
 
   int64_t tile_pixels() const {
