@@ -3,9 +3,10 @@
 //
 // An item is a tile of one image for one offset group and one block of taps. Some items at a time
 // are computed side by side, each into a slot: its table of the gradient of X and its part of the
-// gradient of W. The slots are then added to the results in order. An item whose samples are too far
-// apart for a table is computed after that, in parts. 16-bit gradients of X are summed in float32,
-// for a band of rows at a time; then all gradients but that of X are computed with the first band.
+// gradient of W. The slots are then added to the results in order. An item whose samples are too
+// far apart for a table is computed after that, in parts. 16-bit gradients of X are summed in
+// float32, for a band of rows at a time; then all gradients but that of X are computed with the
+// first band.
 #pragma once
 
 #include "cell_table.h"
@@ -26,12 +27,12 @@ class CellGradient {
   };
 
   static bool supports(const ConvShape& conv, const Inputs<T>& inputs) {
-    return few(conv) && !inputs.changes() && Weights::size(conv) <= kMostWeights && Weights::outputs(conv) <= kMostOutputs &&
-           kernel_enabled("deform_conv2d.cell_tables");
+    return few(conv) && !inputs.changes() && Weights::size(conv) <= kMostWeights &&
+           Weights::outputs(conv) <= kMostOutputs && kernel_enabled("deform_conv2d.cell_tables");
   }
 
-  // Vectors of channels are used badly by few channels, and by those of several weight groups, which
-  // products take apart.
+  // Vectors of channels are used badly by few channels, and by those of several weight groups,
+  // which products take apart.
   static bool few(const ConvShape& conv) {
     const int64_t channels = conv.channels_per_offset();
     if (conv.groups == 1 || conv.group_channels() % channels == 0) {
@@ -56,7 +57,8 @@ class CellGradient {
         channels_(conv.channels_per_offset()),
         tiling_(conv, tile_pixels()),
         table_(table_size()),
-        slots_(std::clamp<int64_t>(kSlotBytes / (table_ * static_cast<int64_t>(sizeof(A))), 2, 8)) {}
+        slots_(std::clamp<int64_t>(kSlotBytes / (table_ * static_cast<int64_t>(sizeof(A))), 2, 8)) {
+  }
 
   void run() const;
 
@@ -65,18 +67,18 @@ class CellGradient {
   static constexpr int64_t kFewWeights = 1024;     // of a channel
   static constexpr int64_t kMostWeights = 131072;  // of an offset group
   static constexpr int64_t kMostOutputs = 1024;
-  static constexpr int64_t kTable = 524288 / sizeof(A);      // elements of a table
+  static constexpr int64_t kTable = 393216 / sizeof(A);      // elements of a table
   static constexpr int64_t kRows = 131072 / sizeof(A);       // of T
   static constexpr int64_t kGradients = 262144 / sizeof(A);  // of Y, of a tile
   static constexpr int64_t kImage = 1048576 / sizeof(A);     // sums of 16-bit types
-  static constexpr int64_t kSlotBytes = 2097152;
-  static constexpr int64_t kStrip = 256;                     // pixels
-  static constexpr int64_t kReach = 8;  // offsets that tables have room for
+  static constexpr int64_t kSlotBytes = std::is_same_v<T, A> ? 1572864 : 786432;
+  static constexpr int64_t kStrip = 256;  // pixels
+  static constexpr int64_t kReach = 8;    // offsets that tables have room for
   static constexpr int64_t kLeastPixels = 256, kFewUnits = 4, kTilesOfAUnit = 4;
   static constexpr int64_t kAdders = 4;  // tasks that add slots
 
-  // Channels of one weight group and its outputs; their weights are stored as [output][channel][tap]
-  // from `begin` times the number of taps on.
+  // Channels of one weight group and its outputs; their weights are stored as
+  // [output][channel][tap] from `begin` times the number of taps on.
   struct Part {
     Range channels, outputs;
     int64_t begin;
@@ -145,7 +147,10 @@ class CellGradient {
   Item item(int64_t index) const {
     const int64_t unit = index / unit_items(), rest = index % unit_items();
     const int64_t group = unit / conv_.batch, k = rest / tiling_.count() * taps_;
-    return {unit, unit % conv_.batch, group, rest % tiling_.count(),
+    return {unit,
+            unit % conv_.batch,
+            group,
+            rest % tiling_.count(),
             {k, std::min(k + taps_, conv_.taps)},
             {group * channels_, (group + 1) * channels_}};
   }
@@ -163,20 +168,23 @@ class CellGradient {
   }
   int64_t tile_pixels() const {
     const int64_t outputs = std::max<int64_t>(Weights::outputs(conv_), 1);
-    int64_t pixels = std::min({4 * kPixels<A>, kEntries<A> / taps_, kRows / (taps_ * channels_),
-                               kGradients / outputs});
+    int64_t pixels = std::min(
+        {4 * kPixels<A>, kEntries<A> / taps_, kRows / (taps_ * channels_), kGradients / outputs});
     if (units() < kFewUnits) {  // several items, for several threads
-      const double all = static_cast<double>(conv_.out_height) * static_cast<double>(conv_.out_width);
+      const double all =
+          static_cast<double>(conv_.out_height) * static_cast<double>(conv_.out_width);
       pixels = std::min(pixels, static_cast<int64_t>(std::min(all, 1e9)) / kTilesOfAUnit);
     }
     pixels = std::max(pixels, kLeastPixels);
-    while (pixels > kLeastPixels && 4 * channels_ * usual_cells(Tiling(conv_, pixels)) > kTable / 2) {
+    while (pixels > kLeastPixels &&
+           4 * channels_ * usual_cells(Tiling(conv_, pixels)) > kTable / 2) {
       pixels /= 2;
     }
     return pixels;
   }
   int64_t table_size() const {
-    const double image = static_cast<double>(conv_.height + 3) * static_cast<double>(conv_.width + 3);
+    const double image =
+        static_cast<double>(conv_.height + 3) * static_cast<double>(conv_.width + 3);
     const int64_t most = static_cast<int64_t>(std::min(image, 1e9));
     const int64_t wanted = std::min({2 * usual_cells(tiling_), most, kTable / (4 * channels_)});
     return channels_ * 4 * (std::max(wanted, least_cells()) + kLanes<A> + 1);
@@ -268,11 +276,10 @@ class CellGradient<T>::Worker {
     pack_weights();
     Weights::for_each(conv_, item_.channels, [&](const Part& part) {
       const int64_t taps = item_.taps.count(), rows = part.row(taps);
-      weighted_sums<A>(rows, part.outputs.count(),
-                       {weights_.get() + part.begin * taps, rows},
-                       {from_.data + (part.outputs.first - outputs_.first) * from_.row, from_.row},
-                       {rows_.get() + (part.channels.first - item_.channels.first) * tap_row(), row_},
-                       pixels_);
+      weighted_sums<A>(
+          rows, part.outputs.count(), {weights_.get() + part.begin * taps, rows},
+          {from_.data + (part.outputs.first - outputs_.first) * from_.row, from_.row},
+          {rows_.get() + (part.channels.first - item_.channels.first) * tap_row(), row_}, pixels_);
     });
   }
   // Reads the gradient of Y in place if it is read about once, otherwise copies it.
@@ -367,7 +374,8 @@ template <class T>
 void CellGradient<T>::run() const {
   const char* what = moves() ? (X_out_ ? "X, offset and mask" : "offset and mask") : "X";
   if (X_out_ || moves()) {
-    context_.report("cell_tables", what, "few channels in an offset group: vectors run over pixels");
+    context_.report("cell_tables", what,
+                    "few channels in an offset group: vectors run over pixels");
   }
   if (W_out_) context_.report("cell_tables", "W", "the samples are made already");
   if (X_out_) clear(X_out_);
@@ -383,8 +391,8 @@ void CellGradient<T>::run() const {
                        static_cast<double>(conv_.width);
   const int64_t together = std::clamp<int64_t>(
       static_cast<int64_t>(static_cast<double>(kImage) / std::max(image, 1.0)), 1, units());
-  const int64_t band =
-      std::clamp<int64_t>(kImage / (channels_ * conv_.width), 1, std::max<int64_t>(conv_.height, 1));
+  const int64_t band = std::clamp<int64_t>(kImage / (channels_ * conv_.width), 1,
+                                           std::max<int64_t>(conv_.height, 1));
   const Buffer<A> sums(context_, together * channels_ * band * conv_.width);
   for (int64_t unit = 0; unit < units(); unit += together) {
     const Range some{unit, std::min(unit + together, units())};
@@ -538,7 +546,8 @@ void CellGradient<T>::write_rows(const Range& units, const Range& rows, const A*
       transpose_copy(from, plane, to, X_out_.step[3], channels_, plane);
       return;
     }
-    for (int64_t c = 0; c < channels_; ++c) narrow(from + c * plane, plane, to + c * X_out_.step[1]);
+    for (int64_t c = 0; c < channels_; ++c)
+      narrow(from + c * plane, plane, to + c * X_out_.step[1]);
   });
 }
 

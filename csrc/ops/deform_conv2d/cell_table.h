@@ -45,9 +45,9 @@ MYOPS_INLINE void load_cells(const A* from, const int32_t* place, Vector<A> (&co
     for (int i = 0; i < 4; ++i) {
 #if MYOPS_VECTOR_BYTES == 64
       if constexpr (sizeof(A) == 8) {
-        corners[i] = (Vector<A>)_mm512_insertf64x4(
-            _mm512_castpd256_pd512(_mm256_loadu_pd(from + place[i])),
-            _mm256_loadu_pd(from + place[i + 4]), 1);
+        corners[i] =
+            (Vector<A>)_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(from + place[i])),
+                                          _mm256_loadu_pd(from + place[i + 4]), 1);
         continue;
       }
 #endif

@@ -300,7 +300,9 @@ void DataGradient<T>::run_in_bands(bool held) const {
   };
   const int64_t pixels = conv_.height * conv_.width, image = pixels * conv_.channels_per_offset();
   const Buffer<A> images(context_, held ? width * image : 0);
-  const auto image_of = [&](int64_t index) { return held ? images.get() + index * image : nullptr; };
+  const auto image_of = [&](int64_t index) {
+    return held ? images.get() + index * image : nullptr;
+  };
   for (int64_t unit = 0; unit < units(); unit += width) {
     const int64_t count = std::min(width, units() - unit);
     if (held) images.zero(count * image);

@@ -79,7 +79,8 @@ void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Ro
   if (pixels > 0) weighted_rows<kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
 }
 
-// The products of kLeft rows with `wanted` <= kRight others; a missing one is replaced by the first.
+// The products of kLeft rows with `wanted` <= kRight others; a missing one is replaced by the
+// first.
 template <int kLeft, int kRight, class A>
 MYOPS_INLINE void dot_block(const Rows<const A>& left, const Rows<const A>& right, int wanted,
                             int64_t pixels, const Rows<A>& out) {
