@@ -5,23 +5,16 @@
 
 namespace myops::deform::MYOPS_ISA {
 
-inline constexpr int64_t kOutputsAhead = 4;  // prefetched
-
 // Row o - outputs.first of `to` holds pixels of output o, rows `to_row` elements apart.
 template <class T, class A>
 void read_by_output(const StridedView<const T>& gradient, const Tile& tile, const Range& pixels,
                     const Range& outputs, A* to, int64_t to_row) {
-  const bool prefetches = kernel_enabled("deform_conv2d.prefetch_outputs");
   const auto read_line = [&](const T* from, int64_t count, int64_t done) {
     if (gradient.step[1] == 1) {
       transpose_copy(from, gradient.step[3], to + done, to_row, count, outputs.count());
       return;
     }
     for (int64_t o = 0; o < outputs.count(); ++o, from += gradient.step[1]) {
-      // Hardware does not prefetch these short lines. Addresses behind the tensor are allowed.
-      for (int64_t i = 0; prefetches && i < count; i += 64 / static_cast<int64_t>(sizeof(T))) {
-        __builtin_prefetch(from + kOutputsAhead * gradient.step[1] + i);
-      }
       widen(from, gradient.step[3], count, to + o * to_row + done);
     }
   };
