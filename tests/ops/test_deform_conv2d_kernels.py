@@ -183,7 +183,7 @@ def test_image_in_bands(dtype: str) -> None:
     """More pixels than a band of 16 channels has, tiles that touch two bands, and tiles that touch
     none: the same bits as where X or the positions are wanted alone."""
     case = (1, 16, 3, (1, 2), (1, 1), (0, 0), (1, 1), 1, 1, True, False)
-    tensors, attributes, leaves, result, grad = graph(case, (90, 90), dtype)
+    tensors, attributes, leaves, result, grad = graph(case, (130, 130), dtype)
     offset = tensors[2].clone()
     offset[:, :, 60:] = -300  # outside of the image
     leaves[2] = offset.requires_grad_()
