@@ -31,7 +31,7 @@ const std::vector<Case> kCases = {
     {1, 2, 70, 8, 21, 1, 2, 1, 1, DType::Float32, kLast},
     {1, 12, 6, 7, 16, 2, 1, 3, 4, DType::Float64, kLast},
     {1, 8, 8, 12, 13, 3, 2, 8, 2},
-    {1, 16, 12, 5, 40, 3, 1, 8, 2},
+    {1, 16, 24, 5, 40, 3, 1, 8, 2},
     {1, 1, 2, 23, 70, 5, 1, 1, 1, DType::Float32, kLast},
     {1, 2, 3, 130, 280, 1, 1, 1, 1, DType::Float32, Layout::Contiguous, 150},  // no table fits
     {1, 2, 3, 9, 11, 3, 1, 1, 1, DType::Float32, Layout::Contiguous, 0},       // integers

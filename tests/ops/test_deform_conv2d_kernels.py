@@ -116,6 +116,8 @@ CELLS = {
     "several tiles": ((1, 1, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (40, 60)),
     "two blocks of taps": ((1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (40, 60)),
     "shares": ((2, 12, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2, 4, True, False), (13, 12)),
+    # Offset groups of 3 channels, weight groups of 4: some need the outputs of two.
+    "straddling": ((1, 12, 6, (2, 2), (1, 1), (1, 1), (1, 1), 3, 4, True, False), (7, 16)),
     "depthwise": ((2, 6, 6, (3, 3), (1, 2), (1, 1), (1, 1), 6, 2, True, False), (9, 11)),
     "many groups": ((2, 16, 9, (2, 3), (1, 1), (0, 1), (1, 1), 1, 16, False, False), (9, 40)),
     "many outputs": ((1, 2, 300, (1, 1), (2, 2), (0, 0), (1, 1), 1, 1, True, False), (19, 33)),

@@ -293,7 +293,10 @@ class CellGradient<T>::Worker {
       }
     }
     from_ = {gradient_.get(), row_};
-    if (tile_ == held_ && held_outputs_.first == outputs_.first) return;
+    if (tile_ == held_ && held_outputs_.first == outputs_.first &&
+        held_outputs_.last == outputs_.last) {
+      return;
+    }
     read_by_output(G, tile_, {0, pixels_}, outputs_, gradient_.get(), row_);
     held_ = tile_;
     held_outputs_ = outputs_;
