@@ -38,13 +38,18 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch
     pairs["gaps"] = (a[:, ::2], a[:, 1:138:2].flip(1)[:, :1].clone())
     for kind, pair in pairs.items():
         keep(f"add {kind} {dtype}", myops.explain(myops.my_add, *pair))
-x = torch.randn(2, 64, 20, 24, generator=random).requires_grad_(True)
-w = torch.randn(16, 64, 3, 3, generator=random).requires_grad_(True)
+x = torch.randn(2, 160, 20, 24, generator=random).requires_grad_(True)
+w = torch.randn(16, 160, 3, 3, generator=random).requires_grad_(True)
 offset = torch.randn(2, 16 * 18, 20, 24, generator=random).requires_grad_(True)
 y = myops.deform_conv2d(x, offset, w, padding=1)
 grad = torch.randn(y.shape, generator=random)
+few = torch.randn(1, 16, 20, 24, generator=random).requires_grad_(True)
+narrow = torch.randn(16, 16, 3, 3, generator=random).requires_grad_(True)
+result = myops.deform_conv2d(few, offset[:1], narrow, padding=1)
+keep("few", myops.explain(torch.autograd.grad, result, (few, offset, narrow), grad[:1]))
 keep("deform", myops.explain(torch.autograd.grad, y, (x, offset, w), grad))
-np.savez(sys.argv[1], x=x.detach(), w=w.detach(), offset=offset.detach(), grad=grad, **found)
+arrays = dict(x=x.detach(), w=w.detach(), few=few.detach(), narrow=narrow.detach())
+np.savez(sys.argv[1], **arrays, offset=offset.detach(), grad=grad, **found)
 print(json.dumps(names))
 """
 DEFORM = ("with_data_gradient", "side_by_side", "groups_together")
@@ -54,6 +59,7 @@ OFF = {
         f"my_add.{name}" for name in ("contiguous", "repeated_a", "repeated_b", "packed", "tiles")
     ],
     **{name: [f"deform_conv2d.{name}"] for name in DEFORM},
+    "cell_tables": ["deform_conv2d.cell_tables"],
     "all three": [f"deform_conv2d.{name}" for name in DEFORM],
 }
 Ran = tuple[dict[str, list[str]], dict[str, Any]]
@@ -77,6 +83,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
 def test_without_the_variable_all_kernels_are_chosen(ran: dict[str, Ran]) -> None:
     names, _ = ran["nothing"]
     assert {"side_by_side", "with_data_gradient"} <= set(names["deform"])
+    assert set(names["few"]) == {"cell_tables"}
     for kind, kernel in {
         "whole": "contiguous", "a": "repeated_a", "b": "repeated_b", "short": "packed",
         "transposed": "tiles", "gaps": "packed",
@@ -104,15 +111,19 @@ def test_kernels_with_promised_equal_bits_have_them(ran: dict[str, Ran]) -> None
 
 def test_other_kernels_agree_with_the_reference(ran: dict[str, Ran]) -> None:
     given = ran["nothing"][1]
-    x, offset, w = (
-        torch.from_numpy(given[name]).double().requires_grad_(True) for name in ("x", "offset", "w")
-    )
-    y = reference(x, w, offset, None, None, pads=(1, 1, 1, 1), offset_group=16)
-    grads = torch.autograd.grad(y, (x, offset, w), torch.from_numpy(given["grad"]).double())
-    for title in OFF:
-        for number, right in enumerate(grads):
-            error = np.abs(ran[title][1][f"deform {number}"] - right.numpy()).max()
-            assert error < 1e-4 * float(right.abs().max()), (title, number)
+    for kind, first, last in (("deform", "x", "w"), ("few", "few", "narrow")):
+        x, offset, w = (
+            torch.from_numpy(given[name]).double().requires_grad_(True)
+            for name in (first, "offset", last)
+        )
+        count = len(x)
+        y = reference(x, w, offset[:count], None, None, pads=(1, 1, 1, 1), offset_group=16)
+        grad = torch.from_numpy(given["grad"][:count]).double()
+        grads = torch.autograd.grad(y, (x, offset, w), grad)
+        for title in OFF:
+            for number, right in enumerate(grads):
+                error = np.abs(ran[title][1][f"{kind} {number}"] - right.numpy()).max()
+                assert error < 1e-4 * float(right.abs().max()), (title, kind, number)
 
 
 def test_every_name_of_a_kernel_is_in_the_code() -> None:

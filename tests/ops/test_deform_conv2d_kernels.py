@@ -16,22 +16,22 @@ TOLERANCES = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e
 # dilation, groups, offset groups, mask, bias; size of the image.
 KERNELS = [
     ("side_by_side", "with_data_gradient",
-     (2, 8, 5, (3, 2), (1, 1), (1, 0), (1, 1), 1, 8, True, False), (9, 11)),
+     (2, 80, 5, (3, 2), (1, 1), (1, 0), (1, 1), 1, 8, True, False), (9, 11)),
     # 164 outputs of 1,000 pixels would not fit a tile, which is made smaller.
     ("side_by_side", "with_data_gradient",
-     (1, 8, 164, (2, 1), (1, 1), (0, 0), (1, 1), 2, 8, True, False), (33, 40)),
+     (1, 80, 164, (2, 1), (1, 1), (0, 0), (1, 1), 2, 8, True, False), (33, 40)),
     ("side_by_side", "groups_together",
-     (2, 8, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
+     (2, 80, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 8, True, False), (5, 7)),
     ("whole_images", "with_data_gradient",
-     (2, 3, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
+     (2, 30, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 3, True, False), (9, 11)),
     # Two blocks of taps, and several tiles, which the parts of the sums share.
     ("whole_images", "with_data_gradient",
-     (1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (40, 60)),
+     (1, 20, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (40, 60)),
     ("whole_images", "with_data_gradient",
-     (1, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1), 6, 2, True, False), (9, 11)),  # depthwise
+     (1, 24, 24, (3, 3), (1, 1), (1, 1), (1, 1), 24, 2, True, False), (9, 11)),  # depthwise
     # 300 outputs: two passes for the gradient of W.
     ("whole_images", "jobs",
-     (1, 3, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, False), (9, 11)),
+     (1, 12, 300, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, False), (9, 11)),
     ("bands_of_tiles", "jobs",
      (1, 40, 7, (3, 3), (2, 2), (1, 1), (1, 1), 1, 1, True, False), (17, 13)),
 ]  # fmt: skip
@@ -75,12 +75,117 @@ def test_kernel(data: str, weights: str, case: tuple, size: tuple[int, int], dty
         assert torch.equal(ran.result[1], alone)
 
 
+# 16-bit types whose sums of X are held for whole images.
+NARROW = [
+    ("whole_images", "with_data_gradient",
+     (2, 24, 7, (3, 3), (1, 1), (1, 1), (1, 1), 1, 2, True, False), (9, 41)),
+    ("whole_images", "with_data_gradient",  # two blocks of taps, several tiles
+     (1, 9, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 1, False, False), (40, 60)),
+    ("bands_of_tiles", "jobs",
+     (3, 140, 8, (3, 3), (2, 2), (1, 1), (1, 1), 2, 2, True, False), (17, 13)),
+    ("bands_of_tiles", "jobs",  # two blocks of taps
+     (1, 66, 7, (5, 5), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (17, 33)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("data", "weights", "case", "size"), NARROW)
+def test_narrow_images(
+    data: str, weights: str, case: tuple, size: tuple[int, int], dtype: str
+) -> None:
+    """All gradients; each alone, by other kernels, with the same bits; both layouts."""
+    tensors, attributes, leaves, result, grad = graph(case, size, dtype)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        leaves = [
+            None if t is None else t.detach().to(memory_format=layout).requires_grad_()
+            for t in leaves
+        ]
+        result = call(leaves, attributes)
+        ran = myops.explain(gradients, leaves, result, grad)
+        chosen = {step.axis.split(",")[-1]: step.kernel for step in ran.calls[0].plan}
+        assert set(chosen.values()) == {data, weights}
+        check(tensors, attributes, grad, ran.result, dtype)
+        present = [t for t in leaves if t is not None]
+        for together, leaf in zip(ran.result, present, strict=True):
+            (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+            assert torch.equal(together, alone)
+
+
+# Few channels in an offset group. Names say what is special.
+CELLS = {
+    "several tiles": ((1, 1, 3, (3, 3), (1, 1), (1, 1), (1, 1), 1, 1, True, False), (40, 60)),
+    "two blocks of taps": ((1, 4, 5, (5, 5), (1, 1), (2, 2), (1, 1), 1, 2, True, False), (40, 60)),
+    "shares": ((2, 12, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2, 4, True, False), (13, 12)),
+    # Offset groups of 3 channels, weight groups of 4: some need the outputs of two.
+    "straddling": ((1, 12, 6, (2, 2), (1, 1), (1, 1), (1, 1), 3, 4, True, False), (7, 16)),
+    "depthwise": ((2, 6, 6, (3, 3), (1, 2), (1, 1), (1, 1), 6, 2, True, False), (9, 11)),
+    "many groups": ((2, 16, 9, (2, 3), (1, 1), (0, 1), (1, 1), 1, 16, False, False), (9, 40)),
+    "many outputs": ((1, 2, 300, (1, 1), (2, 2), (0, 0), (1, 1), 1, 1, True, False), (19, 33)),
+    "rows longer than a tile": ((1, 3, 4, (1, 1), (1, 1), (0, 0), (1, 1), 1, 1, True, False),
+                                (3, 310)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CELLS)
+def test_cell_tables(name: str, dtype: str) -> None:
+    """All gradients, and each alone with the same bits."""
+    tensors, attributes, leaves, result, grad = graph(*CELLS[name], dtype)
+    ran = myops.explain(gradients, leaves, result, grad)
+    chosen = {step.axis.split(",")[-1]: step.kernel for step in ran.calls[0].plan}
+    assert set(chosen.values()) == {"cell_tables"}
+    assert "W" in chosen
+    check(tensors, attributes, grad, ran.result, dtype)
+    present = [t for t in leaves if t is not None]
+    for together, leaf in zip(ran.result, present, strict=True):
+        (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+        assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cell_tables_of_distant_samples(dtype: str) -> None:
+    """Samples too far apart for a table: the tile is computed in parts."""
+    case = (1, 2, 3, (3, 1), (1, 1), (1, 0), (1, 1), 1, 1, True, False)
+    tensors, attributes, leaves, result, grad = graph(case, (150, 260), dtype)
+    torch.manual_seed(8)
+    offset = tensors[2].clone()
+    far = torch.rand(offset.shape) < 0.3
+    step = torch.randint(-90, 90, offset.shape)
+    offset = torch.where(far, offset + step.to(offset.dtype), offset).float()
+    whole = offset.floor()
+    offset = (whole + (offset - whole).clamp(0.25, 0.75)).to(tensors[2].dtype)
+    near = (offset - offset.round()).abs() < 0.02
+    offset = torch.where(near, offset.round() + 0.5, offset)  # 16-bit numbers are far apart there
+    leaves[2] = offset.requires_grad_()
+    result = call(leaves, attributes)
+    ran = myops.explain(gradients, leaves, result, grad)
+    assert {step.kernel for step in ran.calls[0].plan} == {"cell_tables"}
+    check([*tensors[:2], offset.detach(), *tensors[3:]], attributes, grad, ran.result, dtype)
+    present = [t for t in leaves if t is not None]
+    for together, leaf in zip(ran.result, present, strict=True):
+        (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+        assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_cell_tables_in_bands(dtype: str) -> None:
+    """Sums of 16-bit gradients of X for some rows at a time: 2 MiB and more for the image. Samples
+    reach from one band into the other."""
+    case = (1, 2, 1, (1, 1), (2, 2), (0, 0), (1, 1), 1, 1, False, False)
+    tensors, attributes, leaves, result, grad = graph(case, (600, 500), dtype)
+    got = gradients(leaves, result, grad)
+    check(tensors, attributes, grad, got, dtype)
+    for together, leaf in zip(got, [t for t in leaves if t is not None], strict=True):
+        (alone,) = torch.autograd.grad(result, [leaf], grad, retain_graph=True)
+        assert torch.equal(together, alone)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_image_in_bands(dtype: str) -> None:
     """More pixels than a band of 16 channels has, tiles that touch two bands, and tiles that touch
     none: the same bits as where X or the positions are wanted alone."""
     case = (1, 16, 3, (1, 2), (1, 1), (0, 0), (1, 1), 1, 1, True, False)
-    tensors, attributes, leaves, result, grad = graph(case, (90, 90), dtype)
+    tensors, attributes, leaves, result, grad = graph(case, (130, 130), dtype)
     offset = tensors[2].clone()
     offset[:, :, 60:] = -300  # outside of the image
     leaves[2] = offset.requires_grad_()

@@ -274,8 +274,8 @@ print(json.dumps([idle, status("VmHWM") - before - taken - code]))
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize(
-    ("channels", "outputs", "size"), [(64, 64, 192), (2048, 16, 24)]
-)  # column matrices of 81 and 40 MiB
+    ("channels", "outputs", "size"), [(64, 64, 192), (2048, 16, 24), (3, 64, 512)]
+)  # column matrices of 81, 40 and 27 MiB
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_scratch_memory(order: int, channels: int, outputs: int, size: int, threads: int) -> None:
     image, result = [1, channels, size, size], [1, outputs, size, size]

@@ -1,6 +1,7 @@
 // The kernel of deform_conv2d_backward.
 #pragma once
 
+#include "cell_gradient.h"
 #include "data_gradient.h"
 #include "kernels.h"
 #include "weight_gradient.h"
@@ -17,6 +18,13 @@ void backward_typed(KernelContext& context) {
   inputs.X = StridedView<const T>(X);
   inputs.positions.offset = StridedView<const T>(context.input(3));
   inputs.positions.mask = StridedView<const T>(mask);
+  if (CellGradient<T>::supports(conv, inputs)) {
+    const typename CellGradient<T>::Outputs all{
+        needs[0] ? context.output(0) : Tensor(), needs[1] ? context.output(1) : Tensor(),
+        needs[2] ? context.output(2) : Tensor(),
+        needs[3] && mask.present ? context.output(3) : Tensor()};
+    return CellGradient<T>(context, conv, inputs, gradient, W, all).run();
+  }
   const Filters<T> filters(conv, W), none;
   const typename DataGradient<T>::Outputs outputs{
       needs[0] ? context.output(0) : Tensor(), needs[2] ? context.output(2) : Tensor(),

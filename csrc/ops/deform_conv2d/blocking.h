@@ -1,6 +1,7 @@
 // How the computation is divided into blocks. The division depends on shapes only, and each buffer
 // is bounded whatever the tensors are: a task and its part of the call's shared buffers stay below
-// 2 MiB together.
+// 2 MiB together; with the sums of 16-bit gradients of X, or with the slots of cell_gradient.h (of
+// the call), below 3 MiB.
 #pragma once
 
 #include <algorithm>

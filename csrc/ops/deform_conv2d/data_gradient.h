@@ -10,6 +10,7 @@
 
 #include "scatter.h"
 #include "weight_gradient.h"
+#include "write_positions.h"
 
 namespace myops::deform::MYOPS_ISA {
 
@@ -44,7 +45,7 @@ class DataGradient {
   bool gives_samples(const WeightGradient<T>& weights) const {
     if (!kernel_enabled("deform_conv2d.with_data_gradient")) return false;
     const bool positions = offset_ || mask_;
-    if (!std::is_same_v<T, A>) return false;
+    if (!std::is_same_v<T, A>) return positions && whole_narrow() && weights.takes_images();
     if (side_by_side()) return (X_ || positions) && weights.takes_samples();
     return positions && weights.takes_images();
   }
@@ -53,18 +54,19 @@ class DataGradient {
     if (X_) clear();
     const bool positions = offset_ || mask_;
     const bool narrow = X_ && !std::is_same_v<T, A>;
-    const bool together = narrow && positions && blocks_ == 1;
-    const char* what = !positions            ? "X"
-                       : !X_                 ? "offset and mask"
-                       : narrow && !together ? "offset and mask"
-                                             : "X, offset and mask";
-    if (narrow) {
+    const bool held = positions && (whole_narrow() || parts_narrow());  // sums of whole images
+    const bool together = narrow && !held && positions && blocks_ == 1;
+    const char* what = !positions                     ? "X"
+                       : !X_                          ? "offset and mask"
+                       : narrow && !held && !together ? "offset and mask"
+                                                      : "X, offset and mask";
+    if (narrow && !held) {
       context_.report("image_in_bands", together ? what : "X",
                       "sums of 16-bit types are held in float32");
       run_image_in_bands(together);
     }
     if (together || (!positions && (!X_ || narrow))) return;
-    if (side_by_side()) {
+    if (!held && side_by_side()) {
       context_.report("side_by_side", what, "many offset groups, each with one block of channels");
       if (weights) report_samples();
       run_side_by_side(positions, weights);
@@ -76,13 +78,14 @@ class DataGradient {
     } else {
       context_.report("bands_of_tiles", what,
                       "tasks of an offset group add their gradients of positions in slots");
-      run_in_bands();
+      run_in_bands(held);
     }
   }
 
  private:
   static constexpr int64_t kParts = 8;  // tasks side by side that need slots
   static constexpr int64_t kImageBandBytes = 384 * 1024;
+  static constexpr int64_t kImagesBytes = 1024 * 1024;  // of sums of whole images
 
   struct Task {
     int64_t image, offset_group;
@@ -103,6 +106,16 @@ class DataGradient {
            GradientTile<T>::fits(conv_.outputs, tiling_.pixels());
   }
   int64_t units() const { return conv_.batch * conv_.offset_groups; }
+  // Whether the sums of 16-bit gradients of X are held for whole images, so that the positions and
+  // samples of a tile are computed once: by one task, or by several that share an offset group.
+  bool narrow_fits(int64_t images, int64_t bytes) const {
+    const double size = static_cast<double>(conv_.height) * static_cast<double>(conv_.width) *
+                        static_cast<double>(conv_.channels_per_offset() * images);
+    return !std::is_same_v<T, A> && X_ && size * sizeof(A) <= static_cast<double>(bytes) &&
+           kernel_enabled("deform_conv2d.narrow_images");
+  }
+  bool whole_narrow() const { return blocks_ == 1 && narrow_fits(1, kImagesBytes); }
+  bool parts_narrow() const { return parts_ > 1 && narrow_fits(width_, kImagesBytes); }
 
   int64_t tile_pixels() const {
     // The double backward stores more for each entry.
@@ -145,11 +158,16 @@ class DataGradient {
     }
   }
 
+  // `image`: where the gradient of X of the offset group is summed, [pixel][channel], or null.
   void add_tile(TileGradient<T>& work, const Task& task, int64_t tile, const Range& taps, A* sums,
-                const typename TileGradient<T>::Take& take = nullptr) const {
+                const typename TileGradient<T>::Take& take = nullptr, A* image = nullptr) const {
     work.place(tiling_.at(task.image, tile), task.offset_group, taps);
+    const int64_t length = conv_.channels_per_offset();
     for_each_channels(task.channels, [&](const Range& block) {
-      work.run(block, target(task.image, block.first), sums, take);
+      const Target<A> to = image ? Target<A>{image + block.first - task.offset_group * length, 1,
+                                             length, 0, conv_.height * conv_.width}
+                                 : target(task.image, block.first);
+      work.run(block, to, sums, take);
     });
   }
 
@@ -166,11 +184,13 @@ class DataGradient {
   void clear() const;
   void run_side_by_side(bool positions, WeightGradient<T>* weights) const;
   void run_whole(bool positions, WeightGradient<T>* weights) const;
-  void run_in_bands() const;
+  void run_in_bands(bool held) const;
   void run_image_in_bands(bool positions) const;
   void write_band(const Task& own, int64_t first, int64_t last, const A* sums) const;
   void write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
-                       const A* sums) const;
+                       const A* sums) const {
+    PositionOutputs<T>{offset_, mask_}.write(conv_, tile, offset_group, taps, sums);
+  }
 
   const KernelContext& context_;
   const ConvShape& conv_;
@@ -246,24 +266,31 @@ void DataGradient<T>::run_whole(bool positions, WeightGradient<T>* weights) cons
     const int64_t item = own.image * tiling_.count();
     const int64_t size = 3 * blocking_.taps * tiling_.pixels();
     const Buffer<A> sums(context_, positions ? size : 0);
+    const int64_t pixels = conv_.height * conv_.width;
+    const bool held = positions && whole_narrow();
+    const Buffer<A> image(context_, held ? pixels * own.channels.count() : 0);
+    if (held) image.zero(pixels * own.channels.count());
     std::optional<typename WeightGradient<T>::Total> total;
     if (weights) total.emplace(*weights);
     for_each_taps([&](const Range& taps) {
       if (total) total->start(own.offset_group, taps.first);
       for (int64_t tile = 0; tile < tiling_.count(); ++tile) {
         if (positions) sums.zero(size);
-        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile));
+        add_tile(work, own, tile, taps, positions ? sums.get() : nullptr, take(total, own, tile),
+                 image.get());
         if (total) total->end_tile(item + tile);
         if (!positions) continue;
         write_positions(tiling_.at(own.image, tile), own.offset_group, taps, sums.get());
       }
     });
+    if (held) write_band(own, 0, pixels, image.get());
   });
   if (weights) weights->finish_images();
 }
 
+// `held`: the gradients of X are 16-bit types, and their sums are those of whole images.
 template <class T>
-void DataGradient<T>::run_in_bands() const {
+void DataGradient<T>::run_in_bands(bool held) const {
   const int64_t slot = 3 * blocking_.taps * tiling_.pixels(), parts = parts_, width = width_;
   const int64_t length =
       std::clamp<int64_t>(kSlots<A> / (slot * width * parts), 1, tiling_.count());
@@ -271,9 +298,15 @@ void DataGradient<T>::run_in_bands() const {
   const auto slot_of = [&](int64_t index, int64_t tile) {
     return slots.get() + (index * length + tile) * slot;
   };
-  for_each_taps([&](const Range& taps) {
-    for (int64_t unit = 0; unit < units(); unit += width) {
-      const int64_t count = std::min(width, units() - unit);
+  const int64_t pixels = conv_.height * conv_.width, image = pixels * conv_.channels_per_offset();
+  const Buffer<A> images(context_, held ? width * image : 0);
+  const auto image_of = [&](int64_t index) {
+    return held ? images.get() + index * image : nullptr;
+  };
+  for (int64_t unit = 0; unit < units(); unit += width) {
+    const int64_t count = std::min(width, units() - unit);
+    if (held) images.zero(count * image);
+    for_each_taps([&](const Range& taps) {
       for (int64_t first = 0; first < tiling_.count(); first += length) {
         const int64_t tiles = std::min(length, tiling_.count() - first);
         context_.parallel_for(count * parts, 1, [&](int64_t index, int64_t) {
@@ -281,7 +314,7 @@ void DataGradient<T>::run_in_bands() const {
           for (int64_t tile = 0; tile < tiles; ++tile) {
             std::fill_n(slot_of(index, tile), slot, A{});
             add_tile(work, task(unit * parts + index, parts), first + tile, taps,
-                     slot_of(index, tile));
+                     slot_of(index, tile), nullptr, image_of(index / parts));
           }
         });
         context_.parallel_for(count * tiles, 1, [&](int64_t index, int64_t) {
@@ -295,8 +328,12 @@ void DataGradient<T>::run_in_bands() const {
           write_positions(tiling_.at(own.image, first + tile), own.offset_group, taps, sums);
         });
       }
-    }
-  });
+    });
+    if (!held) continue;
+    context_.parallel_for(count, 1, [&](int64_t index, int64_t) {
+      write_band(task(unit + index, 1), 0, pixels, image_of(index));
+    });
+  }
 }
 
 // For 16-bit types: sums of a band of pixels in float, rounded once at the end. With `positions`,
@@ -358,36 +395,18 @@ void DataGradient<T>::write_band(const Task& own, int64_t first, int64_t last,
     }
     return;
   }
-  A planes[2 * kChannels * kEach];
+  A planes[kChannels * kEach];
   for (int64_t i = first; i < last; i += kEach) {
     const int64_t pixels = std::min(kEach, last - i);
-    transpose_copy(sums + (i - first) * count, count, planes, kEach, pixels, count);
-    for (int64_t c = 0; c < count; ++c) {
-      narrow(planes + c * kEach, pixels, X_.at(own.image, own.channels.first + c, 0, 0) + i);
+    for (int64_t begin = 0; begin < count; begin += kChannels) {
+      const int64_t some = std::min(kChannels, count - begin);
+      transpose_copy(sums + (i - first) * count + begin, count, planes, kEach, pixels, some);
+      for (int64_t c = 0; c < some; ++c) {
+        T* const to = X_.at(own.image, own.channels.first + begin + c, 0, 0);
+        narrow(planes + c * kEach, pixels, to + i);
+      }
     }
   }
-}
-
-template <class T>
-void DataGradient<T>::write_positions(const Tile& tile, int64_t offset_group, const Range& taps,
-                                      const A* sums) const {
-  const int64_t first = offset_group * conv_.taps + taps.first, count = taps.count();
-  const int64_t plane = tile.pixels();
-  const auto write = [&](const StridedView<T>& out, int64_t channel, int64_t channels,
-                         const A* from) {
-    for (int64_t row = 0; row < tile.rows; ++row, from += tile.columns) {
-      T* to = out.at(tile.image, channel, tile.top + row, tile.left);
-      if (out.step[1] == 1) {
-        transpose_copy(from, plane, to, out.step[3], channels, tile.columns);
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c, to += out.step[1]) {
-        narrow(from + c * plane, tile.columns, to);
-      }
-    }
-  };
-  if (offset_) write(offset_, 2 * first, 2 * count, sums);
-  if (mask_) write(mask_, first, count, sums + 2 * count * plane);
 }
 
 }  // namespace myops::deform::MYOPS_ISA

@@ -134,6 +134,7 @@ class Taps {
   bool missed(int64_t entry) const { return cells_.get()[entry] == kMissed; }
   const A* values() const { return values_.get(); }    // a_0
   const A* changes() const { return changes_.get(); }  // b_0
+  const A* points() const { return points_.get(); }    // fractions, m
   bool shifted() const { return shifted_; }
   template <class V>
   Point<V> point(int64_t entry) const {  // fractions, m

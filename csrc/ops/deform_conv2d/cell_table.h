@@ -1,0 +1,330 @@
+// Tables of cells: the four corners of a cell side by side, for each channel of a few. Vectors run
+// over pixels; a sample is read, and its gradient added, with one access of four elements.
+#pragma once
+
+#include "image.h"
+#include "tap_strip.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// The cells of a box of pixels, [channel][row][column][corner]. The cell of the last row and column
+// are not used. Behind those of a channel there is room for a whole vector of cells, and `outside`:
+// the cell of all samples outside of the image.
+struct CellBox {
+  Box box{0, 0, 0, 0};
+
+  CellBox() = default;
+  // Around the cells of `read`, and one more above and to the left, so that every pixel has four
+  // cells.
+  explicit CellBox(const Box& read) : box(read) {
+    if (box.pixels() == 0) return;
+    --box.top;
+    --box.left;
+  }
+  int64_t rows() const { return box.bottom - box.top; }
+  int64_t columns() const { return box.columns(); }
+  template <class A>
+  int64_t outside() const {
+    return 4 * (box.pixels() + kLanes<A>);
+  }
+  template <class A>
+  int64_t channel() const {  // elements of a channel
+    return outside<A>() + 4;
+  }
+};
+
+// Four elements at each of kLanes places; result j has the elements at place + j.
+template <class A>
+MYOPS_INLINE void load_cells(const A* from, const int32_t* place, Vector<A> (&corners)[4]) {
+  if constexpr (kLanes<A> < 4) {
+    for (int64_t i = 0; i < kLanes<A>; ++i) {
+      for (int j = 0; j < 4; ++j) corners[j][i] = from[place[i] + j];
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+#if MYOPS_VECTOR_BYTES == 64
+      if constexpr (sizeof(A) == 8) {
+        corners[i] =
+            (Vector<A>)_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(from + place[i])),
+                                          _mm256_loadu_pd(from + place[i + 4]), 1);
+        continue;
+      }
+#endif
+      corners[i] = load_fours(from, place + i);
+    }
+    transpose_fours<A>(corners);
+  }
+}
+// to[place + j] += corner j, pixel after pixel.
+template <class A>
+MYOPS_INLINE void add_cells(Vector<A> (&corners)[4], const int32_t* place, A* to) {
+  constexpr int64_t L = kLanes<A>;
+  if constexpr (L < 4) {
+    for (int64_t i = 0; i < L; ++i) {
+      for (int j = 0; j < 4; ++j) to[place[i] + j] += corners[j][i];
+    }
+  } else {
+    using Cell = Lanes<A, 4>;
+    A cells[4 * L];
+    transpose_fours<A>(corners);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) store(cells + i * L, corners[i]);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < L; ++i) {
+      A* const at = to + place[i];
+      store(at, load_as<Cell>(at) + load_as<Cell>(cells + i % 4 * L + i / 4 * 4));
+    }
+  }
+}
+
+// One tap of a tile, for all channels.
+template <class A>
+struct CellStrip {
+  const int32_t* index;  // cells, of the first entry; negative: outside of the image
+  int64_t pixels;
+  const A* weights;  // of the first corner; `plane` further on those of the next
+  const A* points;   // fractions and mask, `plane` apart
+  int64_t plane;
+  A* rows;  // of a channel: T, then the samples if they are wanted
+  int64_t row, channels;
+  const A* X;  // tables
+  A* out;      // null: not wanted
+  int64_t table;
+  int32_t outside;
+  A* moved;  // gradients of y and x, `tile` elements apart; null: not wanted
+  A* masked;
+  int64_t tile;
+};
+
+template <bool kMoved, bool kSamples, bool kOut, class A>
+void run_cells(const CellStrip<A> strip) {
+  constexpr int64_t L = kLanes<A>;
+  using V = Vector<A>;
+  using Mask = Lanes<std::conditional_t<sizeof(A) == 4, int32_t, int64_t>, L>;
+  Index<A> lanes{};
+  for (int64_t i = 0; i < L; ++i) lanes[i] = static_cast<int32_t>(i);
+  for (int64_t p = 0; p < strip.pixels; p += L) {
+    const int64_t count = std::min(L, strip.pixels - p);
+    const Index<A> index = load_as<Index<A>>(strip.index + p);
+    const auto missed = (index < 0) | (lanes >= static_cast<int32_t>(count));
+    int32_t place[L];
+    store(place, (Index<A>)(missed ? Index<A>{} + strip.outside : index));
+    V weights[4], F[4] = {};
+    for (int j = 0; j < 4; ++j) weights[j] = load(strip.weights + j * strip.plane + p);
+    for (int64_t c = 0; c < strip.channels; ++c) {
+      A* const row = strip.rows + c * strip.row + p;
+      V T{};
+      if constexpr (kMoved || kOut) T = load(row);
+      if constexpr (kMoved || kSamples) {
+        V X[4];
+        load_cells(strip.X + c * strip.table, place, X);
+        if constexpr (kMoved) {
+          for (int j = 0; j < 4; ++j) F[j] = fma(T, X[j], F[j]);
+        }
+        if constexpr (kSamples) {
+          V sample = weights[0] * X[0];
+          for (int j = 1; j < 4; ++j) sample = fma(weights[j], X[j], sample);
+          if (count == L) {
+            store(row, sample);
+          } else {
+            store_first<A>(row, sample, count);
+          }
+        }
+      }
+      if constexpr (kOut) {
+        V parts[4];
+        for (int j = 0; j < 4; ++j) parts[j] = weights[j] * T;
+        add_cells(parts, place, strip.out + c * strip.table);
+      }
+    }
+    if constexpr (kMoved) {
+      const A* from = strip.points + p;
+      const Point<V> point{load(from), load(from + strip.plane), load(from + 2 * strip.plane)};
+      const Point<V> sum = position_gradient(point, F);
+      const auto none = __builtin_convertvector(missed, Mask);
+      const auto write = [&](const V& value, A* to) {
+        const V found = none ? V{} : value;
+        if (count == L) return store(to, found);
+        store_first<A>(to, found, count);
+      };
+      write(sum.y, strip.moved + p);
+      write(sum.x, strip.moved + strip.tile + p);
+      write(sum.mask, strip.masked + p);
+    }
+  }
+}
+template <bool kMoved, bool kSamples, class A>
+void run_cells(const CellStrip<A>& strip) {
+  if (strip.out != nullptr) return run_cells<kMoved, kSamples, true>(strip);
+  if constexpr (kMoved || kSamples) run_cells<kMoved, kSamples, false>(strip);
+}
+template <class A>
+void run_cells(const CellStrip<A>& strip, bool samples) {
+  const bool moved = strip.moved != nullptr;
+  if (moved && samples) return run_cells<true, true>(strip);
+  if (moved) return run_cells<true, false>(strip);
+  if (samples) return run_cells<false, true>(strip);
+  run_cells<false, false>(strip);
+}
+
+// a_0 b_0 a_1 b_1 ..., from the first lanes or the second half of them.
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V interleave(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane / 2 + kLane % 2 * L)...>(a, b);
+}
+// a_0 a_1 b_0 b_1 a_2 a_3 ..., likewise.
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V interleave_pairs(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane / 4 * 2 + kLane % 2 + kLane % 4 / 2 * L)...>(a, b);
+}
+// Cells from a vector for each corner.
+template <class A>
+MYOPS_INLINE void store_cells(A* to, const Vector<A> (&corners)[4]) {
+  using V = Vector<A>;
+  constexpr int64_t L = kLanes<A>;
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  const V first = interleave<0>(corners[0], corners[1], kAll);
+  const V second = interleave<0>(corners[2], corners[3], kAll);
+  const V third = interleave<1>(corners[0], corners[1], kAll);
+  const V fourth = interleave<1>(corners[2], corners[3], kAll);
+  store(to, interleave_pairs<0>(first, second, kAll));
+  store(to + L, interleave_pairs<1>(first, second, kAll));
+  store(to + 2 * L, interleave_pairs<0>(third, fourth, kAll));
+  store(to + 3 * L, interleave_pairs<1>(third, fourth, kAll));
+}
+
+// Lanes 0 and 1 of every four, plus lanes 2 and 3 of the others.
+template <class V, int... kLane>
+MYOPS_INLINE V add_swapped(V a, V b, std::integer_sequence<int, kLane...>) {
+  return a + shuffle<(kLane / 4 * 4 + (kLane + 2) % 4)...>(b, b);
+}
+// Lane 0 of every four lanes of a and b, then lane 1 of these.
+template <class V, int... kLane>
+MYOPS_INLINE V first_lanes_of_fours(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kLane % (L / 2) * 4 + kLane / (L / 2))...>(a, b);
+}
+template <int kHalf, class V, int... kLane>
+MYOPS_INLINE V halves(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int L = sizeof...(kLane);
+  return shuffle<(kHalf * L / 2 + kLane % (L / 2) + kLane / (L / 2) * L)...>(a, b);
+}
+// For kLanes pixels: what the cells of these give to their left columns, and what to the right.
+template <class A>
+MYOPS_INLINE void load_columns(const A* lower, const A* upper, A* lefts, A* rights) {
+  using V = Vector<A>;
+  constexpr int64_t L = kLanes<A>;
+  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(L)>();
+  V sums[4];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < 4; ++i) {
+    sums[i] = add_swapped(load(lower + i * L), load(upper + i * L), kAll);
+  }
+  const V low = first_lanes_of_fours(sums[0], sums[1], kAll);
+  const V high = first_lanes_of_fours(sums[2], sums[3], kAll);
+  store(lefts, halves<0>(low, high, kAll));
+  store(rights, halves<1>(low, high, kAll));
+}
+
+// Fills a table with the cells of X. `window` has room for the pixels of the channels and two
+// vectors more.
+template <class T, class A>
+void fill_cells(const StridedView<const T>& X, const ConvShape& conv, int64_t image,
+                const Range& channels, const CellBox& cells, A* window, A* table) {
+  constexpr int64_t L = kLanes<A>;
+  const Box& box = cells.box;
+  const int64_t size = box.pixels(), width = box.columns(), count = channels.count();
+  const Box in{std::max<int64_t>(box.top, 0), std::min(box.bottom, conv.height),
+               std::max<int64_t>(box.left, 0), std::min(box.right, conv.width)};
+  const bool covered = in.pixels() == size;
+  if (!covered) std::fill_n(window, count * size, A{});
+  for (int64_t y = in.top; y < in.bottom && in.left < in.right; ++y) {
+    const T* from = X.at(image, channels.first, y, in.left);
+    A* to = window + (y - box.top) * width + in.left - box.left;
+    if (X.channels_last()) {
+      transpose_copy(from, X.step[3], to, size, in.columns(), count);
+      continue;
+    }
+    for (int64_t c = 0; c < count; ++c) {
+      widen(from + c * X.step[1], X.step[3], in.columns(), to + c * size);
+    }
+  }
+  std::fill_n(window + count * size, 2 * L, A{});
+  for (int64_t c = 0; c < count; ++c, window += size, table += cells.channel<A>()) {
+    for (int64_t y = 0; y + 1 < cells.rows(); ++y) {
+      const A* upper = window + y * width;
+      A* to = table + 4 * y * width;
+      if constexpr (L < 4) {
+        for (int64_t x = 0; x + 1 < width; ++x, ++upper, to += 4) {
+          to[0] = upper[0];
+          to[1] = upper[1];
+          to[2] = upper[width];
+          to[3] = upper[width + 1];
+        }
+      } else {
+        for (int64_t x = 0; x + 1 < width; x += L, upper += L, to += 4 * L) {
+          const Vector<A> corners[4] = {load(upper), load(upper + 1), load(upper + width),
+                                        load(upper + width + 1)};
+          store_cells(to, corners);
+        }
+      }
+    }
+    std::fill_n(table + cells.outside<A>(), 4, A{});
+  }
+}
+
+// Memory of add_table() for tables of up to `cells`, in three rows or more.
+template <class A>
+inline int64_t line_size(int64_t cells, int64_t channels) {
+  return (2 * channels + 1) * (cells / 3 + 1 + kLanes<A>);
+}
+
+// Adds the sums of a table to the rows [first, last) of an image: channel c of pixel (y, x) is at
+// to[c * channel + (y - first) * row + x * pixel].
+template <class A>
+void add_table(const CellBox& cells, const A* table, int64_t channels, const Range& rows,
+               int64_t width, A* to, int64_t channel, int64_t row, int64_t pixel, A* line) {
+  constexpr int64_t L = kLanes<A>;
+  const Box& box = cells.box;
+  const int64_t left = std::max<int64_t>(box.left + 1, 0), right = std::min(box.right, width);
+  const int64_t top = std::max(box.top + 1, rows.first), bottom = std::min(box.bottom, rows.last);
+  const int64_t columns = box.columns(), span = round_up(columns, L), count = right - left;
+  if (count <= 0) return;
+  A *const rights = line + channels * span, *const pixels = rights + span;
+  for (int64_t y = top; y < bottom; ++y) {
+    const A* lower = table + 4 * (y - box.top) * columns;
+    A* const out = to + (y - rows.first) * row + left * pixel;
+    for (int64_t c = 0; c < channels; ++c, lower += cells.channel<A>()) {
+      A* const lefts = line + c * span;
+      const A* const upper = lower - 4 * columns;
+      if constexpr (L < 4) {
+        for (int64_t x = 0; x < columns; ++x) {
+          lefts[x] = lower[4 * x] + upper[4 * x + 2];
+          rights[x] = lower[4 * x + 1] + upper[4 * x + 3];
+        }
+      } else {
+        for (int64_t x = 0; x < columns; x += L) {
+          load_columns(lower + 4 * x, upper + 4 * x, lefts + x, rights + x);
+        }
+      }
+      A* const sums = lefts + left - box.left;
+      const A* const others = rights + left - box.left - 1;
+      add_to(others, 1, count, sums);
+      if (pixel == 1) add_to(sums, 1, count, out + c * channel);
+    }
+    if (pixel == 1) continue;
+    transpose_copy(line + left - box.left, span, pixels, channels, channels, count);
+    if (pixel == channels) {
+      add_to(pixels, 1, count * channels, out);
+      continue;
+    }
+    for (int64_t x = 0; x < count; ++x) {
+      add_to(pixels + x * channels, 1, channels, out + x * pixel);
+    }
+  }
+}
+
+}  // namespace myops::deform::MYOPS_ISA

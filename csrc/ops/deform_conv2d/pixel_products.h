@@ -1,0 +1,143 @@
+// Products whose vectors run over pixels: the rows of both factors are planes of a tile. Nothing is
+// padded but the last vector of a row, however few rows there are.
+#pragma once
+
+#include "transpose.h"
+
+namespace myops::deform::MYOPS_ISA {
+
+// Rows that are `row` elements apart.
+template <class P>
+struct Rows {
+  P* data;
+  int64_t row;
+};
+
+inline constexpr int kSumRows = MYOPS_REGISTERS == 32 ? 6 : 3;  // of a block of weighted_sums()
+inline constexpr int kSumVectors = MYOPS_REGISTERS == 32 ? 4 : 3;
+inline constexpr int kDotRows = MYOPS_REGISTERS == 32 ? 6 : 2;  // of a block of dot_products()
+
+// The vector at `from`, or its first `count` elements and zeros. kWhole: count is kLanes.
+template <bool kWhole, class A>
+MYOPS_INLINE Vector<A> load_some(const A* from, int64_t count) {
+  if constexpr (kWhole) return load(from);
+  return load_first<A>(from, count);
+}
+
+template <int kRows, int kVectors, bool kWhole, class A>
+MYOPS_INLINE void weighted_block(int64_t depth, Rows<const A> weights, Rows<const A> planes,
+                                 const Rows<A>& out, int64_t count) {
+  constexpr int64_t L = kLanes<A>;
+  Vector<A> sums[kRows][kVectors] = {};
+  for (int64_t r = 0; r < depth; ++r, planes.data += planes.row, weights.data += weights.row) {
+    Vector<A> values[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) values[v] = load_some<kWhole>(planes.data + v * L, count);
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i) {
+      const Vector<A> weight = broadcast(weights.data[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = fma(weight, values[v], sums[i][v]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(out.data + i * out.row + v * L, sums[i][v]);
+  }
+}
+template <int kRows, int kVectors, bool kWhole, class A>
+inline void weighted_rows(int64_t rows, int64_t depth, Rows<const A> weights,
+                          const Rows<const A>& planes, Rows<A> out, int64_t count) {
+  for (; rows >= kRows; rows -= kRows, weights.data += kRows, out.data += kRows * out.row) {
+    weighted_block<kRows, kVectors, kWhole>(depth, weights, planes, out, count);
+  }
+  if constexpr (kRows > 1) {
+    if (rows > 0) {
+      weighted_rows<kRows - 1, kVectors, kWhole>(rows, depth, weights, planes, out, count);
+    }
+  }
+}
+
+// out[i][p] = sum over r < depth of weights[r][i] * planes[r][p] for i < rows and p < pixels. Whole
+// vectors of `out` are written.
+template <class A>
+void weighted_sums(int64_t rows, int64_t depth, const Rows<const A>& weights, Rows<const A> planes,
+                   Rows<A> out, int64_t pixels) {
+  constexpr int64_t L = kLanes<A>, kStep = kSumVectors * L;
+  const auto advance = [&](int64_t by) {
+    pixels -= by;
+    planes.data += by;
+    out.data += by;
+  };
+  for (; pixels >= kStep; advance(kStep)) {
+    weighted_rows<kSumRows, kSumVectors, true>(rows, depth, weights, planes, out, L);
+  }
+  for (; pixels >= L; advance(L)) {
+    weighted_rows<kSumRows, 1, true>(rows, depth, weights, planes, out, L);
+  }
+  if (pixels > 0) weighted_rows<kSumRows, 1, false>(rows, depth, weights, planes, out, pixels);
+}
+
+// The products of kLeft rows with `wanted` <= kRight others; a missing one is replaced by the
+// first.
+template <int kLeft, int kRight, class A>
+MYOPS_INLINE void dot_block(const Rows<const A>& left, const Rows<const A>& right, int wanted,
+                            int64_t pixels, const Rows<A>& out) {
+  constexpr int64_t L = kLanes<A>;
+  Vector<A> sums[kLeft][kRight] = {};
+  const A* at[kRight];
+  for (int j = 0; j < kRight; ++j) at[j] = right.data + (j < wanted ? j : 0) * right.row;
+  const auto add = [&](auto whole, int64_t p, int64_t count) MYOPS_INLINED {
+    Vector<A> values[kRight];
+#pragma GCC unroll 4
+    for (int j = 0; j < kRight; ++j) values[j] = load_some<whole>(at[j] + p, count);
+#pragma GCC unroll 6
+    for (int i = 0; i < kLeft; ++i) {
+      const Vector<A> value = load_some<whole>(left.data + i * left.row + p, count);
+#pragma GCC unroll 4
+      for (int j = 0; j < kRight; ++j) sums[i][j] = fma(value, values[j], sums[i][j]);
+    }
+  };
+  int64_t p = 0;
+  for (; p + L <= pixels; p += L) add(std::true_type(), p, L);
+  if (p < pixels) add(std::false_type(), p, pixels - p);
+  if constexpr (kRight == 4) {
+    for (int i = 0; i < kLeft; ++i) {
+      const Lanes<A, 4> totals = myops::MYOPS_ISA::sums<A>(sums[i]);
+      if (wanted == 4) {
+        store(out.data + i * out.row, totals);
+        continue;
+      }
+      for (int j = 0; j < wanted; ++j) out.data[i * out.row + j] = totals[j];
+    }
+  } else {
+    for (int i = 0; i < kLeft; ++i) out.data[i * out.row] = sum<A>(sums[i][0]);
+  }
+}
+template <int kLeft, class A>
+inline void dot_rows(const Rows<const A>& left, Rows<const A> right, int64_t count, int64_t pixels,
+                     Rows<A> out) {
+  for (; count > 1; count -= 4, right.data += 4 * right.row, out.data += 4) {
+    const int wanted = static_cast<int>(std::min<int64_t>(count, 4));
+    dot_block<kLeft, 4>(left, right, wanted, pixels, out);
+  }
+  if (count == 1) dot_block<kLeft, 1>(left, right, 1, pixels, out);
+}
+
+// out[i][j] = sum over p < pixels of left[i][p] * right[j][p] for i < rows and j < count.
+template <class A>
+void dot_products(int64_t rows, int64_t count, Rows<const A> left, const Rows<const A>& right,
+                  int64_t pixels, Rows<A> out) {
+  const auto advance = [&](int64_t by) {
+    rows -= by;
+    left.data += by * left.row;
+    out.data += by * out.row;
+  };
+  for (; rows >= kDotRows; advance(kDotRows)) {
+    dot_rows<kDotRows>(left, right, count, pixels, out);
+  }
+  for (; rows > 0; advance(1)) dot_rows<1>(left, right, count, pixels, out);
+}
+
+}  // namespace myops::deform::MYOPS_ISA
