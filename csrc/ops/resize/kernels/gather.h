@@ -46,24 +46,17 @@ struct PrefetchDistance {
 // made together, so that the tables of the columns are loaded once.
 template <class Wide, class T, class Sources = const Wide* const*>
 struct GatherRows {
-  Sources sources;            // [row]: element 0 of each source row
-  int64_t count;              // more than one only for plain or copied rows
-  T* target;                  // element 0 of the first row, made or not
-  int64_t step;               // from one row of the target to the next
-  int64_t prefetch_distance;  // prefetch distance of the stores; 0: none
-  PrefetchRange next;
+  Sources sources;  // [row]: element 0 of each source row
+  int64_t count;    // more than one only for plain or copied rows
+  T* target;        // element 0 of the first row, made or not
+  int64_t step;     // from one row of the target to the next
+  PrefetchRange next = {};
   bool non_temporal = false;  // every block is aligned for stream()
-
-  // Whether rows are stored without prefetching or non-temporal stores.
-  bool is_plain() const {
-    return std::is_same_v<T, Wide> && !non_temporal && prefetch_distance == 0 && next.bytes == 0;
-  }
 
   MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
     if constexpr (std::is_same_v<T, Wide>) {
       if (non_temporal) return stream(to, values);
     }
-    if (prefetch_distance > 0) __builtin_prefetch(to + prefetch_distance, 1);
     store_narrow<Wide>(to, values);
   }
 };
@@ -118,8 +111,6 @@ class Gather {
 
   template <int kTaps, class AnyRows>
   void run(int64_t begin, int64_t end, const AnyRows& rows) const;
-  template <int kTaps, Strategy kStrategy, int kCycle, class T>
-  int64_t run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& rows) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
@@ -145,7 +136,6 @@ class Gather {
 template <class Wide>
 template <int kTaps, class AnyRows>
 void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
-  const bool is_plain = rows.is_plain();
   for (int64_t first = begin / L * L; first < end;) {
     const Block& block = *table_.block(first);
     const bool whole = first >= begin && first + L <= end;
@@ -155,11 +145,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
           if constexpr (kTaps == 0) {
             return copy_rows<strategy, cycle>(first, end, rows);
           } else {
-            if constexpr (std::is_same_v<decltype(rows.target), Wide*>) {
-              if (is_plain) return sum_rows<kTaps, strategy, cycle>(first, end, rows);
-            }
-            assert(rows.count == 1);
-            return run_row<kTaps, strategy, cycle>(first, end, rows);
+            return sum_rows<kTaps, strategy, cycle>(first, end, rows);
           }
         });
         continue;
@@ -217,21 +203,6 @@ int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
                            store(target, block.of([&](int64_t i) { return load(from + i); }));
                          }
                        });
-}
-
-// Whole blocks of one row.
-template <class Wide>
-template <int kTaps, GatherStrategy kStrategy, int kCycle, class T>
-int64_t Gather<Wide>::run_row(int64_t first, int64_t end, const GatherRows<Wide, T>& given) const {
-  const GatherRows<Wide, T> rows = given;
-  const Wide* source = rows.sources[0];
-  return for_blocks<kCycle>(table_, first, end, sum_loader<kTaps, kStrategy>(),
-                            [&](const auto& block, int64_t low, int64_t at) {
-                              rows.next.prefetch(at, L);
-                              const Wide* from = opaque(source + low);
-                              rows.put(rows.target + at,
-                                       block.of([&](int64_t i) { return load(from + i); }));
-                            });
 }
 
 }  // namespace myops::resize::MYOPS_ISA

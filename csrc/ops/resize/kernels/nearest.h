@@ -11,14 +11,14 @@ template <class T, class Wide>
 class Nearest {
  public:
   // `outside`: the value where there is no element to copy.
-  Nearest(const Tables<Wide>& tables, T outside)
+  Nearest(const Tables<Wide>& tables, T outside, bool streams)
       : plan_(tables.plan),
         gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
         outside_(outside),
-        stores_(plan_.stores(sizeof(T))) {
+        streams_(streams) {
     const size_t levels = plan_.levels.size();
-    if (levels > 1 && stores_ == Stores::NonTemporal) {
+    if (levels > 1 && streams_) {
       row_size_ = plan_.levels[levels - 2].out_volume;
     }
   }
@@ -31,8 +31,7 @@ class Nearest {
     if (last && fill_row(begin, end, source, target)) return;
     if (gathers_rows(depth)) {
       const bool non_temporal = row != nullptr;
-      const bool aligned = level.out_volume % kRun == 0 && can_stream(target);
-      if (!non_temporal || (gather_ != nullptr && aligned)) {
+      if (!non_temporal || gather_ != nullptr) {
         return fill_rows(begin, end, source, target, non_temporal);
       }
     }
@@ -57,7 +56,7 @@ class Nearest {
     }
   }
 
-  Stores stores() const { return stores_; }
+  bool streams() const { return streams_; }
   int64_t row_size() const { return row_size_; }  // 0: fill() needs no row
 
  private:
@@ -121,7 +120,7 @@ class Nearest {
         const IndexedRows<Wide> rows{source, input, index + o};
         const auto copy = [&](int64_t first, int64_t last, const PrefetchRange& next) {
           const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last, {rows, count, target, size, 0, next, non_temporal});
+          gather_->copy(first, last, {rows, count, target, size, next, non_temporal});
         };
         if (together > 1) {
           copy(0, size, {});
@@ -175,8 +174,7 @@ class Nearest {
       if (gather_ != nullptr) {
         constexpr int64_t kOnly = 0;
         const int64_t first = begin * level.in_volume;
-        gather_->copy(first, end * level.in_volume,
-                      {{source, 0, &kOnly}, 1, target - first, 0, 0, {}});
+        gather_->copy(first, end * level.in_volume, {{source, 0, &kOnly}, 1, target - first, 0});
         return true;
       }
     }
@@ -190,8 +188,7 @@ class Nearest {
     return true;
   }
 
-  // The last level, if many elements are copied together, as with channels innermost: a call of
-  // memcpy() for each such run would cost more than the copy.
+  // The last level, if many elements are copied together, as with channels innermost.
   bool copy_runs(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels.back();
     const int64_t run = level.in_volume;
@@ -202,23 +199,11 @@ class Nearest {
     return true;
   }
 
-  MYOPS_INLINE void copy_run(const T* from, int64_t count, T* to) const {
-    using V = Lanes<uint8_t, MYOPS_VECTOR_BYTES>;
-    if (count < kRun) {
-      std::copy(from, from + count, to);
-      return;
-    }
-    for (int64_t i = 0; i + kRun <= count; i += kRun) {
-      store(to + i, load_as<V>(from + i));
-    }
-    if (count % kRun != 0) store(to + count - kRun, load_as<V>(from + count - kRun));
-  }
-
   const Plan<Wide>& plan_;
   const Gather<Wide>* gather_;       // of the last level, or null
   const ByteShuffle* byte_shuffle_;  // the same
   T outside_;
-  Stores stores_;
+  bool streams_;
   int64_t row_size_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "../plan/plan.h"
+#include "gather.h"
 
 namespace myops::resize::MYOPS_ISA {
 

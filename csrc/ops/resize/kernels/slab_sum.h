@@ -31,7 +31,7 @@ inline V weighted(int64_t taps, const Weight& weight, const Value& value) {
 // Stores make(i, load), the vector of the result from element i on, for all elements. load(from):
 // the vector of source elements there, or the part of it that is left.
 template <class Wide, class T, class Make>
-MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const Make& make) {
+MYOPS_INLINE void for_each_vector(int64_t size, bool streams, T* target, const Make& make) {
   constexpr int64_t L = kLanes<Wide>;
   const auto whole = [](const auto* from) MYOPS_INLINED { return load_wide<Wide>(from); };
   const auto part = [&](int64_t i, int64_t count) MYOPS_INLINED {
@@ -39,30 +39,26 @@ MYOPS_INLINE void for_each_vector(int64_t size, Stores stores, T* target, const 
     store_part<Wide>(target + i, make(i, load), count);
   };
   if (size < L) return part(0, size);
-  int64_t i = 0;
   if constexpr (std::is_same_v<Wide, T>) {
-    if (stores == Stores::NonTemporal) {
-      i = (L - static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) / sizeof(T)) % L) % L;
-      if (i > 0) part(0, i);
-      for (; i + L <= size; i += L) stream(target + i, make(i, whole));
+    if (streams) {
+      for (int64_t i = 0; i < size; i += L) stream(target + i, make(i, whole));
+      return;
     }
   }
-  const int64_t distance = stores == Stores::Prefetch ? kPrefetchDistance<T> : 0;
-  for (; i < size; i += L) {
+  for (int64_t i = 0; i < size; i += L) {
     i = std::min(i, size - L);  // the last ones a second time
-    if (distance > 0) __builtin_prefetch(target + i + distance, 1);
     store_narrow<Wide>(target + i, make(i, whole));
   }
 }
 
 // kTaps taps.
 template <int kTaps, class From, class Wide, class T>
-MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size,
-                          Stores stores, T* __restrict target) {
+MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t size, bool streams,
+                          T* __restrict target) {
   const From* from[kTaps];
   Wide weight[kTaps];
   for (int k = 0; k < kTaps; ++k) from[k] = slabs[k], weight[k] = weights[k];
-  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     Vector<Wide> sum = broadcast(weight[0]) * load(from[0] + i);
     for (int k = 1; k < kTaps; ++k) sum = fma(broadcast(weight[k]), load(from[k] + i), sum);
     return sum;
@@ -72,9 +68,9 @@ MYOPS_INLINE void sum_few(const From* const* slabs, const Wide* weights, int64_t
 // More than four taps.
 template <class From, class Wide, class T>
 MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_t taps,
-                           int64_t size, Stores stores, T* __restrict target) {
+                           int64_t size, bool streams, T* __restrict target) {
   using V = Vector<Wide>;
-  for_each_vector<Wide>(size, stores, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
+  for_each_vector<Wide>(size, streams, target, [&](int64_t i, const auto& load) MYOPS_INLINED {
     V a{}, b{}, c{}, d{};
     const auto add = [&](V& sum, int64_t k) MYOPS_INLINED {
       sum = fma(broadcast(weights[k]), load(slabs[k] + i), sum);
@@ -91,18 +87,18 @@ MYOPS_INLINE void sum_many(const From* const* slabs, const Wide* weights, int64_
 // At least one tap.
 template <class From, class Wide, class T>
 MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int64_t taps,
-                             int64_t size, Stores stores, T* target) {
+                             int64_t size, bool streams, T* target) {
   switch (taps) {
     case 1:
-      return sum_few<1>(slabs, weights, size, stores, target);
+      return sum_few<1>(slabs, weights, size, streams, target);
     case 2:
-      return sum_few<2>(slabs, weights, size, stores, target);
+      return sum_few<2>(slabs, weights, size, streams, target);
     case 3:
-      return sum_few<3>(slabs, weights, size, stores, target);
+      return sum_few<3>(slabs, weights, size, streams, target);
     case 4:
-      return sum_few<4>(slabs, weights, size, stores, target);
+      return sum_few<4>(slabs, weights, size, streams, target);
     default:
-      return sum_many(slabs, weights, taps, size, stores, target);
+      return sum_many(slabs, weights, taps, size, streams, target);
   }
 }
 
@@ -117,17 +113,13 @@ class SlabSum {
   // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
   // source slab i begins.
   template <class Slab, class T>
-  void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, Stores stores,
+  void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, bool streams,
            T* target) const {
     using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
     const From* few[kFew];
     const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
       const int64_t first = taps_.first[o], count = taps_.first[o + 1] - first;
-      if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
-        sum_short(first, count, slab, size, target);
-        continue;
-      }
       if (count == 0) {  // and those that follow
         int64_t behind = o + 1;
         while (behind < end && taps_.first[behind + 1] == first) ++behind;
@@ -136,22 +128,25 @@ class SlabSum {
         o = behind - 1;
         continue;
       }
+      if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
+        sum_short(first, count, slab, size, target);
+        continue;
+      }
       const int64_t* index = taps_.index.data() + first;
       const Wide* weights = taps_.weight.data() + first;
       for (int64_t k = 0; k < count; ++k) slabs[k] = slab(index[k]);
-      sum_slab(slabs, weights, count, size, stores, target);
+      sum_slab(slabs, weights, count, size, streams, target);
     }
   }
 
  private:
-  // A slab shorter than a vector, from at most four taps.
+  // A slab shorter than a vector, from one to four taps.
   template <class Slab, class T>
   MYOPS_INLINE void sum_short(int64_t first, int64_t count, const Slab& slab, int64_t size,
                               T* target) const {
     const int64_t* index = taps_.index.data() + first;
     const Wide* weights = taps_.weight.data() + first;
-    Vector<Wide> sum{};
-    if (count > 0) sum = broadcast(weights[0]) * load_part<Wide>(slab(index[0]), size);
+    Vector<Wide> sum = broadcast(weights[0]) * load_part<Wide>(slab(index[0]), size);
     for (int64_t k = 1; k < count; ++k) {
       sum = fma(broadcast(weights[k]), load_part<Wide>(slab(index[k]), size), sum);
     }
