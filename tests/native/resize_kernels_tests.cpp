@@ -46,6 +46,11 @@ const std::vector<Call> kCalls = {
     {"lanes", false, "area", {1, 1, 29, 7}, {1, 1, 50, 2}, F16},
     {"slab_sum", false, "area", {1, 1, 700, 9}, {1, 1, 50, 4}, F64},
     {"slab_sum", false, "linear", {1, 1, 9, 7}, {1, 1, 20, 5}, F16, kFirst, true},
+    // Short slabs whose number of taps varies, also 0, up to 1, 2, 3 and 4.
+    {"slab_sum", false, "linear", {1, 1, 61, 19}, {1, 1, 12, 2}, F32, kFirst, true},
+    {"slab_sum", false, "linear", {1, 1, 31, 7}, {1, 1, 12, 2}, F64, kFirst, true},
+    {"slab_sum", false, "cubic", {1, 1, 31, 3}, {1, 1, 24, 2}, F16, kFirst, true},
+    {"slab_sum", false, "cubic", {1, 1, 31, 40}, {1, 1, 29, 20}, F32, kFirst, true},
     // Outputs that leave out most of a row's channels.
     {"slab_sum", false, "linear", {1, 9, 30, 41}, {1, 9, 7, 8}, F16, kLast},
     {"planes", false, "linear", {19, 2, 5, 7}, {19, 2, 3, 11}},
@@ -60,6 +65,10 @@ const std::vector<Call> kCalls = {
     {"row_pairs", true, "linear", {1, 3, 21, 99}, {1, 3, 9, 40}, F64, kLast},
     {"row_pairs", false, "linear", {1, 19, 9, 14}, {1, 19, 20, 9}, F32, kLast},
     {"row_pairs", false, "linear", {1, 19, 19, 14}, {1, 19, 8, 9}, F64, kLast},
+    // Taps so far apart that an instruction gathers them.
+    {"row_pairs", true, "linear", {1, 2, 20, 500}, {1, 2, 9, 90}},
+    {"row_pairs", true, "linear", {1, 3, 9, 500}, {1, 3, 20, 61}, F64, kLast},
+    {"gather", true, "linear", {1, 1, 3, 700}, {1, 1, 3, 101}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}, F64},
     {"gather", true, "cubic", {1, 3, 9, 90}, {1, 3, 15, 61}, F64, kLast},

@@ -8,56 +8,18 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Memory that will be used soon. A pass that works within the caches uses no memory bandwidth, so
-// it prefetches a part of this range at each step.
-struct PrefetchRange {
-  const void* begin = nullptr;
-  int64_t bytes = 0;  // for each element of a row
-
-  // For the elements [first, first + count) of the row.
-  MYOPS_INLINE void prefetch(int64_t first, int64_t count) const {
-    constexpr int64_t kMost = 64 << 10;  // limits steps over ranges of which little is used
-    const char* at = static_cast<const char*>(begin) + first * bytes;
-    const int64_t end = std::min(count * bytes, kMost);
-    for (int64_t i = 0; i < end; i += 64) __builtin_prefetch(at + i);
-  }
-};
-
-// The prefetch distance for the source, before an element of the result and from it on. In short
-// source rows the prefetched place is in the next row; in long rows it is farther on in the same
-// row, because the L1 cache would lose lines of the next row before they are used (1080p by 1/2,
-// channels innermost: a tenth less time, linear; a fifth, nearest).
-struct PrefetchDistance {
-  int64_t split, before, after;
-
-  // For a row of `elements` made from a source row of `size`; the next source row begins `next`
-  // behind it.
-  template <class T>
-  static PrefetchDistance of(int64_t size, int64_t elements, int64_t next) {
-    constexpr int64_t kLong = 7680 / static_cast<int64_t>(sizeof(T)), L = kLanes<T>;
-    const int64_t distance = std::min(size, kLong);
-    // (size - distance) * elements / size, a product that long rows take beyond int64.
-    const int64_t split = elements - (elements * distance + size - 1) / size;
-    return {split / L * L, distance, next - size + distance};
-  }
-};
-
 // Rows of a result, all made from the same columns of their own source rows. Several short rows are
 // made together, so that the tables of the columns are loaded once.
-template <class Wide, class T, class Sources = const Wide* const*>
+template <class Wide, class Sources = const Wide* const*>
 struct GatherRows {
   Sources sources;  // [row]: element 0 of each source row
-  int64_t count;    // more than one only for plain or copied rows
-  T* target;        // element 0 of the first row, made or not
-  int64_t step;     // from one row of the target to the next
-  PrefetchRange next = {};
+  int64_t count;
+  Wide* target;               // element 0 of the first row, made or not
+  int64_t step;               // from one row of the target to the next
   bool non_temporal = false;  // every block is aligned for stream()
 
-  MYOPS_INLINE void put(T* to, const Vector<Wide>& values) const {
-    if constexpr (std::is_same_v<T, Wide>) {
-      if (non_temporal) return stream(to, values);
-    }
-    store_narrow<Wide>(to, values);
+  MYOPS_INLINE void put(Wide* to, const Vector<Wide>& values) const {
+    return non_temporal ? stream(to, values) : store(to, values);
   }
 };
 
@@ -80,13 +42,12 @@ class Gather {
   bool is_fast() const { return table_.is_fast(); }
 
   // Makes the elements [begin, end) of each row.
-  template <class T>
-  void sum(int64_t begin, int64_t end, const GatherRows<Wide, T>& rows) const {
+  void sum(int64_t begin, int64_t end, const GatherRows<Wide>& rows) const {
     if (table_.width() == 4) return run<4>(begin, end, rows);
     run<2>(begin, end, rows);
   }
   // As sum(), for elements with one tap, which is copied.
-  using Copied = GatherRows<Wide, Wide, IndexedRows<Wide>>;
+  using Copied = GatherRows<Wide, IndexedRows<Wide>>;
   void copy(int64_t begin, int64_t end, const Copied& rows) const { run<0>(begin, end, rows); }
 
   using V = Vector<Wide>;
@@ -114,7 +75,7 @@ class Gather {
   template <int kTaps, Strategy kStrategy, int kCycle>
   int64_t sum_row(int64_t first, int64_t end, const Wide* source, Wide* target) const;
   template <int kTaps, Strategy kStrategy, int kCycle>
-  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide, Wide>& rows) const;
+  int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
   template <Strategy kStrategy, int kCycle, class Put>
@@ -152,14 +113,13 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
       }
     }
     const int64_t from = std::max(first, begin), to = std::min(first + L, end);
-    rows.next.prefetch(first, L);
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
         rows.put(rows.target + row * rows.step + first, sums);
       } else {
-        std::remove_pointer_t<decltype(rows.target)> part[L];
-        store_narrow<Wide>(part, sums);
+        Wide part[L];
+        store(part, sums);
         std::copy(part + (from - first), part + (to - first), rows.target + row * rows.step + from);
       }
     }
@@ -183,8 +143,7 @@ MYOPS_NOINLINE int64_t Gather<Wide>::sum_row(int64_t first, int64_t end, const W
 // The same for several rows: one by one if the tables stay in registers, otherwise all together.
 template <class Wide>
 template <int kTaps, GatherStrategy kStrategy, int kCycle>
-int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end,
-                               const GatherRows<Wide, Wide>& rows) const {
+int64_t Gather<Wide>::sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const {
   if (rows.count == 1 || kCycle > 0) {
     int64_t stop = first;
     for (int64_t row = 0; row < rows.count; ++row) {

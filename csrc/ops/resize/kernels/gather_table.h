@@ -8,7 +8,8 @@
 //   ThreeLoadsPerTap   the same with three; for downscaling by up to 3, and for channels innermost
 //   TwoLoadsAnyOrder   taps that are not consecutive, in two vectors: at the edges, where indices
 //                      repeat
-//   Scalar             anything else, such as sources shorter than a vector
+//   Scalar             anything else, such as sources shorter than a vector: element by element, or
+//                      by the instruction that gathers
 //   ScalarWideIndex    farther apart than an int32 of a table can express: no tables
 //
 // The order matters: up to ThreeLoadsPerTap a loop makes several blocks (gather_loops.h).
@@ -87,10 +88,14 @@ class GatherTable {
   }
 
   int64_t elements() const { return taps_.output * step_; }
-  // Whether loops make most of the blocks.
+  // Whether most of the blocks are made by loops, or of two taps that are gathered from far apart.
   bool is_fast() const {
     size_t count = 0;
-    for (const Block& block : blocks_) count += block.strategy <= Strategy::ThreeLoadsPerTap;
+    for (const Block& block : blocks_) {
+      count +=
+          block.strategy <= Strategy::ThreeLoadsPerTap ||
+          (width() == 2 && block.strategy == Strategy::Scalar && block.high - block.low > 3 * L);
+    }
     return 4 * count >= 3 * blocks_.size();
   }
   int64_t step() const { return step_; }

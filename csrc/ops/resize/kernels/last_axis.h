@@ -111,7 +111,7 @@ class LastAxis {
     if constexpr (gathers<From, Out>) {
       if (gather_ != nullptr) {
         return gather_->sum(0, gather_->elements(),
-                            GatherRows<Wide, Out>{sources, count, target, pitch});
+                            GatherRows<Wide>{sources, count, target, pitch});
       }
     }
     if (lanes_ && count > 1) return lanes_->rows(count, sources, target, pitch);
@@ -124,14 +124,13 @@ class LastAxis {
   template <class From, class Out>
   void part(int64_t begin, int64_t end, const From* source, bool streams, Out* target) const {
     if (channels_) {
-      channels_->run(
-          begin, end, [&](int64_t i) { return source + i * stride_; }, stride_, streams, target);
+      channels_->run(begin, end, SlabPlaces<From>{source, stride_}, stride_, streams, target);
       return;
     }
     if constexpr (gathers<From, Out>) {
       if (gather_ != nullptr) {
         return gather_->sum(begin * stride_, end * stride_,
-                            GatherRows<Wide, Out>{&source, 1, target - begin * stride_, 0});
+                            GatherRows<Wide>{&source, 1, target - begin * stride_, 0});
       }
     }
     scalar(begin, end, [&](int64_t i) { return static_cast<Wide>(source[i]); }, target);

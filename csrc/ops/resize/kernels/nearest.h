@@ -102,31 +102,12 @@ class Nearest {
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
     const int64_t* index = level.taps.index.data();
-    // Hardware prefetching covers consecutive rows, but not rows after a gap. copy(first, last,
-    // next) makes a part of a row.
-    const int64_t gap = level.taps.input / level.taps.output;
-    [[maybe_unused]] const auto in_parts = [&](const T* row, const auto& copy) {
-      if (gap <= 1 || !kernel_enabled("resize.prefetch_loads"))
-        return copy(0, size, PrefetchRange{});
-      const PrefetchDistance distance = PrefetchDistance::of<T>(input, size, gap * input);
-      const int64_t each = input * kBytes / size;
-      if (distance.split > 0) copy(0, distance.split, PrefetchRange{row + distance.before, each});
-      copy(distance.split, size, PrefetchRange{row + distance.after, each});
-    };
     if constexpr (std::is_same_v<T, Wide> && kPermutes<Wide>) {
       // Equal rows are made again, which is as fast as copying them.
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
-        const auto copy = [&](int64_t first, int64_t last, const PrefetchRange& next) {
-          const int64_t count = std::min(together, end - o);
-          gather_->copy(first, last, {rows, count, target, size, next, non_temporal});
-        };
-        if (together > 1) {
-          copy(0, size, {});
-        } else {
-          in_parts(rows[0], copy);
-        }
+        gather_->copy(0, size, {rows, std::min(together, end - o), target, size, non_temporal});
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {
@@ -135,18 +116,14 @@ class Nearest {
           copy_run(target - size, size, target);
           continue;
         }
-        shuffle(0, size, row, target,
-                gap > 1 && kernel_enabled("resize.prefetch_loads")
-                    ? PrefetchRange{row + gap * input, input / size}
-                    : PrefetchRange{});
+        shuffle(0, size, row, target);
       }
     }
   }
 
   // Elements [begin, end) of a row.
-  void shuffle(int64_t begin, int64_t end, const T* source, T* target,
-               const PrefetchRange& next) const {
-    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target), next);
+  void shuffle(int64_t begin, int64_t end, const T* source, T* target) const {
+    byte_shuffle_->copy(begin * kBytes, end * kBytes, bytes_of(source), bytes_of(target));
   }
 
   static const uint8_t* bytes_of(const T* elements) {
@@ -179,7 +156,7 @@ class Nearest {
       }
     }
     if (byte_shuffle_ != nullptr) {
-      shuffle(begin * level.in_volume, end * level.in_volume, source, target, {});
+      shuffle(begin * level.in_volume, end * level.in_volume, source, target);
       return true;
     }
     if (level.in_volume != 1 || level.taps.has_empty) return false;

@@ -109,9 +109,8 @@ class Planes {
           const int64_t size = inner * kSlab;
           for (int64_t i = 0; i < outer; ++i) {
             const Wide* tensor = from + i * before * kSlab;
-            sums_[depth].run(
-                0, plan_.levels[depth].taps.output, [&](int64_t at) { return tensor + at * size; },
-                size, false, to + i * after * kSlab);
+            sums_[depth].run(0, plan_.levels[depth].taps.output, SlabPlaces<Wide>{tensor, size},
+                             size, false, to + i * after * kSlab);
           }
           std::swap(from, to);
         });

@@ -124,9 +124,7 @@ class Resampler {
       const From* at = source + tensor * level.taps.input * size;
       for (int64_t o = from; o < to; o += slabs.places) {
         const int64_t count = std::min(slabs.places, to - o);
-        slabs.sum.run(
-            o, o + count, [&](int64_t index) { return at + index * size; }, size, false,
-            slabs.memory.data());
+        slabs.sum.run(o, o + count, SlabPlaces<From>{at, size}, size, false, slabs.memory.data());
         fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
              static_cast<const Wide*>(slabs.memory.data()), streams, target);
         target += count * level.out_volume;
@@ -175,10 +173,9 @@ class Resampler {
           fill(depth + 1, 0, count * level.blocks * plan_.levels[depth + 1].taps.output,
                at + index * level.in_volume, false, ring.memory.data() + place * level.out_volume);
         }
-        const auto slab = [&](int64_t index) {
-          return ring.memory.data() + (index & (ring.places - 1)) * level.out_volume;
-        };
-        ring.sum.run(o, o + 1, slab, level.out_volume, streams, target);
+        ring.sum.run(o, o + 1,
+                     SlabPlaces<Wide>{ring.memory.data(), level.out_volume, ring.places - 1},
+                     level.out_volume, streams, target);
       }
     });
   }

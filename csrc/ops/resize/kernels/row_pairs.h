@@ -13,8 +13,6 @@ struct RowPair {
   const Wide* rows[2];
   const Wide* weights;  // of both rows, for each row of the result
   int64_t count;        // of rows of the result
-  int64_t size;         // of a source row
-  int64_t next;         // from each source row to a row to prefetch, for rows first
   bool non_temporal;    // see GatherRows
   Wide* target;         // the first row; the others follow
 };
@@ -27,18 +25,13 @@ MYOPS_INLINE auto with_count(int64_t count, const Run& run) {
   return run(std::integral_constant<int, 3>());
 }
 
-// Makes whole blocks of one strategy before `stop`; returns their end. With kRowsFirst:
-// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row, and memory is prefetched `beyond`
-// each element that is read; otherwise weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
+// Makes the whole blocks of one strategy from `first` on; returns their end. With kRowsFirst:
+// sum(weights[0] * rows[0] + weights[1] * rows[1]), for one row; otherwise
+// weights[0] * sum(rows[0]) + weights[1] * sum(rows[1]).
 template <GatherStrategy kStrategy, int kCycle, bool kRowsFirst, int kRows, class Wide>
-int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, int64_t beyond,
-                 const RowPair<Wide>& pair) {
+int64_t run_pair(const GatherTable<Wide>& table, int64_t first, const RowPair<Wide>& pair) {
   static_assert(!kRowsFirst || kRows == 1);
-  constexpr int64_t L = kLanes<Wide>;
   using V = Vector<Wide>;
-  constexpr int kVectors = kStrategy == GatherStrategy::ThreeLoadsPerTap ? 3
-                           : kStrategy == GatherStrategy::TwoLoadsPerTap ? 2
-                                                                         : 1;
   const int64_t step = table.step(), size = table.elements();
   const Wide *a = pair.rows[0], *b = pair.rows[1];
   Wide* const target = pair.target;
@@ -50,23 +43,18 @@ int64_t run_pair(const GatherTable<Wide>& table, int64_t first, int64_t stop, in
   }
   const int32_t* index = table.all_indices();
   const Wide* weight = table.all_weights();
-  const bool asks = kernel_enabled("resize.prefetch_loads");
   const auto put = [&](int64_t at, const V& total) MYOPS_INLINED {
     if (non_temporal) return stream(target + at, total);
     store(target + at, total);
   };
   return for_blocks<kCycle>(
-      table, first, stop,
+      table, first, size,
       [&](const auto& block) MYOPS_INLINED {
         return BlockSum<Wide, 2, kStrategy>(index + block.index, weight + block.weight, step);
       },
       [&](const auto& block, int64_t low, int64_t at) MYOPS_INLINED {
         const Wide *from_a = opaque(a + low), *from_b = opaque(b + low);
         if constexpr (kRowsFirst) {
-          for (int k = 0; k < (asks ? kVectors : 0); ++k) {
-            __builtin_prefetch(from_a + beyond + k * L);
-            __builtin_prefetch(from_b + beyond + k * L);
-          }
           put(at, block.of([&](int64_t i) MYOPS_INLINED {
             return fma(weight_b[0], load(from_b + i), weight_a[0] * load(from_a + i));
           }));
@@ -85,18 +73,13 @@ template <bool kRowsFirst, int kRows, class Wide>
 void sum_pair(const Gather<Wide>& gather, const RowPair<Wide>& pair, Wide* scratch_row) {
   constexpr int64_t L = kLanes<Wide>;
   const GatherTable<Wide>& table = gather.table();
-  const PrefetchDistance distance =
-      PrefetchDistance::of<Wide>(pair.size, table.elements(), pair.next);
   for (int64_t first = 0; first < table.elements();) {
     const auto& block = *table.block(first);
     const int64_t count = std::min(L, table.elements() - first);
     if constexpr (kPermutes<Wide>) {
       if (count == L && block.strategy <= GatherStrategy::ThreeLoadsPerTap) {
-        const bool before = kRowsFirst && first < distance.split;
-        const int64_t stop = before ? distance.split : table.elements();
-        const int64_t beyond = before ? distance.before : distance.after;
         first = with_strategy<false>(block, [&](auto strategy, auto cycle) {
-          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, stop, beyond, pair);
+          return run_pair<strategy, cycle, kRowsFirst, kRows>(table, first, pair);
         });
         continue;
       }
@@ -188,8 +171,6 @@ void fill_row_pairs(const Plan<Wide>& plan, const Gather<Wide>* gather,
       !rows_first && gathers && !streams && makes_row_batches<Wide>(level.out_volume);
   if (rows_first) most = 1;
   RowPair<Wide> pair;
-  pair.size = size;
-  pair.next = level.taps.input / level.taps.output * size;
   for (int64_t o = begin; o < end; o += pair.count, target += pair.count * level.out_volume) {
     const int64_t* index = level.taps.index.data() + 2 * o;
     const int64_t batch = batches ? row_batch_size(index, end - o) : 0;

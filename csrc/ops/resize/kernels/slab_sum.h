@@ -102,6 +102,15 @@ MYOPS_NOINLINE void sum_slab(const From* const* slabs, const Wide* weights, int6
   }
 }
 
+// Where source slabs begin: slab i is number i & mask in memory.
+template <class From>
+struct SlabPlaces {
+  const From* begin;
+  int64_t size;
+  int64_t mask = -1;
+  MYOPS_INLINE const From* operator[](int64_t i) const { return begin + (i & mask) * size; }
+};
+
 // The outputs of an axis, one after the other.
 template <class Wide>
 class SlabSum {
@@ -110,12 +119,16 @@ class SlabSum {
     if (taps.widest > kFew) slabs_.emplace(context.scratch(bytes_of<const Wide*>(taps.widest)));
   }
 
-  // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on. slab(i): where
-  // source slab i begins.
-  template <class Slab, class T>
-  void run(int64_t begin, int64_t end, const Slab& slab, int64_t size, bool streams,
+  // Outputs [begin, end), in consecutive slabs of `size` elements from `target` on.
+  template <class From, class T>
+  void run(int64_t begin, int64_t end, const SlabPlaces<From>& places, int64_t size, bool streams,
            T* target) const {
-    using From = std::remove_cv_t<std::remove_pointer_t<decltype(slab(0))>>;
+    if (size <= kShort) {
+      if (taps_.widest == 1) return run_short<1>(begin, end, places, size, target);
+      if (taps_.widest == 2) return run_short<2>(begin, end, places, size, target);
+      if (taps_.widest == 3) return run_short<3>(begin, end, places, size, target);
+      if (taps_.widest == 4) return run_short<4>(begin, end, places, size, target);
+    }
     const From* few[kFew];
     const From** slabs = slabs_ ? slabs_->as<const From*>() : few;
     for (int64_t o = begin; o < end; ++o, target += size) {
@@ -128,35 +141,68 @@ class SlabSum {
         o = behind - 1;
         continue;
       }
-      if (size < kLanes<Wide> && count <= 4) {  // without a call, which would take longer
-        sum_short(first, count, slab, size, target);
-        continue;
-      }
       const int64_t* index = taps_.index.data() + first;
       const Wide* weights = taps_.weight.data() + first;
-      for (int64_t k = 0; k < count; ++k) slabs[k] = slab(index[k]);
+      for (int64_t k = 0; k < count; ++k) slabs[k] = places[index[k]];
       sum_slab(slabs, weights, count, size, streams, target);
     }
   }
 
  private:
-  // A slab shorter than a vector, from one to four taps.
-  template <class Slab, class T>
-  MYOPS_INLINE void sum_short(int64_t first, int64_t count, const Slab& slab, int64_t size,
-                              T* target) const {
-    const int64_t* index = taps_.index.data() + first;
-    const Wide* weights = taps_.weight.data() + first;
-    Vector<Wide> sum = broadcast(weights[0]) * load_part<Wide>(slab(index[0]), size);
-    for (int64_t k = 1; k < count; ++k) {
-      sum = fma(broadcast(weights[k]), load_part<Wide>(slab(index[k]), size), sum);
-    }
-    store_part<Wide>(target, sum, size);
-  }
-
   static constexpr int64_t kFew = 8;  // taps for which no memory is asked
+  static constexpr int64_t kShort = 4 * kLanes<Wide>;
+
+  // The same for short slabs and at most kTaps taps. Their number varies, and a wrongly predicted
+  // branch would take longer than the sum: all have kTaps, of which the last read 0 and have the
+  // weight -0, as in lane_table.h.
+  template <int kTaps, class From, class T>
+  MYOPS_NOINLINE void run_short(int64_t begin, int64_t end, const SlabPlaces<From>& given,
+                                int64_t size, T* __restrict target) const {
+    constexpr int64_t L = kLanes<Wide>;
+    const SlabPlaces<From> places = given;
+    const int64_t *first = taps_.first.data(), *index = taps_.index.data();
+    const Wide* weights = taps_.weight.data();
+    const int64_t last = taps_.first[taps_.output] - 1;
+    const auto* zeros = reinterpret_cast<const From*>(zeros_);
+    for (int64_t o = begin; o < end; ++o, target += size) {
+      const From* from[kTaps];
+      Vector<Wide> weight[kTaps];
+      const int64_t count = first[o + 1] - first[o];
+      for (int k = 0; k < kTaps; ++k) {
+        const int64_t tap = std::min(first[o] + k, last);
+        const Wide padded = k == 0 ? Wide(0) : -Wide(0);
+        const From* slab = places[index[tap]];
+        const Wide w = weights[tap];
+        from[k] = k < count ? slab : zeros;
+        weight[k] = broadcast(k < count ? w : padded);
+      }
+      const auto sum = [&](const auto& load) MYOPS_INLINED {
+        Vector<Wide> total = weight[0] * load(from[0]);
+        for (int k = 1; k < kTaps; ++k) total = fma(weight[k], load(from[k]), total);
+        return total;
+      };
+      if (size < L) {
+        const auto total =
+            sum([&](const From* x) MYOPS_INLINED { return load_part<Wide>(x, size); });
+        // A whole vector where the outputs that follow overwrite what is too much.
+        if ((end - o) * size >= L) {
+          store_narrow<Wide>(target, total);
+        } else {
+          store_part<Wide>(target, total, size);
+        }
+        continue;
+      }
+      for (int64_t i = 0; i < size; i += L) {
+        i = std::min(i, size - L);  // the last ones a second time
+        store_narrow<Wide>(
+            target + i, sum([&](const From* x) MYOPS_INLINED { return load_wide<Wide>(x + i); }));
+      }
+    }
+  }
 
   const TapTable<Wide>& taps_;
   std::optional<Scratch> slabs_;
+  alignas(64) unsigned char zeros_[kShort * sizeof(Wide)] = {};
 };
 
 }  // namespace myops::resize::MYOPS_ISA

@@ -62,9 +62,7 @@ class Strips {
     const TapTable<Wide>& taps = level_.taps;
     const int64_t size = level_.in_volume;
     const auto slabs_of = [&](int64_t tensor, int64_t from) {
-      return [at = source + tensor * taps.input * size + from, size](int64_t index) {
-        return at + index * size;
-      };
+      return SlabPlaces<From>{source + tensor * taps.input * size + from, size};
     };
     if (last_.reads_little()) {
       return each_tensor(level_, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
@@ -74,7 +72,7 @@ class Strips {
           const auto value = [&](int64_t i) {
             return weighted<Wide>(
                 taps.count(o), [&](int64_t k) { return taps.weight[first + k]; },
-                [&](int64_t k) { return static_cast<Wide>(slab(taps.index[first + k])[i]); });
+                [&](int64_t k) { return static_cast<Wide>(slab[taps.index[first + k]][i]); });
           };
           last_.scalar(0, last_.outputs(), value, target);
         }
@@ -164,9 +162,7 @@ class Strips {
       const Wide* first = rows;
       for (const Part& each : parts_) {
         const Wide* low = first - each.low * size;
-        sum_.run(
-            each.begin, each.end, [&](int64_t index) { return low + index * size; }, size, streams,
-            target);
+        sum_.run(each.begin, each.end, SlabPlaces<Wide>{low, size}, size, streams, target);
         target += (each.end - each.begin) * size;
         first += (each.high - each.low) * size;
       }
