@@ -67,7 +67,7 @@ const std::vector<Call> kCalls = {
     {"row_pairs", false, "linear", {1, 19, 19, 14}, {1, 19, 8, 9}, F64, kLast},
     // Taps so far apart that an instruction gathers them.
     {"row_pairs", true, "linear", {1, 2, 20, 500}, {1, 2, 9, 90}},
-    {"row_pairs", true, "linear", {1, 3, 9, 500}, {1, 3, 20, 61}, F64, kLast},
+    {"gather", true, "linear", {1, 3, 9, 500}, {1, 3, 20, 61}, F64, kLast},
     {"gather", true, "linear", {1, 1, 3, 700}, {1, 1, 3, 101}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}},
     {"gather", true, "cubic", {1, 2, 9, 150}, {1, 2, 5, 301}, F64},

@@ -14,11 +14,9 @@ void scatter(const KernelContext& context, const Tables<Wide>& tables, const T* 
   const Level<Wide>& first = plan.levels.front();
   const NearestScatter<T, Wide> scatter(plan, *tables.scatter);
   if (context.reports()) report(context, plan, [](size_t) { return "nearest_scatter"; });
-  for_each_run(context, plan, false, [&] {
-    return [&](int64_t tensor, int64_t begin, int64_t end) {
-      scatter.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
-                   target + (tensor * first.taps.output + begin) * first.out_volume);
-    };
+  for_each_run(context, plan, [&](int64_t tensor, int64_t begin, int64_t end) {
+    scatter.fill(0, begin, end, source + tensor * first.taps.input * first.in_volume,
+                 target + (tensor * first.taps.output + begin) * first.out_volume);
   });
 }
 

@@ -14,13 +14,8 @@ template <class Wide, class Sources = const Wide* const*>
 struct GatherRows {
   Sources sources;  // [row]: element 0 of each source row
   int64_t count;
-  Wide* target;               // element 0 of the first row, made or not
-  int64_t step;               // from one row of the target to the next
-  bool non_temporal = false;  // every block is aligned for stream()
-
-  MYOPS_INLINE void put(Wide* to, const Vector<Wide>& values) const {
-    return non_temporal ? stream(to, values) : store(to, values);
-  }
+  Wide* target;  // element 0 of the first row, made or not
+  int64_t step;  // from one row of the target to the next
 };
 
 // Source rows by their indices.
@@ -78,8 +73,6 @@ class Gather {
   int64_t sum_rows(int64_t first, int64_t end, const GatherRows<Wide>& rows) const;
   template <Strategy kStrategy, int kCycle>
   int64_t copy_rows(int64_t first, int64_t end, const Copied& rows) const;
-  template <Strategy kStrategy, int kCycle, class Put>
-  int64_t copy_rows(int64_t first, int64_t end, const Copied& rows, Put put) const;
   // Returns a function that loads the tables of a block.
   template <int kTaps, Strategy kStrategy>
   auto sum_loader() const {
@@ -116,7 +109,7 @@ void Gather<Wide>::run(int64_t begin, int64_t end, const AnyRows& rows) const {
     for (int64_t row = 0; row < rows.count; ++row) {
       const V sums = block_of<kTaps>(block, first, rows.sources[row]);
       if (whole) {
-        rows.put(rows.target + row * rows.step + first, sums);
+        store(rows.target + row * rows.step + first, sums);
       } else {
         Wide part[L];
         store(part, sums);

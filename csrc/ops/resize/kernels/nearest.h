@@ -11,53 +11,34 @@ template <class T, class Wide>
 class Nearest {
  public:
   // `outside`: the value where there is no element to copy.
-  Nearest(const Tables<Wide>& tables, T outside, bool streams)
+  Nearest(const Tables<Wide>& tables, T outside)
       : plan_(tables.plan),
         gather_(tables.last.gather ? &*tables.last.gather : nullptr),
         byte_shuffle_(tables.byte_shuffle ? &*tables.byte_shuffle : nullptr),
-        outside_(outside),
-        streams_(streams) {
-    const size_t levels = plan_.levels.size();
-    if (levels > 1 && streams_) {
-      row_size_ = plan_.levels[levels - 2].out_volume;
-    }
-  }
+        outside_(outside) {}
 
-  // Writes the slabs [begin, end) of a level. `row`: memory for a row, or null.
-  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target, T* row) const {
+  // Writes the slabs [begin, end) of a level.
+  void fill(size_t depth, int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels[depth];
     const TapTable<Wide>& taps = level.taps;
     const bool last = depth + 1 == plan_.levels.size();
     if (last && fill_row(begin, end, source, target)) return;
-    if (gathers_rows(depth)) {
-      const bool non_temporal = row != nullptr;
-      if (!non_temporal || gather_ != nullptr) {
-        return fill_rows(begin, end, source, target, non_temporal);
-      }
-    }
+    if (gathers_rows(depth)) return fill_rows(begin, end, source, target);
     if (copies_short_rows(depth)) return copy_short_rows(begin, end, source, target);
     if (last && copy_runs(begin, end, source, target)) return;
-    // A repeated row is made once in a cached buffer, and copied with non-temporal stores.
-    const bool rows = row != nullptr && depth + 2 == plan_.levels.size();
     int64_t previous = -1;
     for (int64_t o = begin; o < end; ++o, target += level.out_volume) {
       const int64_t index = taps.count(o) == 0 ? -1 : taps.index[taps.first[o]];
       if (index < 0) {
         std::fill(target, target + level.out_volume, outside_);
-      } else if (rows) {
-        if (index != previous) copy_slab(depth, source + index * level.in_volume, row, nullptr);
-        stream_copy(bytes_of(row), level.out_volume * kBytes, bytes_of(target));
       } else if (index == previous) {
         std::copy(target - level.out_volume, target, target);
       } else {
-        copy_slab(depth, source + index * level.in_volume, target, row);
+        copy_slab(depth, source + index * level.in_volume, target);
       }
       previous = index;
     }
   }
-
-  bool streams() const { return streams_; }
-  int64_t row_size() const { return row_size_; }  // 0: fill() needs no row
 
  private:
   static constexpr int64_t kBytes = sizeof(T);
@@ -97,7 +78,7 @@ class Nearest {
   }
 
   // Rows of the level before the last.
-  void fill_rows(int64_t begin, int64_t end, const T* source, T* target, bool non_temporal) const {
+  void fill_rows(int64_t begin, int64_t end, const T* source, T* target) const {
     const Level<Wide>& level = plan_.levels[plan_.levels.size() - 2];
     const int64_t size = level.out_volume, input = level.in_volume;
     const int64_t bytes = size * kBytes;
@@ -107,7 +88,7 @@ class Nearest {
       const int64_t together = bytes <= 1024 ? kRowsBytes / bytes : 1;
       for (int64_t o = begin; o < end; o += together, target += together * size) {
         const IndexedRows<Wide> rows{source, input, index + o};
-        gather_->copy(0, size, {rows, std::min(together, end - o), target, size, non_temporal});
+        gather_->copy(0, size, {rows, std::min(together, end - o), target, size});
       }
     } else {
       for (int64_t o = begin; o < end; ++o, target += size) {
@@ -131,7 +112,7 @@ class Nearest {
   }
   static uint8_t* bytes_of(T* elements) { return reinterpret_cast<uint8_t*>(elements); }
 
-  void copy_slab(size_t depth, const T* from, T* to, T* row) const {
+  void copy_slab(size_t depth, const T* from, T* to) const {
     const Level<Wide>& level = plan_.levels[depth];
     if (depth + 1 == plan_.levels.size()) {
       std::copy(from, from + level.in_volume, to);
@@ -140,7 +121,7 @@ class Nearest {
     const Level<Wide>& next = plan_.levels[depth + 1];
     for (int64_t block = 0; block < level.blocks; ++block) {
       fill(depth + 1, 0, next.taps.output, from + block * next.taps.input * next.in_volume,
-           to + block * next.taps.output * next.out_volume, row);
+           to + block * next.taps.output * next.out_volume);
     }
   }
 
@@ -180,8 +161,6 @@ class Nearest {
   const Gather<Wide>* gather_;       // of the last level, or null
   const ByteShuffle* byte_shuffle_;  // the same
   T outside_;
-  bool streams_;
-  int64_t row_size_ = 0;
 };
 
 }  // namespace myops::resize::MYOPS_ISA

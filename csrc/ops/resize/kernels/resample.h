@@ -22,7 +22,11 @@ class Resampler {
  public:
   Resampler(const KernelContext& context, const Plan<Wide>& plan,
             const LastAxisTables<Wide>& tables, bool streams)
-      : context_(context), plan_(plan), tables_(tables), last_(context, plan, tables) {
+      : context_(context),
+        plan_(plan),
+        tables_(tables),
+        last_(context, plan, tables),
+        row_pairs_(uses_row_pairs()) {
     // Several rows at once are several streams of stores, but plain stores to memory are fast for
     // one stream only.
     if (!streams && plan.bytes(sizeof(T)) >= cached_bytes()) together_ = 1;
@@ -32,7 +36,7 @@ class Resampler {
       if (depth + 2 < levels || level.blocks > 1) {
         slabs_.resize(levels);
         level.first ? make_combined(depth) : make_ring(depth);
-      } else if (uses_row_pairs()) {
+      } else if (row_pairs_) {
         if (level.first) row_.emplace(context.scratch_array<Wide>(level.in_volume));
         if (streams) {
           result_.emplace(context.scratch(bytes_of<Wide>(together_, level.out_volume)));
@@ -57,7 +61,7 @@ class Resampler {
                          : fill_from_ring(depth, begin, end, source, streams, target);
     }
     if constexpr (std::is_same_v<T, Wide> && std::is_same_v<Out, Wide>) {
-      if (uses_row_pairs()) {
+      if (row_pairs_) {
         return each_tensor(level, begin, end, [&](int64_t tensor, int64_t from, int64_t to) {
           const RowPairScratch<Wide> memory{row_ ? row_->data() : nullptr,
                                             result_ ? result_->template as<Wide>() : nullptr};
@@ -73,7 +77,7 @@ class Resampler {
   // The name of what makes the slabs of a level.
   const char* kernel(size_t depth) const {
     const size_t last = plan_.levels.size() - 1;
-    if (last > 0 && depth + 1 >= last && uses_row_pairs()) return "row_pairs";
+    if (last > 0 && depth + 1 >= last && row_pairs_) return "row_pairs";
     return depth == last ? last_.kernel() : "slab_sum";
   }
 
@@ -88,12 +92,16 @@ class Resampler {
     std::optional<ScratchArray<int64_t>> owners;
   };
 
+  // (Where columns go first, a row is summed for each pair that it is in, so only where loops do
+  // it.)
   bool uses_row_pairs() const {
+    if (plan_.levels.size() < 2 || !std::is_same_v<T, Wide>) return false;
     const size_t depth = plan_.levels.size() - 2;
-    return std::is_same_v<T, Wide> && plan_.from_row_pairs(depth) &&
-           kernel_enabled("resize.row_pairs") &&
-           (tables_.gather || !LastAxisTables<Wide>::within_rows(plan_.levels.back().in_volume)) &&
-           !(plan_.levels[depth].first && last_.reads_little());
+    const bool first = plan_.levels[depth].first;
+    return plan_.from_row_pairs(depth) && kernel_enabled("resize.row_pairs") &&
+           (tables_.gather ? first || tables_.gather->table().is_made_by_loops()
+                           : !LastAxisTables<Wide>::within_rows(plan_.levels.back().in_volume)) &&
+           !(first && last_.reads_little());
   }
 
   // As many slabs as are made together, each of `size` elements: small ones share an inner pass.
@@ -212,6 +220,7 @@ class Resampler {
   const Plan<Wide>& plan_;
   const LastAxisTables<Wide>& tables_;
   LastAxis<Wide> last_;
+  const bool row_pairs_;
   int64_t together_ =
       RowPair<Wide>::kMost;  // rows of the result that are made from the same others
   std::vector<std::optional<Slabs>> slabs_;  // of each level that has them

@@ -13,7 +13,7 @@ struct RowPair {
   const Wide* rows[2];
   const Wide* weights;  // of both rows, for each row of the result
   int64_t count;        // of rows of the result
-  bool non_temporal;    // see GatherRows
+  bool non_temporal;    // see Plan::streams()
   Wide* target;         // the first row; the others follow
 };
 

@@ -11,18 +11,6 @@
 
 namespace myops::resize::MYOPS_ISA {
 
-// Calls run(tensor, begin, end) for the slabs [begin, end) of the level in each tensor.
-template <class Wide, class Run>
-void each_tensor(const Level<Wide>& level, int64_t begin, int64_t end, const Run& run) {
-  const int64_t length = level.taps.output;
-  while (begin < end) {
-    const int64_t tensor = begin / length, at = begin - tensor * length;
-    const int64_t count = std::min(length - at, end - begin);
-    run(tensor, at, at + count);
-    begin += count;
-  }
-}
-
 template <class Wide>
 class Strips {
  public:

@@ -148,21 +148,25 @@ void report(const KernelContext& context, const Plan<Weight>& plan, const Kernel
   }
 }
 
+// Calls run(tensor, begin, end) for the slabs [begin, end) of the level in each tensor.
+template <class Weight, class Run>
+void each_tensor(const Level<Weight>& level, int64_t begin, int64_t end, const Run& run) {
+  const int64_t length = level.taps.output;
+  while (begin < end) {
+    const int64_t tensor = begin / length, at = begin - tensor * length;
+    const int64_t count = std::min(length - at, end - begin);
+    run(tensor, at, at + count);
+    begin += count;
+  }
+}
+
 // Calls body(tensor, begin, end) for runs of slabs [begin, end) of the first level that lie in one
-// tensor, in parallel. `body` is made anew for each piece by make_body().
-template <class Weight, class MakeBody>
-void for_each_run(const KernelContext& context, const Plan<Weight>& plan, bool streams,
-                  const MakeBody& make_body) {
-  const int64_t length = plan.levels.front().taps.output;
-  context.parallel_for(plan.outer * length, plan.grain(), [&](int64_t begin, int64_t end) {
-    auto body = make_body();
-    while (begin < end) {
-      const int64_t tensor = begin / length, at = begin % length;
-      const int64_t count = std::min(length - at, end - begin);
-      body(tensor, at, at + count);
-      begin += count;
-    }
-    if (streams) stream_end();
+// tensor, in parallel.
+template <class Weight, class Body>
+void for_each_run(const KernelContext& context, const Plan<Weight>& plan, const Body& body) {
+  const int64_t count = plan.outer * plan.levels.front().taps.output;
+  context.parallel_for(count, plan.grain(), [&](int64_t begin, int64_t end) {
+    each_tensor(plan.levels.front(), begin, end, body);
   });
 }
 
